@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bellwire_core::delivery::Urgency;
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Gateways, HostMapping, Post, Settings};
+use bellwire_gateway::{Gateways, HostMapping, Post, GatewayConfig};
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 use tokio::runtime::{Builder, Runtime};
@@ -39,7 +39,7 @@ fn measure(address: SocketAddr, ca: &str, body_len: usize, in_flight: usize, wor
     let runtime = runtime("client", workers);
     let gateways = runtime.block_on(async {
         let hosts = vec![HostMapping { host: HOST.into(), gateway: Gateway::Fcm, address: Some(address) }];
-        let settings = Settings { hosts, extra_ca_pem: Some(ca.as_bytes().to_vec()), ..Settings::default() };
+        let settings = GatewayConfig { hosts, extra_ca_pem: Some(ca.as_bytes().to_vec()), ..GatewayConfig::default() };
         Gateways::new(settings).expect("settings hold")
     });
     let endpoints: Arc<[Endpoint]> = (0..1000)

@@ -19,7 +19,7 @@ use bellwire_core::id::{MessageId, SubscriptionId, VapidKeyId};
 use bellwire_core::message::{Content, PLAINTEXT_MAX, Payload};
 use bellwire_core::subscription::BrowserKeys;
 use bellwire_webpush::keys::SigningKey;
-use bellwire_webpush::payload::{Stamp, Template};
+use bellwire_webpush::payload::{Stamp, PayloadTemplate};
 use bellwire_webpush::seal::{padded_len, seal};
 use bellwire_webpush::sealer::{LANES, Plain, Sealer};
 use bellwire_webpush::vapid::TokenCache;
@@ -171,7 +171,7 @@ fn median(micros: &mut [f64]) -> f64 {
 fn bellwire_line<'a>(keys: &'a BrowserKeys, vapid: &'a SigningKey, payload: &str) -> Prepare<'a> {
     let vault = Vault::new([(1, [1; 32])], &[2; 32]);
     let template =
-        Template::new(&Content::Raw { payload: Payload::Text(payload.into()), envelope: true }).expect("fits");
+        PayloadTemplate::new(&Content::Raw { payload: Payload::Text(payload.into()), envelope: true }).expect("fits");
     let (message, subscription) = (MessageId(Uuid::now_v7()), SubscriptionId::new(Uuid::now_v7(), 0));
     let (cache, key_id, clock) = (TokenCache::default(), VapidKeyId(Uuid::now_v7()), Clock::system());
     let mut plaintext = Vec::new();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bellwire_core::template::Templated;
-use bellwire_template::{Compiled, Person};
+use bellwire_template::{Compiled, TemplatePerson};
 use serde_json::{Value, json};
 
 use crate::support::cpu::{self, per};
@@ -44,10 +44,10 @@ fn alone() {
     let compiled = Compiled::new(&templated).expect("it is right");
     let attributes = json!({"name": "Ann", "city": "Linz", "plan": "pro", "points": 12, "since": "2024-05-01"});
     let person = |n: usize| {
-        Arc::new(Person {
+        Arc::new(TemplatePerson {
             user_id: Some(format!("u{n}")),
             attributes: attributes.as_object().expect("an object").clone(),
-            ..Person::default()
+            ..TemplatePerson::default()
         })
     };
     let people: Vec<_> = (0..1_000).map(person).collect();

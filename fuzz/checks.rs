@@ -8,7 +8,7 @@ use bellwire_core::delivery::Tier;
 use bellwire_rules::classify::retry_after;
 use bellwire_rules::policy::expression::Expression;
 use bellwire_rules::policy::preview::preview;
-use bellwire_rules::policy::{Layer, Place, Places, Policy, Terms};
+use bellwire_rules::policy::{Layer, PolicyLevel, Places, Policy, Terms};
 use bellwire_segment::Expression as Segment;
 
 /// An expression is refused at a place inside it, or has a value for any number of retries, the same every time.
@@ -68,7 +68,7 @@ pub fn retry_after(input: &[u8]) {
 /// and read again.
 pub fn layer(input: &[u8]) {
     let Ok(value) = serde_json::from_slice(input) else { return };
-    for place in [Place::Message, Place::Subscription, Place::Topic, Place::Tier] {
+    for place in [PolicyLevel::Message, PolicyLevel::Subscription, PolicyLevel::Topic, PolicyLevel::Tier] {
         let terms = Terms { place, max_retries: 100 };
         let layer = match Layer::parse(&value, &terms) {
             Ok(parsed) => parsed.layer,

@@ -28,7 +28,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 use url::Url;
 
-use crate::outbound::{ExchangeError, Limits, OutboundClient, PlainHttp, causes};
+use crate::outbound::{ExchangeError, OutboundLimits, OutboundClient, PlainHttp, causes};
 use bellwire_core::clock::Timestamp;
 use bellwire_gateway::Egress;
 
@@ -50,7 +50,7 @@ const ISSUED_LEEWAY: Duration = Duration::from_secs(60);
 
 /// The provider, and the client that is registered with it.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct OidcConfig {
     /// The issuer, to the letter as its tokens have it.
     pub issuer: String,
     /// Client identifier at the provider.
@@ -80,7 +80,7 @@ pub enum SettingsError {
 
 /// Reasons why a sign-in failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum OidcFailure {
     /// The provider does not answer, or not as a provider does. The text is for the log.
     #[error("the OpenID provider cannot be used: {0}")]
     Unavailable(String),
@@ -92,7 +92,7 @@ pub(crate) enum Failure {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Person {
+pub(crate) struct OidcPerson {
     /// Permanent identifier at the provider (`sub`).
     pub subject: String,
     /// Email address, if the provider has verified it.
@@ -101,14 +101,14 @@ pub(crate) struct Person {
 
 /// State that a browser keeps while its user signs in at the provider. It holds secrets: seal it.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Attempt {
+pub(crate) struct OidcAttempt {
     state: CsrfToken,
     nonce: Nonce,
     verifier: PkceCodeVerifier,
     until_s: i64,
 }
 
-impl Attempt {
+impl OidcAttempt {
     /// Whether an answer of the provider is to this attempt, and in time.
     pub(crate) fn is_answered_by(&self, state: &str, now: Timestamp) -> bool {
         let is_ours = self.state.secret().as_bytes().ct_eq(state.as_bytes());
@@ -118,15 +118,15 @@ impl Attempt {
 
 /// The provider. Cheap to clone; clones share what is remembered.
 #[derive(Clone)]
-pub struct Provider(Arc<Inner>);
+pub struct Provider(Arc<ProviderInner>);
 
-struct Inner {
+struct ProviderInner {
     issuer: IssuerUrl,
     client_id: ClientId,
     client_secret: ClientSecret,
     redirect_url: RedirectUrl,
     http: OutboundClient,
-    known: Mutex<Known>,
+    known: Mutex<ProviderCache>,
     places: Semaphore,
 }
 
@@ -137,14 +137,14 @@ impl fmt::Debug for Provider {
 }
 
 #[derive(Default)]
-struct Known {
+struct ProviderCache {
     metadata: Option<Arc<CoreProviderMetadata>>,
     read_at: Option<Timestamp>,
     /// Time of the last request for metadata, successful or not.
     asked_at: Option<Timestamp>,
 }
 
-impl Known {
+impl ProviderCache {
     /// Whether to ask for what must not be older than that.
     fn is_due(&self, fresh_for: Duration, now: Timestamp) -> bool {
         let has_passed = |since: Option<Timestamp>, time| since.is_none_or(|since| since + time <= now);
@@ -152,18 +152,18 @@ impl Known {
     }
 }
 
-type Client =
+type ProviderClient =
     CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointMaybeSet, EndpointMaybeSet>;
 
 impl Provider {
     /// Builds the client. It requests nothing before the first sign-in.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+    pub fn new(settings: OidcConfig) -> Result<Self, SettingsError> {
         let issuer = IssuerUrl::new(settings.issuer)?;
         // The keys of a provider take a few thousand bytes.
-        let limits = Limits { timeout: settings.timeout, body_max_bytes: 1 << 20, idle_connections: 0 };
+        let limits = OutboundLimits { timeout: settings.timeout, body_max_bytes: 1 << 20, idle_connections: 0 };
         let plain_http = PlainHttp::like(issuer.url());
         let http = OutboundClient::new(settings.extra_ca_pem.as_deref(), settings.egress, plain_http, limits)?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ProviderInner {
             issuer,
             client_id: ClientId::new(settings.client_id),
             client_secret: settings.client_secret,
@@ -179,7 +179,7 @@ impl Provider {
     }
 
     /// Returns the URL to which a browser is sent to sign in, and the state it has to keep meanwhile.
-    pub(crate) async fn begin(&self, now: Timestamp) -> Result<(Url, Attempt), Failure> {
+    pub(crate) async fn begin(&self, now: Timestamp) -> Result<(Url, OidcAttempt), OidcFailure> {
         let metadata = self.metadata(FRESH_FOR, now).await?;
         let client = self.client(&metadata);
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
@@ -190,25 +190,25 @@ impl Provider {
             .set_pkce_challenge(challenge)
             .url();
         if !self.0.http.admits(&url) {
-            return Err(Failure::Unavailable("its authorization endpoint is not on https".to_owned()));
+            return Err(OidcFailure::Unavailable("its authorization endpoint is not on https".to_owned()));
         }
-        Ok((url, Attempt { state, nonce, verifier, until_s: (now + ATTEMPT_LASTS).timestamp() }))
+        Ok((url, OidcAttempt { state, nonce, verifier, until_s: (now + ATTEMPT_LASTS).timestamp() }))
     }
 
     /// Exchanges the code for the identity that the provider confirmed.
-    pub(crate) async fn finish(&self, attempt: Attempt, code: String, now: Timestamp) -> Result<Person, Failure> {
-        let _place = self.0.places.try_acquire().map_err(|_| Failure::Busy)?;
+    pub(crate) async fn finish(&self, attempt: OidcAttempt, code: String, now: Timestamp) -> Result<OidcPerson, OidcFailure> {
+        let _place = self.0.places.try_acquire().map_err(|_| OidcFailure::Busy)?;
         let metadata = self.metadata(FRESH_FOR, now).await?;
         let client = self.client(&metadata);
-        let request = client.exchange_code(AuthorizationCode::new(code)).map_err(|why| Failure::unavailable(&why))?;
+        let request = client.exchange_code(AuthorizationCode::new(code)).map_err(|why| OidcFailure::unavailable(&why))?;
         let tokens = request.set_pkce_verifier(attempt.verifier).request_async(&self.0.http).await;
         let tokens = tokens.map_err(|why| match &why {
             RequestTokenError::ServerResponse(answer) if *answer.error() == CoreErrorResponseType::InvalidGrant => {
-                Failure::refused(&why)
+                OidcFailure::refused(&why)
             }
-            _ => Failure::unavailable(&why),
+            _ => OidcFailure::unavailable(&why),
         })?;
-        let token = tokens.id_token().ok_or_else(|| Failure::Refused("there is no ID token in it".to_owned()))?;
+        let token = tokens.id_token().ok_or_else(|| OidcFailure::Refused("there is no ID token in it".to_owned()))?;
         let checked = match self.check(token, &metadata, &attempt.nonce, now) {
             // The provider may have changed its keys since.
             Err(ClaimsVerificationError::SignatureVerification(SignatureVerificationError::NoMatchingKey)) => {
@@ -217,7 +217,7 @@ impl Provider {
             }
             checked => checked,
         };
-        checked.map_err(|why| Failure::refused(&why))
+        checked.map_err(|why| OidcFailure::refused(&why))
     }
 
     /// Verifies an ID token: issued by the provider, for this client and this attempt, and still valid. Returns its identity.
@@ -227,7 +227,7 @@ impl Provider {
         metadata: &CoreProviderMetadata,
         nonce: &Nonce,
         now: Timestamp,
-    ) -> Result<Person, ClaimsVerificationError> {
+    ) -> Result<OidcPerson, ClaimsVerificationError> {
         // As for a public client: then no signature by our own secret (HS256) is taken, whatever a token's header says.
         let verifier = CoreIdTokenVerifier::new_public_client(
             self.0.client_id.clone(),
@@ -242,14 +242,14 @@ impl Provider {
         });
         let claims = token.claims(&verifier, nonce)?;
         let email = claims.email().filter(|_| claims.email_verified() == Some(true));
-        Ok(Person {
+        Ok(OidcPerson {
             subject: claims.subject().as_str().to_owned(),
             email: email.map(|email| email.as_str().to_owned()),
         })
     }
 
-    fn client(&self, metadata: &CoreProviderMetadata) -> Client {
-        let Inner { client_id, client_secret, redirect_url, .. } = &*self.0;
+    fn client(&self, metadata: &CoreProviderMetadata) -> ProviderClient {
+        let ProviderInner { client_id, client_secret, redirect_url, .. } = &*self.0;
         let takes = |method| {
             let methods = metadata.token_endpoint_auth_methods_supported();
             methods.is_none_or(|methods| methods.contains(&method))
@@ -263,7 +263,7 @@ impl Provider {
 
     /// Returns the provider's metadata and keys, refreshed if older than `fresh_for` and if the provider responds. One caller refreshes;
     /// concurrent callers wait for its result.
-    async fn metadata(&self, fresh_for: Duration, now: Timestamp) -> Result<Arc<CoreProviderMetadata>, Failure> {
+    async fn metadata(&self, fresh_for: Duration, now: Timestamp) -> Result<Arc<CoreProviderMetadata>, OidcFailure> {
         let mut known = self.0.known.lock().await;
         if known.is_due(fresh_for, now) {
             match CoreProviderMetadata::discover_async(self.0.issuer.clone(), &self.0.http).await {
@@ -273,7 +273,7 @@ impl Provider {
             // Not before: whoever goes away while it is being asked would keep the others from asking.
             known.asked_at = Some(now);
         }
-        known.metadata.clone().ok_or_else(|| Failure::Unavailable("its metadata has not been read yet".to_owned()))
+        known.metadata.clone().ok_or_else(|| OidcFailure::Unavailable("its metadata has not been read yet".to_owned()))
     }
 }
 
@@ -286,7 +286,7 @@ impl<'c> AsyncHttpClient<'c> for OutboundClient {
     }
 }
 
-impl Failure {
+impl OidcFailure {
     fn unavailable(why: &(dyn Error + 'static)) -> Self {
         Self::Unavailable(said(why))
     }
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn attempt_expires_after_ten_minutes() {
-        let attempt = Attempt {
+        let attempt = OidcAttempt {
             state: CsrfToken::new("state".to_owned()),
             nonce: Nonce::new("nonce".to_owned()),
             verifier: PkceCodeVerifier::new("v".repeat(43)),
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn provider_keys_are_refetched_when_old() {
-        let known = |read: Option<i64>, asked: Option<i64>| Known {
+        let known = |read: Option<i64>, asked: Option<i64>| ProviderCache {
             metadata: None,
             read_at: read.map(|s| AT + TimeDelta::seconds(s)),
             asked_at: asked.map(|s| AT + TimeDelta::seconds(s)),

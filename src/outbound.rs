@@ -66,7 +66,7 @@ impl PlainHttp {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct OutboundLimits {
     /// Time limit from the start of the connection to the last byte of the response.
     pub timeout: Duration,
     pub body_max_bytes: usize,
@@ -103,7 +103,7 @@ pub(crate) enum ExchangeFailure {
 pub(crate) struct OutboundClient {
     http: Client<HttpsConnector<Dialer>, Full<Bytes>>,
     plain_http: PlainHttp,
-    limits: Limits,
+    limits: OutboundLimits,
 }
 
 impl OutboundClient {
@@ -113,7 +113,7 @@ impl OutboundClient {
         extra_ca_pem: Option<&[u8]>,
         egress: Option<Egress>,
         plain_http: PlainHttp,
-        limits: Limits,
+        limits: OutboundLimits,
     ) -> Result<Self, gateway::SettingsError> {
         let mut tls = client_config(extra_ca_pem)?;
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn client(ca_pem: Option<&str>, timeout: Duration) -> OutboundClient {
-        let limits = Limits { timeout, body_max_bytes: BODY_MAX_BYTES, idle_connections: 0 };
+        let limits = OutboundLimits { timeout, body_max_bytes: BODY_MAX_BYTES, idle_connections: 0 };
         OutboundClient::new(ca_pem.map(str::as_bytes), None, PlainHttp::ThisMachine, limits).unwrap()
     }
 

@@ -16,7 +16,7 @@ use bellwire_core::id::AppId;
 
 /// Limits of the batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct ReceiptConfig {
     /// Maximum wait of the first receipt for others.
     pub linger: Duration,
     /// Receipts at which a batch is written at once. A single report is never split.
@@ -27,7 +27,7 @@ pub struct Settings {
     pub retention_days: u32,
 }
 
-impl Default for Settings {
+impl Default for ReceiptConfig {
     fn default() -> Self {
         Self { linger: Duration::from_millis(200), batch: 1_000, waiting_max: 50_000, retention_days: 35 }
     }
@@ -43,7 +43,7 @@ pub enum NotTaken {
     Failed,
 }
 
-struct Report {
+struct ReceiptBatch {
     app: AppId,
     receipts: Vec<Receipt>,
     written: oneshot::Sender<bool>,
@@ -52,21 +52,21 @@ struct Report {
 
 /// Handle of the writer of this process, which starts with the first report. Cheap to clone.
 #[derive(Clone)]
-pub struct Receipts(Arc<Shared>);
+pub struct Receipts(Arc<ReceiptContext>);
 
-struct Shared {
+struct ReceiptContext {
     pool: PgPool,
     clock: Clock,
-    settings: Settings,
+    settings: ReceiptConfig,
     room: Arc<Semaphore>,
-    writer: Mutex<Option<mpsc::UnboundedSender<Report>>>,
+    writer: Mutex<Option<mpsc::UnboundedSender<ReceiptBatch>>>,
 }
 
 impl Receipts {
     /// Creates the handle; the writer starts later.
-    pub fn new(pool: PgPool, clock: Clock, settings: Settings) -> Self {
+    pub fn new(pool: PgPool, clock: Clock, settings: ReceiptConfig) -> Self {
         let room = Arc::new(Semaphore::new(settings.waiting_max));
-        Self(Arc::new(Shared { pool, clock, settings, room, writer: Mutex::new(None) }))
+        Self(Arc::new(ReceiptContext { pool, clock, settings, room, writer: Mutex::new(None) }))
     }
 
     /// Writes receipts of an app, and returns after the commit. Returns `Busy` at once if `waiting_max` is exceeded.
@@ -74,17 +74,17 @@ impl Receipts {
         let n = u32::try_from(receipts.len()).map_err(|_| NotTaken::Busy)?;
         let room = self.0.room.clone().try_acquire_many_owned(n).map_err(|_| NotTaken::Busy)?;
         let (written, answer) = oneshot::channel();
-        self.writer().send(Report { app, receipts, written, _room: room }).map_err(|_| NotTaken::Failed)?;
+        self.writer().send(ReceiptBatch { app, receipts, written, _room: room }).map_err(|_| NotTaken::Failed)?;
         if answer.await.unwrap_or(false) { Ok(()) } else { Err(NotTaken::Failed) }
     }
 
-    fn writer(&self) -> mpsc::UnboundedSender<Report> {
+    fn writer(&self) -> mpsc::UnboundedSender<ReceiptBatch> {
         let mut writer = self.0.writer.lock();
         match writer.as_ref().filter(|writer| !writer.is_closed()) {
             Some(writer) => writer.clone(),
             None => {
                 let (sender, reports) = mpsc::unbounded_channel();
-                let Shared { pool, clock, settings, .. } = &*self.0;
+                let ReceiptContext { pool, clock, settings, .. } = &*self.0;
                 tokio::spawn(write_batches(reports, pool.clone(), clock.clone(), *settings));
                 writer.insert(sender).clone()
             }
@@ -93,13 +93,13 @@ impl Receipts {
 }
 
 /// Ends after the last handle is dropped.
-async fn write_batches(mut reports: mpsc::UnboundedReceiver<Report>, pool: PgPool, clock: Clock, settings: Settings) {
+async fn write_batches(mut reports: mpsc::UnboundedReceiver<ReceiptBatch>, pool: PgPool, clock: Clock, settings: ReceiptConfig) {
     while let Some(first) = reports.recv().await {
         let batch = gather(first, &mut reports, &settings).await;
         let now = clock.now();
         let mut rows = Vec::new();
         let mut waiting = Vec::with_capacity(batch.len());
-        for Report { app, receipts, written, _room } in batch {
+        for ReceiptBatch { app, receipts, written, _room } in batch {
             rows.extend(receipts.into_iter().map(|receipt| (app, receipt)));
             waiting.push((written, _room));
         }
@@ -115,7 +115,7 @@ async fn write_batches(mut reports: mpsc::UnboundedReceiver<Report>, pool: PgPoo
 }
 
 /// Collects reports until the linger ends or the batch is full.
-async fn gather(first: Report, reports: &mut mpsc::UnboundedReceiver<Report>, settings: &Settings) -> Vec<Report> {
+async fn gather(first: ReceiptBatch, reports: &mut mpsc::UnboundedReceiver<ReceiptBatch>, settings: &ReceiptConfig) -> Vec<ReceiptBatch> {
     let until = Instant::now() + settings.linger;
     let mut n = first.receipts.len();
     let mut batch = vec![first];

@@ -4,15 +4,15 @@
 pub mod api {
     pub use crate::api::session::cookie::Cookies;
     pub use crate::api::session::relying_party::RelyingParty;
-    pub use crate::api::{ApiState, Engine, Settings, Work, local_router, router};
+    pub use crate::api::{ApiState, EngineHandle, ApiConfig, Work, local_router, router};
     pub mod example {
         pub use crate::api::example::Example;
     }
     pub mod limits {
-        pub use crate::api::limits::Rate;
+        pub use crate::api::limits::RequestRate;
     }
     pub mod oidc {
-        pub use crate::api::session::oidc::Settings;
+        pub use crate::api::session::oidc::OidcSignInConfig;
     }
 }
 pub mod checks {
@@ -24,18 +24,18 @@ pub mod cli {
     }
 }
 pub mod dispatch {
-    pub use crate::dispatch::{Dispatcher, Settings};
+    pub use crate::dispatch::{Dispatcher, DispatchConfig};
 }
 pub mod hooks {
     pub use crate::hooks::{Sender, pack};
 }
 pub mod http_server {
     pub use crate::http_server::slots::{ConnectionSlot, ConnectionSlots, Full};
-    pub use crate::http_server::{Limits, serve};
+    pub use crate::http_server::{ListenerLimits, serve};
 
     use std::sync::Arc;
 
-    use crate::http_server::certificate::{Certificate, Shown};
+    use crate::http_server::certificate::{Certificate, CurrentCertificate};
     use crate::http_server::tls::{Challenges, Tls};
 
     /// TLS with this certificate and key, both PEM.
@@ -58,13 +58,13 @@ pub mod http_server {
     }
 
     fn tls_with(chain: &str, key: &str, challenges: Option<Challenges>) -> Tls {
-        let shown = Shown::default();
+        let shown = CurrentCertificate::default();
         shown.show(Certificate::parse(chain.as_bytes(), key.as_bytes()).expect("a pair"));
         Tls::new(shown.into(), challenges).expect("TLS")
     }
 }
 pub mod live {
-    pub use crate::live::Settings;
+    pub use crate::live::LiveConfig;
 }
 pub mod metrics {
     pub use crate::metrics::Metrics;
@@ -73,7 +73,7 @@ pub mod otlp {
     pub use crate::otlp::Tracer;
 }
 pub mod oidc {
-    pub use crate::oidc::{ClientSecret, Provider, Settings};
+    pub use crate::oidc::{ClientSecret, Provider, OidcConfig};
 }
 pub mod panics {
     pub use crate::panics::{counted, watch_too};
@@ -81,7 +81,7 @@ pub mod panics {
     pub use crate::panics::{inject, injected};
 }
 pub mod receipts {
-    pub use crate::receipts::{Receipts, Settings};
+    pub use crate::receipts::{Receipts, ReceiptConfig};
 }
 pub mod server {
     pub use crate::server::engine;
@@ -97,7 +97,7 @@ pub mod server {
 }
 pub mod store {
     pub use crate::store::{
-        Beside, Progress, SchemaError, by_index_only, check_schema, connect, connect_lazily, database_now,
+        Beside, ChunkProgress, SchemaError, by_index_only, check_schema, connect, connect_lazily, database_now,
         is_lock_timeout, is_transient, migrate, transactions::begin,
     };
     pub mod audience {
@@ -116,7 +116,7 @@ pub mod store {
             pub use crate::store::keys::api_keys::{create, revoke};
         }
         pub mod audit {
-            pub use crate::store::keys::audit::{Action, Actor, Entry};
+            pub use crate::store::keys::audit::{AuditAction, Actor, AuditEntry};
         }
         pub mod data_keys {
             pub use crate::store::keys::data_keys::{
@@ -152,7 +152,7 @@ pub mod store {
     }
     pub mod outcomes {
         pub mod alerts {
-            pub use crate::store::outcomes::alerts::{Alert, Kind, raise};
+            pub use crate::store::outcomes::alerts::{Alert, AlertKind, raise};
         }
         pub mod copy {
             pub use crate::store::outcomes::copy::Rows;
@@ -171,14 +171,14 @@ pub mod store {
         }
         pub mod ledger {
             pub use crate::store::outcomes::ledger::{
-                Attempt, Delivery, Due, End, Fate, Origin, RowSettlement, Settlement, settle_rows,
+                Attempt, Delivery, ClaimableAt, End, Fate, MessageOrigin, RowSettlement, Settlement, settle_rows,
             };
         }
     }
     pub mod queue {
         pub mod claims {
             pub use crate::store::queue::claims::{
-                ClaimedRow, LEASE, Span, Taken, claim_rows, due_lanes, lease_lost_batch, take_batch,
+                ClaimedRow, LEASE, DueSpan, TakeBatchResult, claim_rows, due_lanes, lease_lost_batch, take_batch,
             };
         }
         pub mod guards {
@@ -188,10 +188,10 @@ pub mod store {
             pub use crate::store::queue::lanes::{ensure, hold_key};
         }
         pub mod steering {
-            pub use crate::store::queue::steering::{Order, Steered, go_on, steer};
+            pub use crate::store::queue::steering::{MessageOrder, Steered, go_on, steer};
         }
         pub mod stops {
-            pub use crate::store::queue::stops::{Reading, StopKind, read};
+            pub use crate::store::queue::stops::{StopsRead, StopKind, read};
         }
     }
 }
@@ -201,6 +201,6 @@ pub mod vault {
         pub use crate::vault::delivery_token::{delivery_id, receipt_token};
     }
     pub mod master_key {
-        pub use crate::vault::master_key::{Error, MasterKey, Source};
+        pub use crate::vault::master_key::{Error, MasterKey, MasterKeySource};
     }
 }

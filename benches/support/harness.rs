@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bellwire::testkit::store::keys::api_keys;
 use bellwire::testkit::store::{self, keys::data_keys};
 use bellwire::testkit::vault::Vault;
-use bellwire::testkit::vault::master_key::{MasterKey, Source};
+use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
 use bellwire_core::clock::Clock;
 use bellwire_core::id::{AppId, MessageId};
 use bellwire_core::scope::Scope;
@@ -230,7 +230,7 @@ impl Harness {
         let pool = store::connect(postgres.options(), 4).await.expect("the database takes connections");
         let clock = Clock::system();
         let key = MasterKey::parse(&master_key).expect("32 octets");
-        let vault = data_keys::open(&pool, &Source::Given(key), clock.now()).await.expect("the keys open");
+        let vault = data_keys::open(&pool, &MasterKeySource::Given(key), clock.now()).await.expect("the keys open");
         let (_, secret) =
             api_keys::create(&pool, &vault, None, "bench", &[Scope::Operator], None, &clock).await.expect("a key");
         let api = Client::new(address).with_key(&secret);

@@ -17,10 +17,10 @@ use tokio::time::timeout;
 use url::Url;
 use zeroize::Zeroizing;
 
-use crate::outbound::{Limits, OutboundClient, PlainHttp};
+use crate::outbound::{OutboundLimits, OutboundClient, PlainHttp};
 
 /// Limits of a request. Certificate chains take a few thousand bytes.
-const LIMITS: Limits = Limits { timeout: Duration::from_secs(30), body_max_bytes: 256 << 10, idle_connections: 2 };
+const LIMITS: OutboundLimits = OutboundLimits { timeout: Duration::from_secs(30), body_max_bytes: 256 << 10, idle_connections: 2 };
 
 /// Maximum duration of an order. The lease of an order lasts longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
@@ -60,7 +60,7 @@ impl Error {
 
 /// Directory, account and domains of an order.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct AcmeConfig {
     pub directory: Url,
     pub domain: String,
     /// Address at which the authority may contact the operator.
@@ -76,13 +76,13 @@ pub(crate) struct Issued {
 }
 
 pub(crate) struct Authority {
-    settings: Settings,
+    settings: AcmeConfig,
     http: OutboundClient,
 }
 
 impl Authority {
     /// Fails if the extra certificates cannot be used.
-    pub(crate) fn new(settings: Settings) -> Result<Self, Error> {
+    pub(crate) fn new(settings: AcmeConfig) -> Result<Self, Error> {
         let http = OutboundClient::new(settings.extra_ca_pem.as_deref(), None, PlainHttp::Nowhere, LIMITS);
         let http = http.map_err(|error| Error::Own(error.to_string()))?;
         Ok(Self { settings, http })

@@ -10,14 +10,14 @@ use tracing::Instrument as _;
 use super::accepted::Accepted;
 use super::compose::Composed;
 use super::idempotency::{PATIENCE, Replay, in_progress};
-use super::intake::{KeyedMessage, NotTaken, Outcome, tell};
+use super::intake::{KeyedMessage, NotTaken, SendOutcome, tell};
 use super::problem::{Problem, ProblemCode};
 use super::{ApiState, Work};
 use crate::store;
 use crate::store::keys::apps::App;
 use crate::store::operations::idempotency::{self, Claim, KeyedRequest};
 use crate::store::queue::claims::LEASE;
-use crate::store::queue::sending::{self, Addressed, Holder, Sent};
+use crate::store::queue::sending::{self, Addressed, LeaseHolder, Sent};
 
 /// Time that a message waits for another one with its idempotency key, after a wait for all keys of its group.
 const NO_PATIENCE: Duration = Duration::from_millis(1);
@@ -85,14 +85,14 @@ pub(super) async fn accept_under(
         false => accept_alone(state, app, keyed).await?,
     };
     Ok(match taken {
-        Taken::Now(accepted) => answer(&accepted),
-        Taken::Before(replay) => replay.into_response(),
+        AcceptResult::Now(accepted) => answer(&accepted),
+        AcceptResult::Before(replay) => replay.into_response(),
     })
 }
 
 /// Stores a message to named recipients under an idempotency key, in a commit shared with others. It waits for the key outside of
 /// all groups: here for requests of this process, and in a transaction of its own for those of another.
-async fn accept_shared(state: &ApiState, app: &App, Keyed { composed, request }: Keyed) -> Result<Taken, Problem> {
+async fn accept_shared(state: &ApiState, app: &App, Keyed { composed, request }: Keyed) -> Result<AcceptResult, Problem> {
     let Composed { addressed, asked, trial } = composed;
     let turn = state.turns.take(request.id(), PATIENCE).await.ok_or_else(in_progress)?;
     let response = {
@@ -101,13 +101,13 @@ async fn accept_shared(state: &ApiState, app: &App, Keyed { composed, request }:
     };
     let keyed = KeyedMessage { request, response: Box::new(response), turn };
     match state.intake.write_once(addressed, keyed).await? {
-        Outcome::Sent(sent) => {
+        SendOutcome::Sent(sent) => {
             let accepted = Accepted::new(app, asked, &sent)?;
             accepted.note(state, app, true);
-            Ok(Taken::Now(accepted))
+            Ok(AcceptResult::Now(accepted))
         }
-        Outcome::Before(claim) => Ok(Taken::Before(Replay::new(&state.vault, claim)?)),
-        Outcome::Elsewhere(again) => {
+        SendOutcome::Before(claim) => Ok(AcceptResult::Before(Replay::new(&state.vault, claim)?)),
+        SendOutcome::Elsewhere(again) => {
             // Its turn goes on, so that of this process one waits at a time.
             let (addressed, KeyedMessage { request, turn: _turn, .. }) = *again;
             let composed = Composed { addressed, asked, trial };
@@ -116,7 +116,7 @@ async fn accept_shared(state: &ApiState, app: &App, Keyed { composed, request }:
     }
 }
 
-async fn accept_alone(state: &ApiState, app: &App, keyed: Keyed) -> Result<Taken, Problem> {
+async fn accept_alone(state: &ApiState, app: &App, keyed: Keyed) -> Result<AcceptResult, Problem> {
     accept_once(state, app, vec![keyed]).await.pop().expect("an answer for each message")
 }
 
@@ -132,14 +132,14 @@ pub(super) struct Keyed {
 }
 
 /// Response to a message with an idempotency key.
-pub(super) enum Taken {
+pub(super) enum AcceptResult {
     Now(Accepted),
     Before(Replay),
 }
 
 /// Stores messages of one app under idempotency keys, each key once: claims, work and responses are one transaction. Returns the
 /// results in order. It runs to its end even if the client disconnects.
-pub(super) async fn accept_once(state: &ApiState, app: &App, messages: Vec<Keyed>) -> Vec<Result<Taken, Problem>> {
+pub(super) async fn accept_once(state: &ApiState, app: &App, messages: Vec<Keyed>) -> Vec<Result<AcceptResult, Problem>> {
     let (n, once) = (messages.len(), InOne { state: state.clone(), app: app.clone() });
     // A task of its own: what is born leased to this process must be handed to dispatch, whoever waits for the answer.
     let taken = tokio::spawn(async move { once.accept(&messages).await }.in_current_span()).await;
@@ -153,7 +153,7 @@ struct InOne {
 }
 
 impl InOne {
-    async fn accept(&self, messages: &[Keyed]) -> Vec<Result<Taken, Problem>> {
+    async fn accept(&self, messages: &[Keyed]) -> Vec<Result<AcceptResult, Problem>> {
         match self.try_all(messages, PATIENCE).await {
             Ok(Some(taken)) => return taken,
             Ok(None) if messages.len() == 1 => return vec![Err(in_progress())],
@@ -177,7 +177,7 @@ impl InOne {
         &self,
         messages: &[Keyed],
         patience: Duration,
-    ) -> sqlx::Result<Option<Vec<Result<Taken, Problem>>>> {
+    ) -> sqlx::Result<Option<Vec<Result<AcceptResult, Problem>>>> {
         let Self { state, app } = self;
         let requests: Vec<_> = messages.iter().map(|message| &message.request).collect();
         let mut tx = state.begin().await?;
@@ -188,7 +188,7 @@ impl InOne {
         let claimed: Vec<&Addressed> = claimed.map(|(message, _)| &message.composed.addressed).collect();
         let (lease, since) = ((state.engine.lease)(), Instant::now());
         let now = state.clock.now();
-        let holder = lease.map(|lease| Holder { lease, until: now + LEASE });
+        let holder = lease.map(|lease| LeaseHolder { lease, until: now + LEASE });
         let mut sent = sending::send(&mut tx, &state.vault, &claimed, holder, now).await?;
         let answers = self.answers(messages, claims, &sent);
         idempotency::store(&mut tx, &state.vault, &answers.stored, 202).await?;
@@ -196,7 +196,7 @@ impl InOne {
         tx.commit().await?;
         tell(&state.engine, lease, since, &mut sent);
         for (Keyed { composed, .. }, taken) in messages.iter().zip(&answers.taken) {
-            if let Ok(Taken::Now(accepted)) = taken {
+            if let Ok(AcceptResult::Now(accepted)) = taken {
                 accepted.note(state, app, composed.addressed.audience.is_named());
             }
         }
@@ -215,9 +215,9 @@ impl InOne {
                         Ok(accepted) => answers.stored.push((request, accepted.to_json())),
                         Err(_) => answers.unused.push(request),
                     }
-                    accepted.map(Taken::Now)
+                    accepted.map(AcceptResult::Now)
                 }
-                claim => Replay::new(&self.state.vault, claim).map(Taken::Before),
+                claim => Replay::new(&self.state.vault, claim).map(AcceptResult::Before),
             };
             answers.taken.push(taken);
         }
@@ -234,7 +234,7 @@ fn is_of_one(error: &sqlx::Error) -> bool {
 /// Result of a group of messages with idempotency keys.
 #[derive(Default)]
 struct Answers<'a> {
-    taken: Vec<Result<Taken, Problem>>,
+    taken: Vec<Result<AcceptResult, Problem>>,
     stored: Vec<(&'a KeyedRequest, Vec<u8>)>,
     unused: Vec<&'a KeyedRequest>,
 }

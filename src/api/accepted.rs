@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::compose::Asked;
+use super::compose::SendContext;
 use super::problem::{FieldError, Problem, ProblemCode};
 use crate::store::keys::apps::App;
 use crate::store::queue::messages::MessageRow;
@@ -88,7 +88,7 @@ pub(crate) struct Accepted {
 
 impl Accepted {
     /// Builds the response to a stored message. 422: it names unknown subscriptions. 409: another message has its key.
-    pub(super) fn new(app: &App, mut asked: Asked, sent: &Sent) -> Result<Self, Problem> {
+    pub(super) fn new(app: &App, mut asked: SendContext, sent: &Sent) -> Result<Self, Problem> {
         asked.refuse_unknown(sent)?;
         if let Some(other) = sent.key_taken_by {
             let detail = format!("The message {other} has this key, and its deliveries have not all ended.");

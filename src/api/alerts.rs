@@ -10,12 +10,12 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{Operator, Watcher};
-use super::extract::{At, Query};
+use super::extract::{PathId, Query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::keys::audit::Action;
-use crate::store::outcomes::alerts::{self, AlertRow, Kind};
+use crate::store::keys::audit::AuditAction;
+use crate::store::outcomes::alerts::{self, AlertRow, AlertKind};
 use bellwire_core::id::{AlertId, AppId};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -31,7 +31,7 @@ pub(crate) struct AlertView {
     /// The app it concerns; null: the server as a whole.
     app: Option<AppId>,
     /// Kind of the alert.
-    kind: Kind,
+    kind: AlertKind,
     /// Subject of the alert: a key, a message, a lane, a metric.
     subject: String,
     /// Description for people.
@@ -72,13 +72,13 @@ pub(crate) async fn list(
 pub(crate) async fn resolve(
     operator: Operator,
     State(state): State<ApiState>,
-    At(id): At<AlertId>,
+    PathId(id): PathId<AlertId>,
 ) -> Result<axum::Json<AlertView>, Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
     let row = alerts::resolve(&mut *tx, id, now).await?.ok_or_else(|| Problem::not_found("alert"))?;
     if row.resolved_at == Some(now) {
-        let entry = operator.caller.did(row.app, Action::AlertResolved, id);
+        let entry = operator.caller.did(row.app, AuditAction::AlertResolved, id);
         entry.with(json!({"kind": row.kind, "subject": row.subject})).record(&mut tx, 1, now).await?;
     }
     tx.commit().await?;

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
 use super::auth::{Caller, MayManageKeys, MayRead, Operator, Server, unknown_key};
-use super::extract::{At, Query, is_plain_text};
+use super::extract::{PathId, Query, is_plain_text};
 use super::idempotency::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
@@ -138,7 +138,7 @@ pub(crate) async fn create(
 pub(crate) async fn revoke(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    At(id): At<ApiKeyId>,
+    PathId(id): PathId<ApiKeyId>,
     Query(query): Query<RevokeQuery>,
 ) -> Result<axum::Json<Revoked>, Problem> {
     revoke_of(&state, Some(server.app.id), &server.caller, id, query).await
@@ -170,7 +170,7 @@ async fn create_of_server(
 async fn revoke_of_server(
     operator: Operator,
     State(state): State<ApiState>,
-    At(id): At<ApiKeyId>,
+    PathId(id): PathId<ApiKeyId>,
     Query(query): Query<RevokeQuery>,
 ) -> Result<axum::Json<Revoked>, Problem> {
     revoke_of(&state, None, &operator.caller, id, query).await

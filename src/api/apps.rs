@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{MayChangeSettings, MayRead, Operator, Server, Watcher};
-use super::extract::{AppRef, At, Json, Query, is_plain_text};
+use super::extract::{AppRef, PathId, Json, Query, is_plain_text};
 use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
@@ -18,7 +18,7 @@ use super::subscription_input::check_topics;
 use super::vapid_keys::{self, VapidKeyView};
 use super::{ApiState, Work};
 use crate::store::keys::apps::{self, App, Created, WEIGHT_MAX};
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::keys::vapid_keys::Role;
 use crate::store::{audience::topics, operations::removal};
 use bellwire_core::id::AppId;
@@ -298,7 +298,7 @@ pub(crate) async fn create(
     }
     let key = vapid_keys::add(once.conn(), &state, app.id, &pair, &body.subject, Role::Active).await?;
     topics::ensure(once.conn(), app.id, &topics, &Speaker::Server, app.created_at).await?;
-    let entry = operator.caller.did(Some(app.id), Action::AppCreated, app.id);
+    let entry = operator.caller.did(Some(app.id), AuditAction::AppCreated, app.id);
     let detail = json!({
         "slug": app.slug, "origins": app.origins, "allow_other_gateways": app.allow_other_gateways,
         "browsers_may": app.browsers_may,
@@ -344,7 +344,7 @@ pub(crate) async fn change(
     }
     apps::update(&mut *tx, &app).await?;
     if let Some(detail) = changed(&before, &app) {
-        server.did(Action::AppChanged, app.id).with(detail).record(&mut tx, 1, state.clock.now()).await?;
+        server.did(AuditAction::AppChanged, app.id).with(detail).record(&mut tx, 1, state.clock.now()).await?;
     }
     tx.commit().await?;
     Ok(axum::Json(app.into()))
@@ -367,7 +367,7 @@ pub(crate) struct Confirmation {
 pub(crate) async fn delete(
     operator: Operator,
     State(state): State<ApiState>,
-    At(name): At<AppRef>,
+    PathId(name): PathId<AppRef>,
     Query(Confirmation { confirm }): Query<Confirmation>,
 ) -> Result<(StatusCode, axum::Json<AppView>), Problem> {
     let (id, slug) = name.parts();
@@ -379,7 +379,7 @@ pub(crate) async fn delete(
     let changing = state.known_keys.changing();
     let mut tx = state.begin().await?;
     let flow = removal::begin(&mut tx, app.id, state.clock.uuid(), now).await?;
-    let entry = operator.caller.did(Some(app.id), Action::AppDeleted, app.id);
+    let entry = operator.caller.did(Some(app.id), AuditAction::AppDeleted, app.id);
     entry.with(json!({"slug": app.slug})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     drop(changing);

@@ -15,7 +15,7 @@ use super::paging::Paging;
 use super::problem::Problem;
 use super::routes::routes;
 use super::users;
-use crate::store::keys::audit::{self, Action, By, Filter, Row};
+use crate::store::keys::audit::{self, AuditAction, ActorFilter, AuditFilter, AuditRow};
 use crate::vault::Vault;
 use bellwire_core::id::{ApiKeyId, AppId, EntryId, TeammateId};
 use bellwire_core::request_time;
@@ -51,10 +51,10 @@ pub(crate) struct EntryView {
     detail: Value,
 }
 
-impl From<Row> for EntryView {
-    fn from(row: Row) -> Self {
+impl From<AuditRow> for EntryView {
+    fn from(row: AuditRow) -> Self {
         let actor = row.actor();
-        let Row { id, at, app, actor_kind, actor: _, address, action, target, n, detail } = row;
+        let AuditRow { id, at, app, actor_kind, actor: _, address, action, target, n, detail } = row;
         Self { id, at, app, actor_kind, actor, address, action, target, n, detail }
     }
 }
@@ -67,10 +67,10 @@ pub(crate) struct AppAuditQuery {
     /// Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins.
     #[serde(default, deserialize_with = "actor")]
     #[param(value_type = Option<String>)]
-    actor: Option<By>,
+    actor: Option<ActorFilter>,
     /// Action: `api_key.created`, `message.cancelled` …
     #[param(inline)]
-    action: Option<Action>,
+    action: Option<AuditAction>,
     /// User of the app who is the object, found by the label in the log: of an erasure, for example, which leaves no other trace
     /// of the user.
     user_id: Option<String>,
@@ -96,10 +96,10 @@ pub(crate) struct AuditQuery {
     /// Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins.
     #[serde(default, deserialize_with = "actor")]
     #[param(value_type = Option<String>)]
-    actor: Option<By>,
+    actor: Option<ActorFilter>,
     /// Action: `api_key.created`, `message.cancelled` …
     #[param(inline)]
-    action: Option<Action>,
+    action: Option<AuditAction>,
     /// To this user of `app`, by the label that the log calls them.
     user_id: Option<String>,
     /// At this time or later, to the millisecond.
@@ -114,17 +114,17 @@ pub(crate) struct AuditQuery {
     iterator: Option<String>,
 }
 
-fn actor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<By>, D::Error> {
+fn actor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ActorFilter>, D::Error> {
     let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
-    let kind = [audit::LOCAL, audit::NOBODY].into_iter().find(|kind| *kind == text).map(By::Kind);
-    let key = || text.parse::<ApiKeyId>().ok().map(|key| By::Id(key.0));
-    let teammate = || text.parse::<TeammateId>().ok().map(|teammate| By::Id(teammate.0));
+    let kind = [audit::LOCAL, audit::NOBODY].into_iter().find(|kind| *kind == text).map(ActorFilter::Kind);
+    let key = || text.parse::<ApiKeyId>().ok().map(|key| ActorFilter::Id(key.0));
+    let teammate = || text.parse::<TeammateId>().ok().map(|teammate| ActorFilter::Id(teammate.0));
     let rule = "must be the id of an API key or a teammate, `ak_…` or `tm_…`, or `local`, or `nobody`";
     kind.or_else(key).or_else(teammate).map(Some).ok_or_else(|| serde::de::Error::custom(rule))
 }
 
 impl AppAuditQuery {
-    fn read(self, vault: &Vault, app: Option<AppId>) -> Result<(Filter, Paging), Problem> {
+    fn read(self, vault: &Vault, app: Option<AppId>) -> Result<(AuditFilter, Paging), Problem> {
         let Self { actor, action, user_id, since, until, limit, iterator } = self;
         let target = match (user_id, app) {
             (None, _) => None,
@@ -134,7 +134,7 @@ impl AppAuditQuery {
             }
             (Some(_), None) => return Err(Problem::invalid_parameter("user_id", "goes together with `app`")),
         };
-        Ok((Filter { app, actor, action, target, since, until }, Paging { limit, iterator }))
+        Ok((AuditFilter { app, actor, action, target, since, until }, Paging { limit, iterator }))
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) async fn list_of_app(
     let (filter, paging) = query.read(&state.vault, Some(server.app.id))?;
     let cut = paging.cut()?;
     let rows = audit::list(state.reads.pool(), &filter, cut.ask()).await?;
-    let show = |row: Row| {
+    let show = |row: AuditRow| {
         let address = row.address.clone().filter(|_| row.actor_kind == "api_key");
         EntryView { address, ..EntryView::from(row) }
     };

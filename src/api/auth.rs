@@ -14,14 +14,14 @@ use uuid::Uuid;
 use super::ApiState;
 use super::extract::{AppRef, Recheck, named_app, path_param};
 use super::idempotency::IDEMPOTENCY_KEY;
-use super::known_keys::{Read, Shown};
-use super::limits::Account;
+use super::known_keys::{CachedKey, CredentialKey};
+use super::limits::KeyUsage;
 use super::problem::{Problem, ProblemCode};
 use super::signed_in;
 use crate::store::audience::subscriptions::Right;
 use crate::store::keys::api_keys::{self, ApiKey};
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::audit::{AuditAction, Actor, AuditEntry, Who};
 use crate::store::keys::team;
 use crate::store::operations::idempotency::{KeyScope, KeyedRequest};
 use crate::vault::Vault;
@@ -113,7 +113,7 @@ pub(crate) struct Server<S> {
 
 /// Identity and permissions of a caller.
 #[derive(Debug, Clone)]
-pub(crate) enum Holder {
+pub(crate) enum CallerIdentity {
     Local,
     Key(ApiKey),
     Teammate(TeammateId, Grants),
@@ -122,25 +122,25 @@ pub(crate) enum Holder {
 /// Identity of a caller: key, session or command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    holder: Holder,
+    holder: CallerIdentity,
     /// The app that the request names; none: it is about the server as a whole.
     app: Option<AppId>,
     address: Option<IpAddr>,
 }
 
 impl Caller {
-    const LOCAL: Self = Self { holder: Holder::Local, app: None, address: None };
+    const LOCAL: Self = Self { holder: CallerIdentity::Local, app: None, address: None };
 
-    fn new(holder: Holder, app: Option<AppId>, parts: &Parts, state: &ApiState) -> Self {
+    fn new(holder: CallerIdentity, app: Option<AppId>, parts: &Parts, state: &ApiState) -> Self {
         Self { holder, app, address: state.limits.known_address(&parts.headers, &parts.extensions) }
     }
 
     /// Whether it may do what asks for that scope.
     pub(crate) fn may(&self, scope: Scope) -> bool {
         match &self.holder {
-            Holder::Local => true,
-            Holder::Key(key) => key.may(scope),
-            Holder::Teammate(_, grants) => grants.may(self.app, scope),
+            CallerIdentity::Local => true,
+            CallerIdentity::Key(key) => key.may(scope),
+            CallerIdentity::Teammate(_, grants) => grants.may(self.app, scope),
         }
     }
 
@@ -152,39 +152,39 @@ impl Caller {
     /// 403: it would take that scope, or that role.
     fn lacks(&self, scope: Scope, role: Role) -> Problem {
         Problem::forbidden(match (&self.holder, self.app) {
-            (Holder::Teammate(..), Some(_)) => format!("This takes the role `{}` on this app.", role.name()),
-            (Holder::Teammate(..), None) => format!("This takes the role `{}` for all apps.", role.name()),
+            (CallerIdentity::Teammate(..), Some(_)) => format!("This takes the role `{}` on this app.", role.name()),
+            (CallerIdentity::Teammate(..), None) => format!("This takes the role `{}` for all apps.", role.name()),
             _ => format!("This takes an API key with the scope `{}`.", scope.name()),
         })
     }
 
     /// Expiry of its key. `None`: no expiry. The end of a session does not limit what is created in it.
     pub(crate) fn expires_at(&self) -> Option<Timestamp> {
-        if let Holder::Key(key) = &self.holder { key.expires_at } else { None }
+        if let CallerIdentity::Key(key) = &self.holder { key.expires_at } else { None }
     }
 
     /// Id of the key or teammate whose rate limit applies.
     pub(crate) fn counted_as(&self) -> Option<Uuid> {
         match &self.holder {
-            Holder::Local => None,
-            Holder::Key(key) => Some(key.id.into()),
-            Holder::Teammate(id, _) => Some((*id).into()),
+            CallerIdentity::Local => None,
+            CallerIdentity::Key(key) => Some(key.id.into()),
+            CallerIdentity::Teammate(id, _) => Some((*id).into()),
         }
     }
 
     pub(crate) fn actor(&self) -> Actor {
         let who = match &self.holder {
-            Holder::Local => Who::Local,
-            Holder::Key(key) if key.app.is_none() => Who::Operator(key.id),
-            Holder::Key(key) => Who::ApiKey(key.id),
-            Holder::Teammate(id, _) => Who::Teammate(*id),
+            CallerIdentity::Local => Who::Local,
+            CallerIdentity::Key(key) if key.app.is_none() => Who::Operator(key.id),
+            CallerIdentity::Key(key) => Who::ApiKey(key.id),
+            CallerIdentity::Teammate(id, _) => Who::Teammate(*id),
         };
         Actor { who, address: self.address }
     }
 
     /// Returns the log entry of its action, to be written in the same transaction, for an app or (`None`) the server.
-    pub(crate) fn did(&self, app: Option<AppId>, action: Action, target: impl Display) -> Entry {
-        Entry::new(self.actor(), app, action, target)
+    pub(crate) fn did(&self, app: Option<AppId>, action: AuditAction, target: impl Display) -> AuditEntry {
+        AuditEntry::new(self.actor(), app, action, target)
     }
 }
 
@@ -196,7 +196,7 @@ impl<S> Server<S> {
     }
 
     /// Returns the log entry of its action on its app, to be written in the same transaction.
-    pub(crate) fn did(&self, action: Action, target: impl Display) -> Entry {
+    pub(crate) fn did(&self, action: AuditAction, target: impl Display) -> AuditEntry {
         self.caller.did(Some(self.app.id), action, target)
     }
 }
@@ -249,8 +249,8 @@ impl FromRequestParts<ApiState> for Watcher {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let caller = of_server(parts, state).await?;
         match &caller.holder {
-            Holder::Teammate(_, grants) if grants.may_watch_server() => Ok(Self),
-            Holder::Teammate(..) => Err(caller.lacks(Scope::Operator, Role::Viewer)),
+            CallerIdentity::Teammate(_, grants) if grants.may_watch_server() => Ok(Self),
+            CallerIdentity::Teammate(..) => Err(caller.lacks(Scope::Operator, Role::Viewer)),
             _ => caller.require(Scope::Operator).map(|()| Self),
         }
     }
@@ -276,7 +276,7 @@ impl FromRequestParts<ApiState> for Onlooker {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let caller = of_server(parts, state).await?;
         let apps = match &caller.holder {
-            Holder::Teammate(_, grants) => grants.apps(),
+            CallerIdentity::Teammate(_, grants) => grants.apps(),
             _ => caller.require(Scope::Operator).map(|()| None)?,
         };
         if apps.as_ref().is_some_and(Vec::is_empty) {
@@ -298,7 +298,7 @@ impl TeamAdmin {
     /// signed-in browser cannot gain lasting access by actions without a password or a passkey.
     pub(crate) fn must_not_be(&self, teammate: TeammateId) -> Result<(), Problem> {
         match self.caller.holder {
-            Holder::Teammate(id, _) if id == teammate => {
+            CallerIdentity::Teammate(id, _) if id == teammate => {
                 let detail = "You cannot change, reset or remove yourself. Another admin can, or `bellwire admin` on the server.";
                 Err(Problem::new(ProblemCode::NotYourself, detail))
             }
@@ -311,7 +311,7 @@ impl TeamAdmin {
     /// To be asked in the transaction that changes the team. 401: another admin was faster.
     pub(crate) async fn must_still_be(&self, conn: &mut PgConnection) -> Result<(), Problem> {
         match self.caller.holder {
-            Holder::Teammate(id, _) if !team::may_change_team(conn, id).await? => Err(signed_in::ended()),
+            CallerIdentity::Teammate(id, _) if !team::may_change_team(conn, id).await? => Err(signed_in::ended()),
             _ => Ok(()),
         }
     }
@@ -323,10 +323,10 @@ impl FromRequestParts<ApiState> for TeamAdmin {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let caller = of_server(parts, state).await?;
         match &caller.holder {
-            Holder::Local => {}
-            Holder::Teammate(_, grants) if grants.may_change_team() => {}
-            Holder::Teammate(..) => return Err(caller.lacks(Scope::Operator, Role::Admin)),
-            Holder::Key(_) => {
+            CallerIdentity::Local => {}
+            CallerIdentity::Teammate(_, grants) if grants.may_change_team() => {}
+            CallerIdentity::Teammate(..) => return Err(caller.lacks(Scope::Operator, Role::Admin)),
+            CallerIdentity::Key(_) => {
                 return Err(Problem::forbidden(
                     "No key changes the team: sign in as an admin, or use `bellwire admin` on the server.",
                 ));
@@ -373,16 +373,16 @@ async fn authenticate(
     parts: &mut Parts,
     state: &ApiState,
     app: Option<AppRef>,
-) -> Result<(Holder, Option<App>), Problem> {
+) -> Result<(CallerIdentity, Option<App>), Problem> {
     let Some(signed_in) = signed_in::enter(parts, state).await? else {
         let (key, app) = authenticate_key(parts, state, app).await?;
-        return Ok((Holder::Key(key), app));
+        return Ok((CallerIdentity::Key(key), app));
     };
-    let holder = Holder::from(signed_in);
+    let holder = CallerIdentity::from(signed_in);
     let Some(app) = app else { return Ok((holder, None)) };
     let app = named_app(state, app).await?;
     match &holder {
-        Holder::Teammate(_, grants) if !grants.know(app.id) => Err(Problem::not_found("app")),
+        CallerIdentity::Teammate(_, grants) if !grants.know(app.id) => Err(Problem::not_found("app")),
         _ => Ok((holder, Some(app))),
     }
 }
@@ -403,7 +403,7 @@ async fn authenticate_key(
         return Err(unknown_key());
     };
     let budget = attempt.succeeded(key.id.into())?;
-    if let Some(account) = parts.extensions.get::<Account>() {
+    if let Some(account) = parts.extensions.get::<KeyUsage>() {
         account.note(budget);
     }
     parts.extensions.insert(Recheck::new(move |state| {
@@ -414,7 +414,7 @@ async fn authenticate_key(
 }
 
 /// A valid key, and the app that is named with it if it is for that.
-pub(super) async fn find(state: &ApiState, shown: Shown) -> Result<Option<Read>, Problem> {
+pub(super) async fn find(state: &ApiState, shown: CredentialKey) -> Result<Option<CachedKey>, Problem> {
     let now = state.clock.now();
     let reading = match state.known_keys.recall(&shown, now) {
         Ok(known) => return Ok(Some(known)),
@@ -443,7 +443,7 @@ pub(super) fn unknown_key() -> Problem {
 
 /// Caller that may register and manage subscriptions: a server with the scope of the route, or a browser.
 #[derive(Debug)]
-pub(crate) struct Client<S> {
+pub(crate) struct RegistrationCaller<S> {
     pub app: App,
     /// Whether it showed an API key, or is signed in.
     pub server: bool,
@@ -452,7 +452,7 @@ pub(crate) struct Client<S> {
     scope: PhantomData<S>,
 }
 
-impl<S> Client<S> {
+impl<S> RegistrationCaller<S> {
     pub(crate) fn right(&self) -> Right<'_> {
         if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
     }
@@ -471,7 +471,7 @@ impl<S> Client<S> {
     }
 }
 
-impl<S: Needed> FromRequestParts<ApiState> for Client<S> {
+impl<S: Needed> FromRequestParts<ApiState> for RegistrationCaller<S> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::ApiState;
-use super::accept::{Keyed, Taken, accept_named, accept_once};
+use super::accept::{Keyed, AcceptResult, accept_named, accept_once};
 use super::accepted::Accepted;
 use super::auth::{MaySend, Server};
 use super::compose::{Composed, NewMessageBody};
@@ -42,7 +42,7 @@ const CHECKED_AT_ONCE: usize = 50;
 /// Batch of messages.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Batch {
+pub(crate) struct MessageBatch {
     /// 1 to 1,000 messages to named subscriptions or users.
     #[schema(value_type = Vec<NewMessageBody>, min_items = 1, max_items = 1000)]
     messages: Vec<Box<RawValue>>,
@@ -78,10 +78,10 @@ pub(crate) struct ResultView {
 }
 
 impl ResultView {
-    fn new(outcome: Outcome) -> Self {
+    fn new(outcome: BatchOutcome) -> Self {
         let response = outcome.and_then(|taken| match taken {
-            Taken::Now(accepted) => Ok((StatusCode::ACCEPTED, false, raw(&accepted.to_json())?)),
-            Taken::Before(replay) => Ok((replay.status, true, raw(&replay.body)?)),
+            AcceptResult::Now(accepted) => Ok((StatusCode::ACCEPTED, false, raw(&accepted.to_json())?)),
+            AcceptResult::Before(replay) => Ok((replay.status, true, raw(&replay.body)?)),
         });
         match response {
             Ok((status, replayed, message)) => {
@@ -109,7 +109,7 @@ impl ResultView {
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/batch", tag = "Messages",
     params(("Bellwire-Retries" = Option<u32>, Header, description = "Beats each policy's `retries`; also `Upstash-Retries`"),
         ("Bellwire-Retry-Delay" = Option<String>, Header,
-            description = "Beats each policy's `retryDelay`; also `Upstash-Retry-Delay`")), request_body = Batch,
+            description = "Beats each policy's `retryDelay`; also `Upstash-Retry-Delay`")), request_body = MessageBatch,
     responses((status = 200, body = BatchView)))]
 pub(crate) async fn send(
     server: Server<MaySend>,
@@ -122,7 +122,7 @@ pub(crate) async fn send(
         return Err(Problem::invalid_header(IDEMPOTENCY_KEY, detail));
     }
     request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
-    let Json(Batch { messages }, _) = Json::<Batch>::from_request(request, &state).await?;
+    let Json(MessageBatch { messages }, _) = Json::<MessageBatch>::from_request(request, &state).await?;
     let n = messages.len();
     if !(1..=MESSAGES_MAX).contains(&n) {
         return Err(Problem::invalid_member("/messages", "must hold 1 to 1000 messages"));
@@ -136,13 +136,13 @@ pub(crate) async fn send(
     Ok(axum::Json(BatchView { accepted, refused: n - accepted, results }))
 }
 
-type Outcome = Result<Taken, Problem>;
+type BatchOutcome = Result<AcceptResult, Problem>;
 
 /// The messages of a batch by what is to be done with them, each with its place.
 #[derive(Default)]
 struct Sorted {
     /// Outcomes of refused messages, and of repeats that would be refused now.
-    settled: Vec<(usize, Outcome)>,
+    settled: Vec<(usize, BatchOutcome)>,
     plain: Vec<(usize, Composed)>,
     keyed: Vec<(usize, Keyed)>,
     /// Messages with the key of an earlier one, whose place is the second.
@@ -171,7 +171,7 @@ impl Sorted {
                 Ok(composed) => composed.sent_by(sender),
                 Err(refused) => {
                     let before = first_response(state, request.as_ref(), refused).await;
-                    sorted.settled.push((place, before.map(Taken::Before)));
+                    sorted.settled.push((place, before.map(AcceptResult::Before)));
                     continue;
                 }
             };
@@ -192,15 +192,15 @@ impl Sorted {
     }
 
     /// Sends them, and returns what became of the `n` messages in their order.
-    async fn send(self, state: &ApiState, app: &App, n: usize) -> Result<Vec<Outcome>, Problem> {
-        let mut outcomes: Vec<Option<Outcome>> = (0..n).map(|_| None).collect();
+    async fn send(self, state: &ApiState, app: &App, n: usize) -> Result<Vec<BatchOutcome>, Problem> {
+        let mut outcomes: Vec<Option<BatchOutcome>> = (0..n).map(|_| None).collect();
         for (place, outcome) in self.settled {
             outcomes[place] = Some(outcome);
         }
         // Those without keys come first: if there is no room for them, nothing was sent at all.
         let (places, plain): (Vec<_>, Vec<_>) = self.plain.into_iter().unzip();
         for (place, accepted) in places.into_iter().zip(accept_named(state, app, plain).await?) {
-            outcomes[place] = Some(accepted.map(Taken::Now));
+            outcomes[place] = Some(accepted.map(AcceptResult::Now));
         }
         let mut keyed = self.keyed.into_iter().peekable();
         while keyed.peek().is_some() {
@@ -222,12 +222,12 @@ fn raw(body: &[u8]) -> Result<Box<RawValue>, Problem> {
 }
 
 /// Returns the response to a repeated message with the same key.
-fn again(first: &Outcome) -> Outcome {
+fn again(first: &BatchOutcome) -> BatchOutcome {
     match first {
-        Ok(Taken::Now(accepted)) => {
-            Ok(Taken::Before(Replay { status: StatusCode::ACCEPTED, body: Zeroizing::new(accepted.to_json()) }))
+        Ok(AcceptResult::Now(accepted)) => {
+            Ok(AcceptResult::Before(Replay { status: StatusCode::ACCEPTED, body: Zeroizing::new(accepted.to_json()) }))
         }
-        Ok(Taken::Before(replay)) => Ok(Taken::Before(replay.clone())),
+        Ok(AcceptResult::Before(replay)) => Ok(AcceptResult::Before(replay.clone())),
         Err(problem) => Err(problem.clone()),
     }
 }

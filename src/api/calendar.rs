@@ -9,7 +9,7 @@ use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::queue::calendars;
 use bellwire_rules::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
 use utoipa_axum::router::OpenApiRouter;
@@ -70,7 +70,7 @@ pub(crate) async fn change(
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.begin().await?;
     calendars::write(&mut *tx, app, &calendar, now).await?;
-    server.did(Action::CalendarChanged, app).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::CalendarChanged, app).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(axum::Json(calendar.into()))
 }

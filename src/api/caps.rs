@@ -10,7 +10,7 @@ use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::routes::routes;
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::queue::caps;
 use bellwire_rules::policy::caps::{Caps, WrittenCap};
 use utoipa_axum::router::OpenApiRouter;
@@ -59,7 +59,7 @@ pub(crate) async fn change(
     let (app, shown) = (server.app.id, CapsView::from(&caps));
     let mut tx = state.begin().await?;
     caps::write(&mut *tx, app, &caps).await?;
-    server.did(Action::CapsChanged, app).with(json!(shown)).record(&mut tx, 1, state.clock.now()).await?;
+    server.did(AuditAction::CapsChanged, app).with(json!(shown)).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(axum::Json(shown))
 }

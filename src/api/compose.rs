@@ -14,9 +14,9 @@ use super::later;
 use super::policies::{PolicyFault as _, check, kept, terms_of};
 use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
-use super::segments::Chosen;
+use super::segments::SegmentChoice;
 use super::sunset::SunsetBody;
-use super::templated::{Resolved, TemplateRef, Trial};
+use super::templated::{ResolvedTemplate, TemplateRef, Trial};
 use crate::otlp;
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::{Addressed, Audience, NewMessage, Sent};
@@ -27,10 +27,10 @@ use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_core::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
 use bellwire_core::openapi::TierSchema;
 use bellwire_core::permission::BrowserRight;
-use bellwire_core::template::Said;
-use bellwire_rules::policy::{Parsed, Place, Request, SILENT_OF_RETRIES, TierDefaults};
-use bellwire_segment::{Filter, Sunset};
-use bellwire_webpush::payload::Template;
+use bellwire_core::template::MessageContent;
+use bellwire_rules::policy::{Parsed, PolicyLevel, Request, SILENT_OF_RETRIES, TierDefaults};
+use bellwire_segment::{AudienceFilter, Sunset};
+use bellwire_webpush::payload::PayloadTemplate;
 
 const NAMED_MAX: usize = 1000;
 /// Longest name that a sender gives a message, in characters.
@@ -43,7 +43,7 @@ pub(super) const TTL_MAX_S: i64 = 2_419_200;
 /// or `all`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct To {
+pub(crate) struct Recipients {
     /// These subscriptions, at most 1,000. The id of a replaced one stands for its successor, which gets the message once.
     #[serde(skip_serializing_if = "Option::is_none")]
     subscriptions: Option<Vec<SubscriptionId>>,
@@ -62,11 +62,11 @@ pub(crate) struct To {
     segment: Option<String>,
 }
 
-impl To {
+impl Recipients {
     /// The segment that it names. None: it names none.
-    pub(super) async fn segment(&self, state: &ApiState, app: &App) -> Result<Option<Result<Chosen, String>>, Problem> {
+    pub(super) async fn segment(&self, state: &ApiState, app: &App) -> Result<Option<Result<SegmentChoice, String>>, Problem> {
         match &self.segment {
-            Some(given) => Chosen::read(state, app, given).await.map(Some),
+            Some(given) => SegmentChoice::read(state, app, given).await.map(Some),
             None => Ok(None),
         }
     }
@@ -77,7 +77,7 @@ impl To {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessageBody {
     /// Recipients of the message.
-    pub(super) to: To,
+    pub(super) to: Recipients,
     /// Decides policy, weight and defaults; `promotional` by default.
     #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
@@ -137,7 +137,7 @@ impl PathParam for MessageKey {
 #[derive(Debug)]
 pub(crate) struct Composed {
     pub addressed: Addressed,
-    pub asked: Asked,
+    pub asked: SendContext,
     /// Personal template of the message, to be tried before its acceptance.
     pub trial: Option<Trial>,
 }
@@ -152,7 +152,7 @@ impl Composed {
 
 /// Information for the author of a message.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct SendContext {
     pub id: MessageId,
     /// Warnings for the author.
     pub warnings: Vec<FieldError>,
@@ -163,15 +163,15 @@ pub(crate) struct Asked {
 }
 
 impl NewMessageBody {
-    /// Checks everything that can be checked without the database, and seals the content. What [`To::segment`] gave comes
+    /// Checks everything that can be checked without the database, and seals the content. What [`Recipients::segment`] gave comes
     /// along; `template` is the one that it names or brings.
     pub(crate) fn compose(
         mut self,
         state: &ApiState,
         app: &App,
         retries: &RetryHeaders,
-        segment: Option<Result<Chosen, String>>,
-        template: Option<Resolved>,
+        segment: Option<Result<SegmentChoice, String>>,
+        template: Option<ResolvedTemplate>,
     ) -> Result<Composed, Problem> {
         let mut faults = Faults::default();
         let named = self.to.subscriptions.clone().unwrap_or_default();
@@ -196,7 +196,7 @@ impl NewMessageBody {
         self.complete(site, &mut warnings);
         let (said, trial) = match template {
             Some(template) => self.check_templated(template, app, &mut faults).unzip(),
-            None => (self.check_literal(policy.layer.request.as_ref(), &mut faults).map(Said::Literal), None),
+            None => (self.check_literal(policy.layer.request.as_ref(), &mut faults).map(MessageContent::Literal), None),
         };
         faults.finish()?;
         let (audience, said) = audience.zip(said).expect("whatever is missing was refused");
@@ -224,7 +224,7 @@ impl NewMessageBody {
             sent_by: None,
         };
         let topic_may_be_missing = matches!(audience, Audience::Topic { may_be_missing: true, .. });
-        let asked = Asked { id, warnings, named, topic_may_be_missing, is_for_later };
+        let asked = SendContext { id, warnings, named, topic_may_be_missing, is_for_later };
         let trial = trial.filter(|trial: &Trial| trial.compiled.is_personal());
         Ok(Composed { addressed: Addressed { message, audience }, asked, trial })
     }
@@ -255,7 +255,7 @@ impl NewMessageBody {
     }
 
     /// Checks the content of a message with a template, and its trial.
-    fn check_templated(&mut self, template: Resolved, app: &App, faults: &mut Faults) -> Option<(Said, Trial)> {
+    fn check_templated(&mut self, template: ResolvedTemplate, app: &App, faults: &mut Faults) -> Option<(MessageContent, Trial)> {
         for (pointer, is_there) in [
             ("/content", self.content.is_some()),
             ("/compact", self.compact.is_some()),
@@ -280,15 +280,15 @@ impl NewMessageBody {
 }
 
 /// Returns the filter of a message. `None`: all of its audience.
-fn filter(segment: Option<Chosen>, sunset: Option<Sunset>) -> Option<Filter> {
+fn filter(segment: Option<SegmentChoice>, sunset: Option<Sunset>) -> Option<AudienceFilter> {
     let filter = segment.map(|segment| segment.filter());
     if sunset.is_none() {
         return filter;
     }
-    Some(Filter { sunset, ..filter.unwrap_or_default() })
+    Some(AudienceFilter { sunset, ..filter.unwrap_or_default() })
 }
 
-impl Asked {
+impl SendContext {
     /// Refuses unknown subscriptions, each with its place, and a missing topic. Where browsers may create topics, the first of
     /// its members may be registering, so a missing topic is only a warning.
     pub(crate) fn refuse_unknown(&mut self, sent: &Sent) -> Result<(), Problem> {
@@ -315,7 +315,7 @@ impl Asked {
 }
 
 /// Checks the segment in `to`. One that was not read is refused, so that the message never reaches all subscribers.
-pub(super) fn check_segment(to: &To, read: Option<Result<Chosen, String>>, faults: &mut Faults) -> Option<Chosen> {
+pub(super) fn check_segment(to: &Recipients, read: Option<Result<SegmentChoice, String>>, faults: &mut Faults) -> Option<SegmentChoice> {
     const AT: &str = "/to/segment";
     match read {
         Some(Ok(chosen)) => Some(chosen),
@@ -330,8 +330,8 @@ pub(super) fn check_segment(to: &To, read: Option<Result<Chosen, String>>, fault
     }
 }
 
-pub(super) fn check_to(to: To, app: &App, faults: &mut Faults) -> Option<Audience> {
-    let To { subscriptions, users, topic, all, segment } = to;
+pub(super) fn check_to(to: Recipients, app: &App, faults: &mut Faults) -> Option<Audience> {
+    let Recipients { subscriptions, users, topic, all, segment } = to;
     if segment.is_some() && (subscriptions.is_some() || users.is_some()) {
         faults.refuse("/to/segment", "may stand alone or beside `topic` or `all`");
         return None;
@@ -388,7 +388,7 @@ fn check_policy(
     app: &App,
     faults: &mut Faults,
 ) -> Result<Parsed, Problem> {
-    let terms = terms_of(app, Place::Message);
+    let terms = terms_of(app, PolicyLevel::Message);
     let checked = retries.check(policy, &terms, faults)?;
     let parsed = policy.filter(|_| !checked).and_then(|policy| check(policy, &terms, "/policy", faults));
     let mut parsed = parsed.unwrap_or_default();
@@ -399,7 +399,7 @@ fn check_policy(
 /// Refuses a raw payload that leaves no room for the content type that its own policy names. Policies of other places
 /// name theirs only where it fits.
 fn check_label(content: &Content, request: &Request, faults: &mut Faults) {
-    let excess = Template::new(content).map_or(0, |template| template.excess_with(&request.header_content_type));
+    let excess = PayloadTemplate::new(content).map_or(0, |template| template.excess_with(&request.header_content_type));
     if excess > 0 {
         let detail = format!("is {excess} octets too long to be sent with the policy's headerContentType");
         faults.refuse("/payload", detail);
@@ -407,13 +407,13 @@ fn check_label(content: &Content, request: &Request, faults: &mut Faults) {
 }
 
 fn check_template(
-    template: Resolved,
+    template: ResolvedTemplate,
     app: &App,
     data: Option<Map<String, Value>>,
     faults: &mut Faults,
-) -> Option<(Said, Trial)> {
+) -> Option<(MessageContent, Trial)> {
     match template.compile(app, data) {
-        Ok((templated, compiled)) => Some((Said::Template(Box::new(templated)), Trial { of: template, compiled })),
+        Ok((templated, compiled)) => Some((MessageContent::Template(Box::new(templated)), Trial { of: template, compiled })),
         Err(errors) => {
             for FieldError { pointer, detail, .. } in errors {
                 faults.refuse(pointer.unwrap_or_default(), detail);
@@ -441,7 +441,7 @@ fn check_content(
     };
     let mut fits = true;
     let mut measure = |content: &Content, pointer: &str| {
-        if let Err(error) = Template::new(content) {
+        if let Err(error) = PayloadTemplate::new(content) {
             faults.refuse(pointer, error.to_string());
             fits = false;
         }

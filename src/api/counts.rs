@@ -3,12 +3,12 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::store::queue::messages::Account;
+use crate::store::queue::messages::DeliveryCounts;
 
 /// The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
 /// + capped` at every moment. It grows until the message is expanded.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Counts {
+pub(crate) struct MessageCounts {
     /// Deliveries that there are so far.
     targeted: i64,
     /// Waiting for their first attempt.
@@ -45,10 +45,10 @@ pub(crate) struct Counts {
     closed: Option<i64>,
 }
 
-impl Counts {
+impl MessageCounts {
     /// Builds the counts. `known`: its pushes request receipts. `expired`: browsers without a report will not send one any
     /// longer.
-    pub(super) fn new(account: Account, known: bool, expired: bool) -> Self {
+    pub(super) fn new(account: DeliveryCounts, known: bool, expired: bool) -> Self {
         // A push that arrived although its delivery counts as failed is acknowledged, but was never accepted.
         let acknowledged = account.acknowledged.min(account.accepted);
         let silent = account.accepted - acknowledged;

@@ -18,13 +18,13 @@ use utoipa::{IntoParams, ToSchema};
 use super::ApiState;
 use super::auth::{Caller, MayRead, Server};
 use super::deliveries::AttemptView;
-use super::extract::{At, parse_query};
+use super::extract::{PathId, parse_query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::routes::{Argument, routes};
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::keyset::Keyset;
-use crate::store::outcomes::dead_letters::{self, By, DeadLetterRow, Filter, GROUPS_MAX, Group, State as Standing};
+use crate::store::outcomes::dead_letters::{self, GroupBy, DeadLetterRow, DeadLetterFilter, GROUPS_MAX, DeadLetterGroup, DeadLetterState as Standing};
 use crate::store::outcomes::deliveries;
 use crate::vault::CONTENT;
 use bellwire_core::delivery::Tier;
@@ -49,7 +49,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// A query string that holds a filter beside what the route itself takes.
 #[derive(Debug)]
-pub(crate) struct Filtered<T>(pub Filter, pub T);
+pub(crate) struct Filtered<T>(pub DeadLetterFilter, pub T);
 
 impl<T> Argument for Filtered<T> {}
 
@@ -58,7 +58,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
-        let (filter, rest): (Vec<_>, Vec<_>) = pairs.partition(|(name, _)| Filter::NAMES.contains(&name.as_ref()));
+        let (filter, rest): (Vec<_>, Vec<_>) = pairs.partition(|(name, _)| DeadLetterFilter::NAMES.contains(&name.as_ref()));
         let written = |pairs| form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         Ok(Self(parse_query(&written(filter))?, parse_query(&written(rest))?))
     }
@@ -122,7 +122,7 @@ impl From<DeadLetterRow> for DeadLetterView {
 
 /// Lists dead letters, the newest first. A list that is narrowed is a search, of which a few are made at a time: 503
 /// (`searches_busy`).
-#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters", params(Filter, Paging),
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters", params(DeadLetterFilter, Paging),
     responses((status = 200, body = Page<DeadLetterView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
@@ -131,7 +131,7 @@ pub(crate) async fn list(
     Filtered(filter, paging): Filtered<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let _place = match filter == Filter::default() {
+    let _place = match filter == DeadLetterFilter::default() {
         true => None,
         false => Some(state.place_to_search(server.app.id).await?),
     };
@@ -146,20 +146,20 @@ pub(crate) async fn list(
 pub(crate) struct Grouping {
     /// Common property of a group.
     #[param(inline)]
-    by: By,
+    by: GroupBy,
 }
 
 /// Counts of dead letters.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Groups {
     /// The groups, the largest first.
-    data: Vec<Group>,
+    data: Vec<DeadLetterGroup>,
     /// Whether these are all: at most 1,000 are shown.
     done: bool,
 }
 
 /// Counts dead letters by what they have in common. It is a search, of which a few are made at a time: 503 (`searches_busy`).
-#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters", params(Grouping, Filter),
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters", params(Grouping, DeadLetterFilter),
     responses((status = 200, body = Groups)))]
 pub(crate) async fn groups(
     server: Server<MayRead>,
@@ -187,7 +187,7 @@ pub(crate) enum ContentState {
 
 /// A dead letter with everything that is known of it.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Opened {
+pub(crate) struct DeadLetterDetail {
     #[serde(flatten)]
     letter: DeadLetterView,
     /// Attempts in order.
@@ -207,31 +207,31 @@ pub(crate) struct Opened {
 
 /// Opens a dead letter. Its content takes a key with the scope `export`, and to have seen it is in the audit log.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/{dead_letter}", tag = "Dead letters",
-    responses((status = 200, body = Opened)))]
+    responses((status = 200, body = DeadLetterDetail)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<DeadLetterId>,
-) -> Result<axum::Json<Opened>, Problem> {
+    PathId(id): PathId<DeadLetterId>,
+) -> Result<axum::Json<DeadLetterDetail>, Problem> {
     give(&state, &server, id).await
 }
 
 /// Returns a dead letter after an action. The audit log names callers who read its content.
-async fn give<S>(state: &ApiState, server: &Server<S>, id: DeadLetterId) -> Result<axum::Json<Opened>, Problem> {
+async fn give<S>(state: &ApiState, server: &Server<S>, id: DeadLetterId) -> Result<axum::Json<DeadLetterDetail>, Problem> {
     let opened = open(state, server.app.id, &server.caller, id).await?;
     if opened.content_state == ContentState::Shown {
-        let entry = server.did(Action::DeadLettersExported, id);
+        let entry = server.did(AuditAction::DeadLettersExported, id);
         entry.record(&mut *state.pool.acquire().await?, 1, state.clock.now()).await?;
     }
     Ok(axum::Json(opened))
 }
 
 async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<DeadLetterView, Problem> {
-    let found = dead_letters::list(&state.pool, app, &Filter::one(id), Keyset::newest(1)).await?.pop();
+    let found = dead_letters::list(&state.pool, app, &DeadLetterFilter::one(id), Keyset::newest(1)).await?.pop();
     found.map(DeadLetterView::from).ok_or_else(|| Problem::not_found("dead letter"))
 }
 
-async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -> Result<Opened, Problem> {
+async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -> Result<DeadLetterDetail, Problem> {
     let letter = find(state, app, id).await?;
     let enclosed = dead_letters::enclosed(&state.pool, app, id).await?;
     let enclosed = enclosed.ok_or_else(|| Problem::not_found("dead letter"))?;
@@ -247,5 +247,5 @@ async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -
         }
     };
     let history = history.into_iter().map(AttemptView::from).collect();
-    Ok(Opened { letter, history, policy: enclosed.policy, dropped, content_state, content })
+    Ok(DeadLetterDetail { letter, history, policy: enclosed.policy, dropped, content_state, content })
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::auth::{MayRead, MaySteerMessages, Server};
-use super::extract::{At, Query};
+use super::extract::{PathId, Query};
 use super::messages::missing;
 use super::paging::{Page, Paging};
 use super::problem::{Problem, ProblemCode};
@@ -20,7 +20,7 @@ use super::subscriptions::current;
 use super::{ApiState, Work};
 use crate::store::keys::apps::App;
 use crate::store::keyset::Keyset;
-use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow, Reached};
+use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow, DeliveryActionResult};
 use crate::store::outcomes::receipts::{self, ReceiptRow};
 use crate::store::queue::messages;
 use bellwire_core::delivery::{Ending, ReceiptKind};
@@ -39,7 +39,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 named! {
     #[schema(as = DeliveryState)]
-    pub(crate) enum Standing {
+    pub(crate) enum DeliveryStatus {
         Queued = "queued",
         Dispatching = "dispatching",
         Retrying = "retrying",
@@ -52,7 +52,7 @@ named! {
     }
 }
 
-impl Standing {
+impl DeliveryStatus {
     /// Whether it has not ended.
     fn waits(self) -> bool {
         matches!(self, Self::Queued | Self::Dispatching | Self::Retrying)
@@ -77,7 +77,7 @@ pub(crate) struct DeliveryView {
     /// Recipient of the delivery.
     subscription: SubscriptionId,
     /// State of the delivery.
-    state: Standing,
+    state: DeliveryStatus,
     /// Due time while it waits. Null while its message is paused.
     due_at: Option<DateTime<Utc>>,
     /// Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
@@ -137,14 +137,14 @@ impl ReceiptView {
 }
 
 /// Returns the state of a delivery, from its lease, the retries of a waiting one, and the ending of its last attempt.
-fn standing(held: bool, retries: Option<i32>, last: Option<Ending>) -> Standing {
+fn standing(held: bool, retries: Option<i32>, last: Option<Ending>) -> DeliveryStatus {
     match (held, retries, last) {
-        (true, ..) => Standing::Dispatching,
-        (false, Some(0), _) => Standing::Queued,
+        (true, ..) => DeliveryStatus::Dispatching,
+        (false, Some(0), _) => DeliveryStatus::Queued,
         // History is read after the queue: a retry written in between is still a retry.
-        (false, Some(_), _) => Standing::Retrying,
-        (false, None, Some(ending)) => Standing::of(ending),
-        (false, None, None) => Standing::Dispatching,
+        (false, Some(_), _) => DeliveryStatus::Retrying,
+        (false, None, Some(ending)) => DeliveryStatus::of(ending),
+        (false, None, None) => DeliveryStatus::Dispatching,
     }
 }
 
@@ -173,7 +173,7 @@ async fn read(
             let receipts: Vec<ReceiptView> = reported.extract_if(.., of_this).filter_map(ReceiptView::new).collect();
             let state = standing(row.held, row.retries, attempts.last().map(|last| last.ending));
             let confirmation = match (receipts.is_empty(), expired) {
-                _ if !known || state != Standing::Accepted => None,
+                _ if !known || state != DeliveryStatus::Accepted => None,
                 (false, _) => Some("acknowledged"),
                 (true, false) => Some("awaiting_ack"),
                 (true, true) => Some("unconfirmed"),
@@ -191,7 +191,7 @@ async fn read(
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(message): At<MessageId>,
+    PathId(message): PathId<MessageId>,
     uri: Uri,
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
@@ -208,8 +208,8 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(message): At<MessageId>,
-    At(id): At<SubscriptionId>,
+    PathId(message): PathId<MessageId>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<axum::Json<DeliveryView>, Problem> {
     let id = kept_under(&state, &server.app, message, id).await?;
     one(&state, server.app.id, message, id).await
@@ -252,13 +252,13 @@ async fn one(
 pub(crate) async fn retry(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(message): At<MessageId>,
-    At(id): At<SubscriptionId>,
+    PathId(message): PathId<MessageId>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<(StatusCode, axum::Json<DeliveryView>), Problem> {
     let (app, id) = (server.app.id, kept_under(&state, &server.app, message, id).await?);
     let hurried = deliveries::hurry(&state.pool, app, message, id, state.clock.now()).await?;
     let view = one(&state, app, message, id).await?;
-    if hurried == Reached::NotWaiting {
+    if hurried == DeliveryActionResult::NotWaiting {
         return Err(not_waiting());
     }
     (state.engine.tell)(Work::Due);
@@ -271,15 +271,15 @@ pub(crate) async fn retry(
 pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(message): At<MessageId>,
-    At(id): At<SubscriptionId>,
+    PathId(message): PathId<MessageId>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<axum::Json<DeliveryView>, Problem> {
     let (app, id) = (server.app.id, kept_under(&state, &server.app, message, id).await?);
     let cancelled = deliveries::cancel(&state.pool, app, message, id, state.clock.now()).await?;
     let view = one(&state, app, message, id).await?;
     match cancelled {
-        Reached::Done => Ok(view),
-        Reached::NotWaiting => Err(not_waiting()),
+        DeliveryActionResult::Done => Ok(view),
+        DeliveryActionResult::NotWaiting => Err(not_waiting()),
     }
 }
 

@@ -11,11 +11,11 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
 use super::accept::accept;
-use super::auth::{Client, MayChangeSubscribers, MayRead};
+use super::auth::{RegistrationCaller, MayChangeSubscribers, MayRead};
 use super::compose::NewMessageBody;
-use super::deliveries::Standing;
+use super::deliveries::DeliveryStatus;
 use super::deliveries::search::state_of;
-use super::extract::{At, Json, is_plain_text};
+use super::extract::{PathId, Json, is_plain_text};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
 use super::routes::routes;
@@ -25,7 +25,7 @@ use crate::store::audience::subscriptions;
 use crate::store::keys::vapid_keys;
 use crate::store::keyset::Towards;
 use crate::store::outcomes::receipts;
-use crate::store::outcomes::search::{self, FoundRow, Place, Wanted, Whose};
+use crate::store::outcomes::search::{self, FoundRow, DeliveryCursor, SearchQuery, Whose};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::id::{AppId, MessageId, SubscriptionId, VapidKeyId};
@@ -84,7 +84,7 @@ pub(crate) struct DiagnosisServerView {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DiagnosisFailure {
     at: DateTime<Utc>,
-    state: Standing,
+    state: DeliveryStatus,
     /// HTTP status of the push service. Null: there was no response, or no request.
     status: Option<i16>,
 }
@@ -94,7 +94,7 @@ pub(crate) struct DiagnosisFailure {
 pub(crate) struct DiagnosisTest {
     message: MessageId,
     /// State of its delivery. Null: not known.
-    state: Option<Standing>,
+    state: Option<DeliveryStatus>,
     /// HTTP status of the push service, as far as there is a response.
     status: Option<i16>,
     /// Time at which the browser showed it.
@@ -128,9 +128,9 @@ pub(crate) struct DiagnosisReport {
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/diagnoses", tag = "Subscriptions",
     responses((status = 200, body = Diagnosis)))]
 pub(crate) async fn begin(
-    client: Client<MayChangeSubscribers>,
+    client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(id): At<SubscriptionId>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<Answer<Diagnosis>, Problem> {
     client.must_show_something()?;
     let (app, now) = (&client.app, state.clock.now());
@@ -200,13 +200,13 @@ async fn server_view(
     })
 }
 
-fn wanted(since: Timestamp) -> Wanted {
+fn wanted(since: Timestamp) -> SearchQuery {
     let (tier, lane) = (None, None);
-    Wanted {
+    SearchQuery {
         towards: Towards::Older,
-        beyond: Place::TOP,
+        beyond: DeliveryCursor::TOP,
         since,
-        below: Place::TOP,
+        below: DeliveryCursor::TOP,
         tier,
         lane,
         waiting: false,
@@ -239,7 +239,7 @@ async fn test_of(
 }
 
 /// Returns the diagnosis of a code, if the caller may act for its subscription.
-async fn found<S>(client: &Client<S>, state: &ApiState, code: &DiagnosisCode) -> Result<DiagnosisRow, Problem> {
+async fn found<S>(client: &RegistrationCaller<S>, state: &ApiState, code: &DiagnosisCode) -> Result<DiagnosisRow, Problem> {
     client.must_show_something()?;
     let missing = || Problem::not_found("diagnosis of this code");
     let row = diagnoses::find(&state.pool, client.app.id, code, state.clock.now()).await?.ok_or_else(missing)?;
@@ -253,9 +253,9 @@ async fn found<S>(client: &Client<S>, state: &ApiState, code: &DiagnosisCode) ->
 #[utoipa::path(get, path = "/v1/apps/{app}/diagnoses/{code}", tag = "Subscriptions",
     responses((status = 200, body = Diagnosis)))]
 pub(crate) async fn show(
-    client: Client<MayRead>,
+    client: RegistrationCaller<MayRead>,
     State(state): State<ApiState>,
-    At(code): At<DiagnosisCode>,
+    PathId(code): PathId<DiagnosisCode>,
 ) -> Result<Answer<Diagnosis>, Problem> {
     let row = found(&client, &state, &code).await?;
     shown(&state, client.app.id, code, row).await.map(Answer)
@@ -264,9 +264,9 @@ pub(crate) async fn show(
 /// Adds the browser's findings to a diagnosis, in place of those that it has reported before.
 #[utoipa::path(patch, path = "/v1/apps/{app}/diagnoses/{code}", tag = "Subscriptions", responses((status = 204)))]
 pub(crate) async fn report(
-    client: Client<MayChangeSubscribers>,
+    client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(code): At<DiagnosisCode>,
+    PathId(code): PathId<DiagnosisCode>,
     Json(DiagnosisReport { checks }, _): Json<DiagnosisReport>,
 ) -> Result<StatusCode, Problem> {
     found(&client, &state, &code).await?;

@@ -15,11 +15,11 @@ use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::problem::{FieldError, Problem};
 use super::routes::routes;
-use crate::store::outcomes::rollups::{self, Piece, Step, Wanted};
+use crate::store::outcomes::rollups::{self, Piece, RollupStep, RollupFilter};
 use crate::store::transactions::begin_with;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
-use bellwire_core::fact::{Counts, Fact};
+use bellwire_core::fact::{FactCounts, Fact};
 use bellwire_core::id::AppId;
 use bellwire_core::lane::Gateway;
 use bellwire_rules::policy::engagement::{Engagement, Level};
@@ -114,27 +114,27 @@ impl From<Engagement> for PeriodView {
 }
 
 /// Counts of each gateway in a time, and in the time before of the same length.
-struct Counted {
+struct GatewayPeriods {
     from: Timestamp,
     until: Timestamp,
     gateways: BTreeMap<Gateway, [Engagement; 2]>,
 }
 
-async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32) -> Result<Counted, Problem> {
+async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32) -> Result<GatewayPeriods, Problem> {
     let now = state.clock.now();
     let (day, span) = (TimeDelta::days(1), TimeDelta::days(days.into()));
     let until = now.duration_trunc(day).unwrap_or(now) + day;
     let from = until - span;
     let lanes = rollups::lanes(state.reads.pool(), Some(app), &[]).await?;
-    let wanted = Wanted {
+    let wanted = RollupFilter {
         lanes: Some(lanes.into_iter().map(|lane| lane.lane).collect()),
         messages: Vec::new(),
         gateways: Vec::new(),
         tiers: Vec::new(),
         facts: Fact::Ended(Ending::Accepted).code()..=Fact::Receipt(ReceiptKind::Closed).code(),
     };
-    let mut counted = BTreeMap::<Gateway, [Counts; 2]>::new();
-    let mut rows = rollups::read(conn, &wanted, Piece { step: Step::Day, from: from - span, until });
+    let mut counted = BTreeMap::<Gateway, [FactCounts; 2]>::new();
+    let mut rows = rollups::read(conn, &wanted, Piece { step: RollupStep::Day, from: from - span, until });
     while let Some(row) = rows.try_next().await? {
         let counts = &mut counted.entry(row.gateway).or_default()[usize::from(row.start < from)];
         row.facts.iter().zip(&row.ns).for_each(|(fact, n)| counts.add_stored(*fact, *n));
@@ -143,7 +143,7 @@ async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32)
         .iter()
         .map(|(gateway, counts)| (*gateway, counts.each_ref().map(|counts| Engagement::of(*gateway, counts))));
     let was_used = |[now, before]: &[Engagement; 2]| now.accepted + before.accepted + now.displayed > 0;
-    Ok(Counted { from, until, gateways: gateways.filter(|(_, counts)| was_used(counts)).collect() })
+    Ok(GatewayPeriods { from, until, gateways: gateways.filter(|(_, counts)| was_used(counts)).collect() })
 }
 
 /// Returns the shares of displayed notifications that were clicked, closed and ignored, by push service, and their change. Values
@@ -160,7 +160,7 @@ pub(crate) async fn show(
         return Err(Problem::invalid_parameter("days", format!("must be 1 to {DAYS_MAX}")));
     }
     let mut conn = state.reads.pool().acquire().await?;
-    let Counted { from, until, gateways } = count(&state, &mut conn, server.app.id, days).await?;
+    let GatewayPeriods { from, until, gateways } = count(&state, &mut conn, server.app.id, days).await?;
     let view = |(gateway, [now, before]): (Gateway, [Engagement; 2])| GatewayView {
         gateway,
         level: now.level(&before),

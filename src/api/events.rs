@@ -14,7 +14,7 @@ use super::extract::Query;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::outcomes::events::{self, Body, EventRow};
+use crate::store::outcomes::events::{self, EventData, EventRow};
 use bellwire_core::id::EventId;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -33,7 +33,7 @@ pub(crate) struct EventView {
     count: i64,
     /// Content of the event: `kind` and `data`.
     #[serde(flatten)]
-    #[schema(value_type = Body)]
+    #[schema(value_type = EventData)]
     body: Value,
 }
 

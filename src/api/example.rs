@@ -28,7 +28,7 @@ use crate::store::audience::topics;
 use crate::store::keys::apps::{self, App, Created};
 use crate::store::keys::vapid_keys::Role;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
-use bellwire_core::origin::{Audience, is_this_machine};
+use bellwire_core::origin::{PageAudience, is_this_machine};
 use bellwire_core::permission::{BrowsersMay, Speaker};
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_webpush::keys::{SigningKey, check_subject};
@@ -45,7 +45,7 @@ const TTL_S: u32 = 300;
 #[derive(Debug, Clone, Default)]
 pub struct Example {
     /// Callers that may use it.
-    pub audience: Audience,
+    pub audience: PageAudience,
     /// URL by which browsers reach this server. `None`: any name of this machine.
     pub public_url: Option<Url>,
 }
@@ -53,7 +53,7 @@ pub struct Example {
 impl Example {
     /// Returns the page's own origin. `None`: browsers allow no web push on it, or it is uncertain. The host in a request counts
     /// only if the request comes from this machine and names this machine.
-    fn origin(&self, visitor: Visitor, headers: &HeaderMap) -> Option<String> {
+    fn origin(&self, visitor: ExampleVisitor, headers: &HeaderMap) -> Option<String> {
         let named = || {
             let host = headers.get(header::HOST)?.to_str().ok()?;
             Url::parse(&format!("http://{host}")).ok().filter(|url| visitor.sits_here && is_this_machine(url))
@@ -67,7 +67,7 @@ impl Example {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Visitor {
+pub(crate) struct ExampleVisitor {
     address: IpAddr,
     sits_here: bool,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Visitor {
 const FORWARDED: [&str; 6] =
     ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
-impl Visitor {
+impl ExampleVisitor {
     fn of(state: &ApiState, version: Version, headers: &HeaderMap, extensions: &Extensions) -> Self {
         // A proxy on this machine is not its clients, even where nobody told us of it. Some add nothing, and show only by a version
         // of HTTP that no browser has spoken for decades; from one that does not even that, nothing tells its clients apart.
@@ -90,9 +90,9 @@ impl Visitor {
 
 /// Stands before the example's routes: whom they are not for finds none.
 pub(crate) async fn door(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
-    let visitor = Visitor::of(&state, request.version(), request.headers(), request.extensions());
+    let visitor = ExampleVisitor::of(&state, request.version(), request.headers(), request.extensions());
     let audience = state.settings.example.as_ref().map(|example| example.audience);
-    if !visitor.sits_here && audience != Some(Audience::Everybody) {
+    if !visitor.sits_here && audience != Some(PageAudience::Everybody) {
         return Problem::not_found("route").into_response();
     }
     request.extensions_mut().insert(visitor);
@@ -108,7 +108,7 @@ pub(crate) async fn to_page() -> Redirect {
 /// operator has an app of that name, or the app has as many origins as it may.
 pub(crate) async fn app(
     state: &ApiState,
-    visitor: Visitor,
+    visitor: ExampleVisitor,
     headers: &HeaderMap,
 ) -> Result<Option<(App, String)>, Problem> {
     let Some(origin) = state.settings.example.as_ref().and_then(|example| example.origin(visitor, headers)) else {
@@ -181,7 +181,7 @@ pub(crate) struct ExampleConfig {
 /// Shows what the page works with.
 pub(crate) async fn config(
     State(state): State<ApiState>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(visitor): Extension<ExampleVisitor>,
     headers: HeaderMap,
 ) -> Result<axum::Json<ExampleConfig>, Problem> {
     let (app, server) = app(&state, visitor, &headers).await?.ok_or_else(without_app)?;
@@ -197,7 +197,7 @@ pub(crate) struct Wish {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Sent {
+pub(crate) struct ExampleSent {
     id: MessageId,
 }
 
@@ -205,10 +205,10 @@ pub(crate) struct Sent {
 /// times a minute.
 pub(crate) async fn send(
     State(state): State<ApiState>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(visitor): Extension<ExampleVisitor>,
     headers: HeaderMap,
     Json(wish, _): Json<Wish>,
-) -> Result<(StatusCode, axum::Json<Sent>), Problem> {
+) -> Result<(StatusCode, axum::Json<ExampleSent>), Problem> {
     state.limits.tried(visitor.address)?;
     let (app, origin) = app(&state, visitor, &headers).await?.ok_or_else(without_app)?;
     if headers.get(header::ORIGIN).is_none_or(|from| from.as_bytes() != origin.as_bytes()) {
@@ -237,7 +237,7 @@ pub(crate) async fn send(
     let composed = body.compose(&state, &app, &RetryHeaders::default(), None, None)?;
     let id = composed.asked.id;
     accept(&state, &app, composed).await?;
-    Ok((StatusCode::ACCEPTED, axum::Json(Sent { id })))
+    Ok((StatusCode::ACCEPTED, axum::Json(ExampleSent { id })))
 }
 
 #[cfg(test)]
@@ -246,8 +246,8 @@ mod tests {
 
     #[test]
     fn origin_is_trusted_if_local_or_configured() {
-        let here = Visitor { address: [127, 0, 0, 1].into(), sits_here: true };
-        let elsewhere = Visitor { sits_here: false, ..here };
+        let here = ExampleVisitor { address: [127, 0, 0, 1].into(), sits_here: true };
+        let elsewhere = ExampleVisitor { sits_here: false, ..here };
         let of = |visitor, public: Option<&str>, host: &str| {
             let public_url = public.map(|url| url.parse().unwrap());
             let example = Example { public_url, ..Example::default() };

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::campaigns::part_of;
-use super::extract::At;
+use super::extract::PathId;
 use super::messages::missing;
 use super::policies::restore;
 use super::problem::Problem;
@@ -18,7 +18,7 @@ use super::routes::routes;
 use crate::store::keys::apps::App;
 use crate::store::outcomes::deliveries::AttemptRow;
 use crate::store::outcomes::receipts::{ReceiptRow, kept_since};
-use crate::store::outcomes::stories::{self, DeadLetterRow, Stored, StoryRow};
+use crate::store::outcomes::stories::{self, DeadLetterRow, StoredStory, StoryRow};
 use crate::store::queue::claims::walk;
 use crate::store::queue::lanes::OriginRow;
 use crate::vault;
@@ -29,8 +29,8 @@ use bellwire_core::subscription::{Endpoint, SubscriptionState};
 use bellwire_rules::explain::{self, Facts, Sentence};
 use bellwire_rules::policy::calendar::Calendar;
 use bellwire_rules::policy::lane_state::ALL_ORIGINS;
-use bellwire_rules::policy::{Place, Places, Policy};
-use bellwire_segment::Verdict;
+use bellwire_rules::policy::{PolicyLevel, Places, Policy};
+use bellwire_segment::FilterVerdict;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -63,8 +63,8 @@ pub(crate) struct ExplanationView {
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(message): At<MessageId>,
-    At(subscription): At<SubscriptionId>,
+    PathId(message): PathId<MessageId>,
+    PathId(subscription): PathId<SubscriptionId>,
 ) -> Result<Answer<ExplanationView>, Problem> {
     let now = state.clock.now();
     let stored = stories::read(&state.pool, server.app.id, message, subscription, now).await?;
@@ -75,14 +75,14 @@ pub(crate) async fn show(
     let timezone = stored.row.timezone.clone();
     let whose = (subscription, timezone.as_deref());
     let part = match stored.judged {
-        Some((Verdict::NotInSegment, _)) => part_of(&state, &server.app, message, whose, now).await?,
+        Some((FilterVerdict::NotInSegment, _)) => part_of(&state, &server.app, message, whose, now).await?,
         _ => None, // nothing of it would be told
     };
     let facts = Facts { part, ..facts(&state, &server.app, message, subscription, stored, now) };
     Ok(Answer(ExplanationView { message, subscription, now, state: facts.state(), story: explain::tell(&facts) }))
 }
 
-impl Stored {
+impl StoredStory {
     /// Whether the app knows neither the subscription nor any delivery to it.
     fn is_empty(&self) -> bool {
         let row = &self.row;
@@ -99,16 +99,16 @@ fn facts(
     app: &App,
     message: MessageId,
     subscription: SubscriptionId,
-    stored: Stored,
+    stored: StoredStory,
     now: Timestamp,
 ) -> Facts {
-    let Stored { mut row, attempts, reports, letter, origins, subscription_held_until, flows, worker_lives, judged } =
+    let StoredStory { mut row, attempts, reports, letter, origins, subscription_held_until, flows, worker_lives, judged } =
         stored;
     let tier = Tier::from_code(row.tier).expect("checked by the table");
     let oldest = kept_since(now, state.settings.receipts.retention_days).date_naive().and_time(chrono::NaiveTime::MIN);
     let origin = row.address.take().and_then(|sealed| origin_of(state, subscription, &sealed));
     let concerns = |row: &OriginRow| row.origin == ALL_ORIGINS || origin.as_deref() == Some(&*row.origin);
-    let report = |row: ReceiptRow| Some(explain::Report { kind: ReceiptKind::from_code(row.kind)?, at: row.at });
+    let report = |row: ReceiptRow| Some(explain::ReceiptReport { kind: ReceiptKind::from_code(row.kind)?, at: row.at });
     let unsigned = |n: i32| u32::try_from(n).unwrap_or(0);
     Facts {
         now,
@@ -140,7 +140,7 @@ fn facts(
             sunset: row.filter.as_ref().and_then(|filter| filter.0.sunset.clone()),
         }),
         part: None,
-        message: explain::Message {
+        message: explain::ExplainedMessage {
             id: message,
             tier,
             state: row.state,
@@ -166,10 +166,10 @@ fn origin_of(state: &ApiState, subscription: SubscriptionId, sealed: &[u8]) -> O
 
 fn in_force(state: &ApiState, app: &App, tier: Tier, row: &StoryRow) -> explain::InForce {
     let layer = |place, policy: &Option<_>| restore(app, place, policy.as_ref()).0;
-    let message = layer(Place::Message, &row.message_policy);
-    let subscription = layer(Place::Subscription, &row.subscription_policy);
-    let topic = layer(Place::Topic, &row.topic_policy);
-    let of_tier = layer(Place::Tier, &row.tier_policy);
+    let message = layer(PolicyLevel::Message, &row.message_policy);
+    let subscription = layer(PolicyLevel::Subscription, &row.subscription_policy);
+    let topic = layer(PolicyLevel::Topic, &row.topic_policy);
+    let of_tier = layer(PolicyLevel::Tier, &row.tier_policy);
     let places = Places {
         message: message.as_ref(),
         subscription: subscription.as_ref(),
@@ -193,13 +193,13 @@ fn subscription_of(row: &StoryRow) -> Option<explain::Subscription> {
     })
 }
 
-fn waiting(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> Option<explain::Waiting> {
+fn waiting(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> Option<explain::WaitingDelivery> {
     if let (Some(recipients), Some(lease_until)) = (row.batch_recipients, row.batch_due_at) {
         let recipients = u32::try_from(recipients).unwrap_or(0);
-        return Some(explain::Waiting::InBatch { recipients, lease_until });
+        return Some(explain::WaitingDelivery::InBatch { recipients, lease_until });
     }
     if let (Some(retries), Some(scheduled_at)) = (row.retries, row.scheduled_at) {
-        return Some(explain::Waiting::Alone(explain::Row {
+        return Some(explain::WaitingDelivery::Alone(explain::SingleRow {
             retries: u32::try_from(retries).unwrap_or(0),
             due_at: row.due_at,
             scheduled_at,
@@ -209,7 +209,7 @@ fn waiting(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> Opti
             has_turn: row.has_turn.unwrap_or(false),
         }));
     }
-    is_ahead(row, subscription, now).then_some(explain::Waiting::BehindCursor { due_at: row.cursor_due_at })
+    is_ahead(row, subscription, now).then_some(explain::WaitingDelivery::BehindCursor { due_at: row.cursor_due_at })
 }
 
 /// Whether the running fan-out will reach the subscription.
@@ -221,8 +221,8 @@ fn is_ahead(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> boo
         && (row.topic.is_none() || row.joined_at.is_some_and(|at| at <= row.accepted_at))
 }
 
-fn attempt(row: AttemptRow) -> explain::Attempt {
-    explain::Attempt {
+fn attempt(row: AttemptRow) -> explain::ExplainedAttempt {
+    explain::ExplainedAttempt {
         number: u32::try_from(row.attempt).unwrap_or(0),
         at: row.at,
         ending: Ending::from_code(row.ending).unwrap_or(Ending::Dead),

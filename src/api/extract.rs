@@ -247,9 +247,9 @@ path_param!(
 );
 
 #[derive(Debug)]
-pub(crate) struct At<T>(pub T);
+pub(crate) struct PathId<T>(pub T);
 
-impl<T: PathParam, S: Send + Sync> FromRequestParts<S> for At<T> {
+impl<T: PathParam, S: Send + Sync> FromRequestParts<S> for PathId<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {

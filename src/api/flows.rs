@@ -12,14 +12,14 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::auth::{Caller, MayRead, MaySetPolicies, Needed, Onlooker, Operator, Server, Watcher};
-use super::extract::{At, Json};
+use super::extract::{PathId, Json};
 use super::gateways::{LaneNumber, visible_lane};
 use super::problem::{Faults, Problem};
 use super::routes::{Access, Argument, routes};
 use super::{ApiState, Work};
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::outcomes::reliability;
-use crate::store::queue::flows::{self, Change, Waiting};
+use crate::store::queue::flows::{self, Change, DueCounts};
 use crate::store::queue::lanes;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
@@ -131,10 +131,10 @@ impl FlowBody {
 }
 
 /// The flow of an app as a whole, which the caller may see, or change, with the scope that `S` stands for.
-pub(crate) struct OfApp<S>(Scope, PhantomData<fn() -> S>);
+pub(crate) struct OfApp<S>(FlowScope, PhantomData<fn() -> S>);
 
 /// The flow of one lane, which operators see and change.
-pub(crate) struct OfLane(Scope);
+pub(crate) struct OfLane(FlowScope);
 
 /// Flow of one lane, for callers that may read its app.
 pub(crate) struct WatchedLane(Subject);
@@ -146,7 +146,7 @@ struct Subject {
     lane: Option<LaneId>,
 }
 
-struct Scope {
+struct FlowScope {
     caller: Caller,
     subject: Subject,
 }
@@ -157,7 +157,7 @@ impl<S: Needed> FromRequestParts<ApiState> for OfApp<S> {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let Server { app, caller, .. } = Server::<S>::from_request_parts(parts, state).await?;
         let subject = Subject { state: state.clone(), app: app.id, lane: None };
-        Ok(Self(Scope { caller, subject }, PhantomData))
+        Ok(Self(FlowScope { caller, subject }, PhantomData))
     }
 }
 
@@ -178,7 +178,7 @@ impl FromRequestParts<ApiState> for OfLane {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let Operator { caller } = Operator::from_request_parts(parts, state).await?;
-        Subject::of_lane(parts, state).await.map(|subject| Self(Scope { caller, subject }))
+        Subject::of_lane(parts, state).await.map(|subject| Self(FlowScope { caller, subject }))
     }
 }
 
@@ -187,7 +187,7 @@ impl FromRequestParts<ApiState> for WatchedLane {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let onlooker = Onlooker::from_request_parts(parts, state).await?;
-        let At(LaneNumber(lane)) = At::from_request_parts(parts, state).await?;
+        let PathId(LaneNumber(lane)) = PathId::from_request_parts(parts, state).await?;
         let row = visible_lane(state, &onlooker, lane).await?;
         Ok(Self(Subject { state: state.clone(), app: row.app, lane: Some(lane) }))
     }
@@ -195,7 +195,7 @@ impl FromRequestParts<ApiState> for WatchedLane {
 
 impl Subject {
     async fn of_lane(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
-        let At(LaneNumber(lane)) = At::from_request_parts(parts, state).await?;
+        let PathId(LaneNumber(lane)) = PathId::from_request_parts(parts, state).await?;
         let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
         Ok(Self { state: state.clone(), app: row.app, lane: Some(lane) })
     }
@@ -204,7 +204,7 @@ impl Subject {
         let Self { state, app, lane } = self;
         let flow = flows::find(&state.pool, *app, *lane).await?;
         let now = state.clock.now();
-        let Waiting { deliveries, or_more, oldest_due_at } = flows::waiting(&state.pool, *app, *lane, now).await?;
+        let DueCounts { deliveries, or_more, oldest_due_at } = flows::waiting(&state.pool, *app, *lane, now).await?;
         let rate = flow.as_ref().and_then(|flow| flow.rate);
         Ok(axum::Json(FlowView {
             rate: rate.map(|rate| rate.n),
@@ -223,7 +223,7 @@ fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
     (later - earlier).to_std().unwrap_or_default().as_secs_f64()
 }
 
-impl Scope {
+impl FlowScope {
     /// Makes a change, and notifies dispatch before the response.
     async fn change(&self, change: Change) -> Result<(), Problem> {
         let Self { caller, subject: Subject { state, app, lane } } = self;
@@ -231,12 +231,12 @@ impl Scope {
             Change::Limits { rate, parallelism } => {
                 let period_s = rate.map(|rate| rate.period.as_secs_f64());
                 let rate = rate.map(|rate| rate.n);
-                (Action::FlowSet, json!({"rate": rate, "period": period_s, "parallelism": parallelism}))
+                (AuditAction::FlowSet, json!({"rate": rate, "period": period_s, "parallelism": parallelism}))
             }
-            Change::Clear => (Action::FlowRemoved, json!({})),
-            Change::Paused(true) => (Action::FlowPaused, json!({})),
-            Change::Paused(false) => (Action::FlowResumed, json!({})),
-            Change::Reset => (Action::FlowReset, json!({})),
+            Change::Clear => (AuditAction::FlowRemoved, json!({})),
+            Change::Paused(true) => (AuditAction::FlowPaused, json!({})),
+            Change::Paused(false) => (AuditAction::FlowResumed, json!({})),
+            Change::Reset => (AuditAction::FlowReset, json!({})),
         };
         let target = lane.map_or_else(|| app.to_string(), |lane| format!("lane:{lane}"));
         let now = state.clock.now();

@@ -13,16 +13,16 @@ use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{Onlooker, Operator};
-use super::extract::{AppRef, At, Octets, PathParam, Query, is_plain_text, named_app, parse};
+use super::extract::{AppRef, PathId, Octets, PathParam, Query, is_plain_text, named_app, parse};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::routes::{Access, Argument, routes};
 use super::{ApiState, Work};
-use crate::store::Progress;
-use crate::store::keys::audit::Action;
+use crate::store::ChunkProgress;
+use crate::store::keys::audit::AuditAction;
 use crate::store::keyset::key_of;
 use crate::store::operations::reports::{self, WordsRow};
-use crate::store::queue::lanes::{self, LaneRow, Order, OriginRow};
+use crate::store::queue::lanes::{self, LaneRow, LaneOrder, OriginRow};
 use crate::store::queue::recall;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, VapidKeyId};
@@ -271,7 +271,7 @@ pub(super) async fn visible_lane(state: &ApiState, onlooker: &Onlooker, lane: La
 pub(crate) async fn show(
     onlooker: Onlooker,
     State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
+    PathId(lane): PathId<LaneNumber>,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let row = visible_lane(&state, &onlooker, lane.0).await?;
     let view = views(&state, &[row], onlooker.apps.is_none()).await?.pop().expect("one row, one view");
@@ -336,7 +336,7 @@ impl FromRequest<ApiState> for GivenOrder {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         let operator = Operator::from_request_parts(&mut parts, state).await?;
-        let At(LaneNumber(lane)) = At::from_request_parts(&mut parts, state).await?;
+        let PathId(LaneNumber(lane)) = PathId::from_request_parts(&mut parts, state).await?;
         let Octets(body) = Octets::from_request(Request::from_parts(parts, body), state).await?;
         Ok(Self { state: state.clone(), operator, lane, body: OrderBody::read(&body)? })
     }
@@ -348,11 +348,11 @@ impl GivenOrder {
         let Self { state, operator, lane, body } = self;
         let until = body.check(kind, state.clock.now())?;
         let (order, action, until) = match kind {
-            OrderKind::Hold => (Order::Hold { until, note: body.reason.clone() }, Action::LaneHeld, Some(until)),
-            OrderKind::Release => (Order::Release, Action::LaneReleased, None),
-            OrderKind::Open => (Order::Open { until }, Action::LaneOpened, Some(until)),
-            OrderKind::Close => (Order::Close, Action::LaneClosed, None),
-            OrderKind::Probe => (Order::Probe, Action::LaneProbed, None),
+            OrderKind::Hold => (LaneOrder::Hold { until, note: body.reason.clone() }, AuditAction::LaneHeld, Some(until)),
+            OrderKind::Release => (LaneOrder::Release, AuditAction::LaneReleased, None),
+            OrderKind::Open => (LaneOrder::Open { until }, AuditAction::LaneOpened, Some(until)),
+            OrderKind::Close => (LaneOrder::Close, AuditAction::LaneClosed, None),
+            OrderKind::Probe => (LaneOrder::Probe, AuditAction::LaneProbed, None),
         };
         let origin = body.origin.as_deref().unwrap_or(ALL_ORIGINS);
         refuse_strange(&state, lane, origin).await?;
@@ -387,8 +387,8 @@ async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<
 /// earlier deferrals within a few more. If this process ends first, the others are due by themselves within a minute.
 const RECALLED_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
-async fn recall_the_rest(state: ApiState, lane: LaneId, origin: String, opens_at: Timestamp, progress: Progress) {
-    let first = (progress == Progress::More).then_some(Duration::ZERO);
+async fn recall_the_rest(state: ApiState, lane: LaneId, origin: String, opens_at: Timestamp, progress: ChunkProgress) {
+    let first = (progress == ChunkProgress::More).then_some(Duration::ZERO);
     for pause in first.into_iter().chain(RECALLED_AFTER) {
         tokio::time::sleep(pause).await;
         match recall_once_more(&state, lane, &origin, opens_at).await {
@@ -407,7 +407,7 @@ async fn recall_once_more(state: &ApiState, lane: LaneId, origin: &str, opens_at
     if ordered.any(|row| row.held_until.max(row.open_until) > Some(opens_at)) {
         return Ok(false);
     }
-    while recall::recall(&state.pool, lane, opens_at, state.clock.now()).await? == Progress::More {}
+    while recall::recall(&state.pool, lane, opens_at, state.clock.now()).await? == ChunkProgress::More {}
     Ok(true)
 }
 

@@ -11,7 +11,7 @@ use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::routes::routes;
 use super::{ApiState, Work};
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::queue::flows;
 use crate::store::queue::guards::{self, Set};
 use bellwire_core::delivery::Tier;
@@ -120,7 +120,7 @@ pub(crate) async fn change(
     let mut tx = state.begin().await?;
     guards::write(&mut tx, app, set).await?;
     let detail = json!({"factor": set.factor, "floor": set.floor});
-    server.did(Action::GuardChanged, app).with(detail).record(&mut tx, 1, state.clock.now()).await?;
+    server.did(AuditAction::GuardChanged, app).with(detail).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     view(&state, app).await
 }
@@ -137,7 +137,7 @@ pub(crate) async fn release(
     let mut tx = state.begin().await?;
     let flow = guards::release(&mut tx, app, now).await?;
     if flow.is_some() {
-        server.did(Action::AppReleased, app).record(&mut tx, 1, now).await?;
+        server.did(AuditAction::AppReleased, app).record(&mut tx, 1, now).await?;
     }
     tx.commit().await?;
     if let Some(flow) = flow {

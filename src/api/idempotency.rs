@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use super::ApiState;
 use super::auth::Admitted;
 use super::extract::{Json, Octets};
-use super::places::Place;
+use super::places::SharePermit;
 use super::problem::{Problem, ProblemCode};
 use crate::store::operations::idempotency::{self, Claim, KeyScope, KeyedRequest};
 use crate::store::transactions::begin_on;
@@ -225,26 +225,26 @@ impl Pending {
         }
         match idempotency::find(&mut *alone, &request).await? {
             Some(claim) => Err(Instead::of(state, claim)),
-            None => Ok(InParts(Some(Held { request, alone, place }))),
+            None => Ok(InParts(Some(HeldLock { request, alone, place }))),
         }
     }
 }
 
 /// Work of several transactions.
-pub(super) struct InParts(Option<Held>);
+pub(super) struct InParts(Option<HeldLock>);
 
-struct Held {
+struct HeldLock {
     request: KeyedRequest,
     alone: PoolConnection<Postgres>,
     /// Limits these connections, so that enough are left to work with.
-    place: Place,
+    place: SharePermit,
 }
 
 impl InParts {
     /// Stores the response, which must not be an error.
     pub(super) async fn finish(self, state: &ApiState, answer: &impl Serialize) -> Result<Response, Instead> {
         let (request, tx, _place) = match self.0 {
-            Some(Held { request, alone, place }) => {
+            Some(HeldLock { request, alone, place }) => {
                 // The session may have ended, or its network, while the work was done over other ones.
                 let tx = match timeout(PATIENCE, begin_on(alone, "BEGIN")).await {
                     Ok(Ok(tx)) => tx,

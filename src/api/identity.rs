@@ -38,7 +38,7 @@ const TOKEN_MAX: usize = 4_096;
 named! {
     /// Use of a key by the backend: never both.
     #[derive(Default)]
-    pub(crate) enum Form {
+    pub(crate) enum ProofForm {
         /// Signed JWTs, which expire.
         #[default]
         Jwt = "jwt",
@@ -90,10 +90,10 @@ impl Key {
         }
     }
 
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> ProofForm {
         match self {
-            Self::Hs256(_) | Self::Es256(_) => Form::Jwt,
-            Self::Hmac(_) => Form::Hmac,
+            Self::Hs256(_) | Self::Es256(_) => ProofForm::Jwt,
+            Self::Hmac(_) => ProofForm::Hmac,
         }
     }
 }
@@ -235,22 +235,22 @@ fn read_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct IdentityClaims {
     sub: Option<String>,
     exp: Option<f64>,
     nbf: Option<f64>,
     iat: Option<f64>,
-    aud: Option<Names>,
+    aud: Option<AudienceNames>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Names {
+enum AudienceNames {
     One(String),
     Several(Vec<String>),
 }
 
-impl Names {
+impl AudienceNames {
     fn hold(&self, wanted: [&str; 2]) -> bool {
         let names = match self {
             Self::One(name) => std::slice::from_ref(name),
@@ -283,7 +283,7 @@ fn check_jwt(
     let meant: Vec<&Key> =
         keys.iter().filter(|(id, _)| named.is_none_or(|named| named == *id)).map(|(_, key)| key).collect();
     let mut refused = match header.alg {
-        Algorithm::HS256 if meant.iter().any(|key| key.form() == Form::Hmac) => Unproven::JwtOfHmacKey,
+        Algorithm::HS256 if meant.iter().any(|key| key.form() == ProofForm::Hmac) => Unproven::JwtOfHmacKey,
         _ => Unproven::UnknownKey,
     };
     for key in meant {
@@ -292,7 +292,7 @@ fn check_jwt(
             (Key::Es256(point), Algorithm::ES256) => DecodingKey::from_ec_der(point),
             _ => continue,
         };
-        match jsonwebtoken::decode::<Claims>(token, &key, &signature_only(header.alg)) {
+        match jsonwebtoken::decode::<IdentityClaims>(token, &key, &signature_only(header.alg)) {
             Ok(decoded) => return check_claims(&decoded.claims, user, app, now),
             Err(error) => {
                 refused = match error.kind() {
@@ -314,7 +314,7 @@ fn signature_only(algorithm: Algorithm) -> Validation {
     validation
 }
 
-fn check_claims(claims: &Claims, user: &str, app: [&str; 2], now: Timestamp) -> Result<(), Unproven> {
+fn check_claims(claims: &IdentityClaims, user: &str, app: [&str; 2], now: Timestamp) -> Result<(), Unproven> {
     let (now_s, leeway_s) = (now.timestamp() as f64, LEEWAY_S as f64);
     let expires_s = claims.exp.ok_or(Unproven::NoExpiry)?;
     if expires_s + leeway_s <= now_s {

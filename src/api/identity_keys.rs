@@ -12,15 +12,15 @@ use zeroize::Zeroizing;
 
 use super::ApiState;
 use super::auth::{MayManageKeys, MayRead, Server, unknown_key};
-use super::extract::{At, is_plain_text};
+use super::extract::{PathId, is_plain_text};
 use super::idempotency::{Instead, Making};
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
-use crate::api::identity::{Form, Key, prove};
-use crate::store::Written;
+use crate::api::identity::{ProofForm, Key, prove};
+use crate::store::WriteOutcome;
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::Action;
-use crate::store::keys::identity_keys::{self, Added, IdentityKey, KEYS_MAX};
+use crate::store::keys::audit::AuditAction;
+use crate::store::keys::identity_keys::{self, AddIdentityKeyResult, IdentityKey, KEYS_MAX};
 use crate::vault::IDENTITY_SECRET;
 use bellwire_core::id::IdentityKeyId;
 use utoipa_axum::router::OpenApiRouter;
@@ -51,7 +51,7 @@ pub(crate) struct IdentityKeyView {
     /// Algorithm of signatures.
     algorithm: Algorithm,
     /// Signed text.
-    form: Form,
+    form: ProofForm,
     /// Time of the creation.
     created_at: DateTime<Utc>,
     /// Secret of your backend: the characters of this text, the prefix included. It is shown only now.
@@ -71,8 +71,8 @@ pub(super) fn algorithm_of(key: &IdentityKey) -> Algorithm {
     if key.secret.is_some() { Algorithm::Hs256 } else { Algorithm::Es256 }
 }
 
-fn form_of(key: &IdentityKey) -> Form {
-    Form::from_name(&key.form).unwrap_or_default()
+fn form_of(key: &IdentityKey) -> ProofForm {
+    ProofForm::from_name(&key.form).unwrap_or_default()
 }
 
 /// All keys of an app.
@@ -93,7 +93,7 @@ pub(crate) struct NewIdentityKey {
     algorithm: Algorithm,
     /// Text that your backend signs. By default `jwt`. `hmac` only with `HS256`. A key proves nothing in the other form.
     #[serde(default)]
-    form: Form,
+    form: ProofForm,
     /// For `ES256`: the public key, as PEM text or as a JWK.
     #[schema(value_type = Option<Object>)]
     public_key: Option<Value>,
@@ -147,15 +147,15 @@ pub(crate) async fn create(
     };
     let mut once = pending.begin(&state).await?;
     match identity_keys::add(once.conn(), server.app.id, &row).await? {
-        Added::Done => {}
-        Added::TooMany => {
+        AddIdentityKeyResult::Done => {}
+        AddIdentityKeyResult::TooMany => {
             let detail =
                 format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
             return Err(Problem::new(ProblemCode::TooManyIdentityKeys, detail).into());
         }
-        Added::Revoked => return Err(unknown_key().into()),
+        AddIdentityKeyResult::Revoked => return Err(unknown_key().into()),
     }
-    let entry = server.did(Action::IdentityKeyCreated, id);
+    let entry = server.did(AuditAction::IdentityKeyCreated, id);
     entry.with(json!({"name": row.name, "algorithm": row.algorithm})).record(once.conn(), 1, row.created_at).await?;
     let secret = secret.map(|secret| secret.to_string());
     once.finish(&state, StatusCode::CREATED, &IdentityKeyView { secret, ..row.into() }).await
@@ -172,7 +172,7 @@ fn read_key(wanted: &NewIdentityKey, faults: &mut Faults) -> Option<(Key, Option
         return Some((shared(wanted.form, secret.as_bytes().to_vec().into()), Some(secret)));
     }
     faults.require(wanted.secret.is_none(), "/secret", "may stand only beside `\"algorithm\": \"HS256\"`");
-    faults.require(wanted.form == Form::Jwt, "/form", "must be `jwt` with ES256: an HMAC takes a shared secret");
+    faults.require(wanted.form == ProofForm::Jwt, "/form", "must be `jwt` with ES256: an HMAC takes a shared secret");
     let text = match public {
         Some(Value::String(pem)) => pem.clone(),
         Some(jwk) => jwk.to_string(),
@@ -183,10 +183,10 @@ fn read_key(wanted: &NewIdentityKey, faults: &mut Faults) -> Option<(Key, Option
     key.map(|key| (key, None))
 }
 
-fn shared(form: Form, secret: Zeroizing<Vec<u8>>) -> Key {
+fn shared(form: ProofForm, secret: Zeroizing<Vec<u8>>) -> Key {
     match form {
-        Form::Jwt => Key::Hs256(secret),
-        Form::Hmac => Key::Hmac(secret),
+        ProofForm::Jwt => Key::Hs256(secret),
+        ProofForm::Hmac => Key::Hmac(secret),
     }
 }
 
@@ -196,13 +196,13 @@ fn shared(form: Form, secret: Zeroizing<Vec<u8>>) -> Key {
 pub(crate) async fn remove(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    At(id): At<IdentityKeyId>,
+    PathId(id): PathId<IdentityKeyId>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.begin().await?;
-    if identity_keys::remove(&mut *tx, server.app.id, id).await? == Written::Unknown {
+    if identity_keys::remove(&mut *tx, server.app.id, id).await? == WriteOutcome::Unknown {
         return Err(Problem::not_found("identity key"));
     }
-    server.did(Action::IdentityKeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    server.did(AuditAction::IdentityKeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }

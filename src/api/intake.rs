@@ -15,13 +15,13 @@ use sqlx::{PgConnection, PgPool};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::turns::Turn;
-use super::{Engine, Work};
+use super::turns::KeyedLockGuard;
+use super::{EngineHandle, Work};
 use crate::panics;
 use crate::store;
 use crate::store::operations::idempotency::{self, Claim, KeyedRequest};
 use crate::store::queue::claims::LEASE;
-use crate::store::queue::sending::{self, Addressed, Audience, Holder, Sent, WRITERS};
+use crate::store::queue::sending::{self, Addressed, Audience, LeaseHolder, Sent, WRITERS};
 use crate::store::transactions::begin;
 use crate::vault::Vault;
 use bellwire_core::clock::Clock;
@@ -40,10 +40,10 @@ pub(crate) enum NotTaken {
 }
 
 /// Durable result of a message.
-pub(crate) type Answer = Result<Outcome, NotTaken>;
+pub(crate) type SendResult = Result<SendOutcome, NotTaken>;
 
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum SendOutcome {
     /// It was written, unless there is something wrong with it.
     Sent(Sent),
     Before(Claim),
@@ -59,7 +59,7 @@ pub(crate) struct KeyedMessage {
     pub request: KeyedRequest,
     pub response: ResponseBody,
     /// Frees the key for other requests of this process: no group has it twice.
-    pub turn: Turn,
+    pub turn: KeyedLockGuard,
 }
 
 impl std::fmt::Debug for KeyedMessage {
@@ -68,52 +68,52 @@ impl std::fmt::Debug for KeyedMessage {
     }
 }
 
-struct Waiting {
+struct WaitingMessage {
     addressed: Addressed,
     keyed: Option<KeyedMessage>,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<SendResult>,
 }
 
 /// A handle on this process's writers, which start with the first message. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Intake(Arc<Shared>);
+pub(crate) struct Intake(Arc<IntakeShared>);
 
-struct Shared {
+struct IntakeShared {
     writer: Writer,
     waiting_max: usize,
-    inbox: Mutex<Option<mpsc::Sender<Waiting>>>,
+    inbox: Mutex<Option<mpsc::Sender<WaitingMessage>>>,
 }
 
 impl Intake {
     /// Prepares all parts except the writers. The pool's connections plan by index only: the statement is written for one plan,
     /// and planning it for each single send would cost more than running it. More than `waiting_max` messages are refused.
-    pub(crate) fn new(pool: PgPool, vault: Vault, clock: Clock, engine: Engine, waiting_max: usize) -> Self {
+    pub(crate) fn new(pool: PgPool, vault: Vault, clock: Clock, engine: EngineHandle, waiting_max: usize) -> Self {
         let writer = Writer { pool, vault, clock, engine };
-        Self(Arc::new(Shared { writer, waiting_max: waiting_max.max(1), inbox: Mutex::default() }))
+        Self(Arc::new(IntakeShared { writer, waiting_max: waiting_max.max(1), inbox: Mutex::default() }))
     }
 
     /// Writes messages with named recipients, and waits until each is durable or refused. All of them are accepted, or none.
     pub(crate) async fn write(&self, messages: Vec<Addressed>) -> Result<Vec<Result<Sent, NotTaken>>, NotTaken> {
-        let sent = |answer: Answer| match answer? {
-            Outcome::Sent(sent) => Ok(sent),
-            Outcome::Before(_) | Outcome::Elsewhere(_) => unreachable!("it has no idempotency key"),
+        let sent = |answer: SendResult| match answer? {
+            SendOutcome::Sent(sent) => Ok(sent),
+            SendOutcome::Before(_) | SendOutcome::Elsewhere(_) => unreachable!("it has no idempotency key"),
         };
         let messages = messages.into_iter().map(|addressed| (addressed, None)).collect();
         Ok(self.take_in(messages).await?.into_iter().map(sent).collect())
     }
 
     /// Has a message written that names its recipients, once, and waits until it is durable or refused.
-    pub(crate) async fn write_once(&self, message: Addressed, keyed: KeyedMessage) -> Answer {
+    pub(crate) async fn write_once(&self, message: Addressed, keyed: KeyedMessage) -> SendResult {
         self.take_in(vec![(message, Some(keyed))]).await?.pop().expect("an answer for each message")
     }
 
-    async fn take_in(&self, messages: Vec<(Addressed, Option<KeyedMessage>)>) -> Result<Vec<Answer>, NotTaken> {
+    async fn take_in(&self, messages: Vec<(Addressed, Option<KeyedMessage>)>) -> Result<Vec<SendResult>, NotTaken> {
         let inbox = self.inbox();
         let room = inbox.try_reserve_many(messages.len()).map_err(|_| NotTaken::Busy)?;
         let mut answers = Vec::with_capacity(messages.len());
         for (place, (addressed, keyed)) in room.zip(messages) {
             let (answer, answered) = oneshot::channel();
-            place.send(Waiting { addressed, keyed, answer });
+            place.send(WaitingMessage { addressed, keyed, answer });
             answers.push(answered);
         }
         let died = || NotTaken::Failed(Arc::new(sqlx::Error::WorkerCrashed));
@@ -122,7 +122,7 @@ impl Intake {
     }
 
     /// Returns the queue of waiting messages. Dead writers are restarted.
-    fn inbox(&self) -> mpsc::Sender<Waiting> {
+    fn inbox(&self) -> mpsc::Sender<WaitingMessage> {
         let mut inbox = self.0.inbox.lock();
         match inbox.as_ref().filter(|inbox| !inbox.is_closed()) {
             Some(inbox) => inbox.clone(),
@@ -139,7 +139,7 @@ impl Intake {
 }
 
 /// Ends when every handle is gone.
-async fn write_on(writer: Writer, inbox: Arc<tokio::sync::Mutex<mpsc::Receiver<Waiting>>>) {
+async fn write_on(writer: Writer, inbox: Arc<tokio::sync::Mutex<mpsc::Receiver<WaitingMessage>>>) {
     loop {
         // Whoever waits for the first message has the inbox, so that all that wait go into one group.
         let Some(group) = next_group(&mut *inbox.lock().await).await else { return };
@@ -149,7 +149,7 @@ async fn write_on(writer: Writer, inbox: Arc<tokio::sync::Mutex<mpsc::Receiver<W
 }
 
 /// The next message and what waits behind it. None: there will be no more.
-async fn next_group(inbox: &mut mpsc::Receiver<Waiting>) -> Option<Vec<Waiting>> {
+async fn next_group(inbox: &mut mpsc::Receiver<WaitingMessage>) -> Option<Vec<WaitingMessage>> {
     let first = inbox.recv().await?;
     let mut recipients = first.recipients();
     let mut group = vec![first];
@@ -163,7 +163,7 @@ async fn next_group(inbox: &mut mpsc::Receiver<Waiting>) -> Option<Vec<Waiting>>
     Some(group)
 }
 
-impl Waiting {
+impl WaitingMessage {
     fn recipients(&self) -> usize {
         match &self.addressed.audience {
             Audience::Subscriptions(ids) => ids.len(),
@@ -179,12 +179,12 @@ struct Writer {
     pool: PgPool,
     vault: Vault,
     clock: Clock,
-    engine: Engine,
+    engine: EngineHandle,
 }
 
 impl Writer {
     /// Writes a group and answers everybody. If Postgres refuses the whole because of one, each is tried alone.
-    async fn write_group(&self, group: Vec<Waiting>) {
+    async fn write_group(&self, group: Vec<WaitingMessage>) {
         match self.write(&group).await {
             Ok(outcomes) => answer(group, outcomes),
             Err(error) if group.len() > 1 && store::is_lock_timeout(&error) => self.write_apart(group).await,
@@ -197,7 +197,7 @@ impl Writer {
     }
 
     /// Writes a group that waited in vain for a message's key: at once those that have none, then each of the others alone.
-    async fn write_apart(&self, group: Vec<Waiting>) {
+    async fn write_apart(&self, group: Vec<WaitingMessage>) {
         let (named, others): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|waiting| waiting.addressed.message.key.is_some());
         match self.write(&others).await {
@@ -210,7 +210,7 @@ impl Writer {
         self.write_alone(named).await;
     }
 
-    async fn write_alone(&self, group: Vec<Waiting>) {
+    async fn write_alone(&self, group: Vec<WaitingMessage>) {
         for waiting in group {
             let alone = vec![waiting];
             match self.write(&alone).await {
@@ -221,7 +221,7 @@ impl Writer {
     }
 
     /// Writes a group in one commit, and passes deliveries to dispatch.
-    async fn write(&self, group: &[Waiting]) -> sqlx::Result<Vec<Written>> {
+    async fn write(&self, group: &[WaitingMessage]) -> sqlx::Result<Vec<WriteResult>> {
         if group.is_empty() {
             return Ok(Vec::new());
         }
@@ -231,18 +231,18 @@ impl Writer {
         }
     }
 
-    async fn write_plain(&self, group: &[Waiting]) -> sqlx::Result<Vec<Written>> {
+    async fn write_plain(&self, group: &[WaitingMessage]) -> sqlx::Result<Vec<WriteResult>> {
         let messages: Vec<&Addressed> = group.iter().map(|waiting| &waiting.addressed).collect();
         let mut conn = self.pool.acquire().await?;
         let (holder, since) = self.holder();
         let mut sent = sending::send(&mut conn, &self.vault, &messages, holder, self.clock.now()).await?;
         drop(conn);
         tell(&self.engine, holder.map(|holder| holder.lease), since, &mut sent);
-        Ok(sent.into_iter().map(Written::Sent).collect())
+        Ok(sent.into_iter().map(WriteResult::Sent).collect())
     }
 
     /// Claims their idempotency keys, writes those messages whose keys are free or that have none, and keeps the answers.
-    async fn write_keyed(&self, group: &[Waiting]) -> sqlx::Result<Vec<Written>> {
+    async fn write_keyed(&self, group: &[WaitingMessage]) -> sqlx::Result<Vec<WriteResult>> {
         let keys: Vec<_> = group.iter().filter_map(|waiting| Some(&waiting.keyed.as_ref()?.request)).collect();
         let mut tx = begin(&self.pool).await?;
         let mut claims = idempotency::claim_free(&mut tx, &keys, self.clock.now()).await?.into_iter();
@@ -251,7 +251,7 @@ impl Writer {
             let claim = waiting.keyed.as_ref().and_then(|_| claims.next());
             met.push(claim.filter(|claim| !matches!(claim, Claim::First)));
         }
-        let free: Vec<&Waiting> =
+        let free: Vec<&WaitingMessage> =
             group.iter().zip(&met).filter(|(_, met)| met.is_none()).map(|(free, _)| free).collect();
         let messages: Vec<&Addressed> = free.iter().map(|waiting| &waiting.addressed).collect();
         let (holder, since) = self.holder();
@@ -261,20 +261,20 @@ impl Writer {
         tell(&self.engine, holder.map(|holder| holder.lease), since, &mut sent);
         let mut sent = sent.into_iter();
         let written = met.into_iter().map(|met| match met {
-            Some(claim) => Written::Met(claim),
-            None => Written::Sent(sent.next().expect("what became of each message")),
+            Some(claim) => WriteResult::Met(claim),
+            None => WriteResult::Sent(sent.next().expect("what became of each message")),
         });
         Ok(written.collect())
     }
 
     /// Returns the holder of rows that are born leased from now on, when the lease begins.
-    fn holder(&self) -> (Option<Holder>, Instant) {
+    fn holder(&self) -> (Option<LeaseHolder>, Instant) {
         let (lease, since) = ((self.engine.lease)(), Instant::now());
-        (lease.map(|lease| Holder { lease, until: self.clock.now() + LEASE }), since)
+        (lease.map(|lease| LeaseHolder { lease, until: self.clock.now() + LEASE }), since)
     }
 }
 
-enum Written {
+enum WriteResult {
     Sent(Sent),
     /// Claim of an unwritten message's idempotency key.
     Met(Claim),
@@ -284,7 +284,7 @@ enum Written {
 async fn store_responses(
     conn: &mut PgConnection,
     vault: &Vault,
-    messages: &[&Waiting],
+    messages: &[&WaitingMessage],
     sent: &[Sent],
 ) -> sqlx::Result<()> {
     let (mut stored, mut unused) = (Vec::new(), Vec::new());
@@ -300,7 +300,7 @@ async fn store_responses(
 }
 
 /// Passes stored messages to dispatch: rows that are born leased to it start at once, and further ones may be due.
-pub(super) fn tell(engine: &Engine, lease: Option<uuid::Uuid>, since: Instant, sent: &mut [Sent]) {
+pub(super) fn tell(engine: &EngineHandle, lease: Option<uuid::Uuid>, since: Instant, sent: &mut [Sent]) {
     let is_due = sent.iter().any(|sent| sent.unknown.is_empty() && sent.born.is_empty());
     let rows: Vec<_> = sent.iter_mut().flat_map(|sent| sent.born.drain(..)).collect();
     if let Some(lease) = lease.filter(|_| !rows.is_empty()) {
@@ -312,20 +312,20 @@ pub(super) fn tell(engine: &Engine, lease: Option<uuid::Uuid>, since: Instant, s
 }
 
 /// Sends the responses. Disconnected clients get none, but their stored messages are sent.
-fn answer(group: Vec<Waiting>, written: Vec<Written>) {
-    for (Waiting { addressed, keyed, answer }, written) in group.into_iter().zip(written) {
+fn answer(group: Vec<WaitingMessage>, written: Vec<WriteResult>) {
+    for (WaitingMessage { addressed, keyed, answer }, written) in group.into_iter().zip(written) {
         let outcome = match (written, keyed) {
-            (Written::Sent(sent), _) => Outcome::Sent(sent),
-            (Written::Met(Claim::InProgress), Some(keyed)) => Outcome::Elsewhere(Box::new((addressed, keyed))),
-            (Written::Met(claim), _) => Outcome::Before(claim),
+            (WriteResult::Sent(sent), _) => SendOutcome::Sent(sent),
+            (WriteResult::Met(Claim::InProgress), Some(keyed)) => SendOutcome::Elsewhere(Box::new((addressed, keyed))),
+            (WriteResult::Met(claim), _) => SendOutcome::Before(claim),
         };
         let _ = answer.send(Ok(outcome));
     }
 }
 
-fn refuse(group: Vec<Waiting>, error: sqlx::Error) {
+fn refuse(group: Vec<WaitingMessage>, error: sqlx::Error) {
     let error = Arc::new(error);
-    for Waiting { answer, .. } in group {
+    for WaitingMessage { answer, .. } in group {
         let _ = answer.send(Err(NotTaken::Failed(error.clone())));
     }
 }

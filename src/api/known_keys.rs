@@ -17,41 +17,41 @@ const BELIEVED_FOR: TimeDelta = TimeDelta::seconds(1);
 const KNOWN_MAX: usize = 10_000;
 
 /// Credential of a request: the keyed hash of a secret, and the app in the path, if any.
-pub(crate) type Shown = (SecretMac, Option<AppRef>);
+pub(crate) type CredentialKey = (SecretMac, Option<AppRef>);
 
 /// Cached result: the key, and that app if the key is valid for it.
-pub(crate) type Read = (ApiKey, Option<App>);
+pub(crate) type CachedKey = (ApiKey, Option<App>);
 
 #[derive(Default)]
-pub(crate) struct KnownKeys(Mutex<Known>);
+pub(crate) struct KnownKeys(Mutex<CachedKeys>);
 
 #[derive(Default)]
-struct Known {
+struct CachedKeys {
     /// Number of changes: a result read before a change is not cached after it.
     generation: u64,
-    read: HashMap<Shown, (Timestamp, Read)>,
+    read: HashMap<CredentialKey, (Timestamp, CachedKey)>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct KeyRead {
     generation: u64,
     began: Timestamp,
 }
 
 impl KnownKeys {
     /// Returns the result of the last second, if the key has not expired since. Otherwise a read begins.
-    pub(crate) fn recall(&self, shown: &Shown, now: Timestamp) -> Result<Read, Reading> {
+    pub(crate) fn recall(&self, shown: &CredentialKey, now: Timestamp) -> Result<CachedKey, KeyRead> {
         let known = self.0.lock();
         match known.read.get(shown) {
             Some((at, read)) if (now - at).abs() < BELIEVED_FOR && read.0.expires_at.is_none_or(|end| end > now) => {
                 Ok(read.clone())
             }
-            _ => Err(Reading { generation: known.generation, began: now }),
+            _ => Err(KeyRead { generation: known.generation, began: now }),
         }
     }
 
     /// Remembers what a reading found, unless something was changed since it began.
-    pub(crate) fn remember(&self, Reading { generation, began }: Reading, shown: Shown, read: Read) {
+    pub(crate) fn remember(&self, KeyRead { generation, began }: KeyRead, shown: CredentialKey, read: CachedKey) {
         let mut known = self.0.lock();
         if known.generation != generation {
             return;
@@ -92,7 +92,7 @@ mod tests {
 
     const AT: Timestamp = DateTime::UNIX_EPOCH;
 
-    fn read(expires_at: Option<Timestamp>) -> Read {
+    fn read(expires_at: Option<Timestamp>) -> CachedKey {
         let key = ApiKey {
             id: ApiKeyId(Uuid::nil()),
             app: None,
@@ -109,12 +109,12 @@ mod tests {
         (key, None)
     }
 
-    fn shown(n: u8, app: Option<&str>) -> Shown {
+    fn shown(n: u8, app: Option<&str>) -> CredentialKey {
         ([n; 32], app.map(AppRef::from))
     }
 
     /// Has a key read, unless it is known. Returns whether it was known.
-    fn ask(keys: &KnownKeys, shown: &Shown, now: Timestamp, found: Read) -> bool {
+    fn ask(keys: &KnownKeys, shown: &CredentialKey, now: Timestamp, found: CachedKey) -> bool {
         keys.recall(shown, now).map_err(|reading| keys.remember(reading, shown.clone(), found)).is_ok()
     }
 

@@ -17,26 +17,26 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
 
-use super::Settings;
+use super::ApiConfig;
 use super::problem::{Problem, ProblemCode};
 use crate::http_server::address::{household, site};
 use bellwire_core::id::AppId;
-pub(crate) use keys::{Account, KeyLimits};
-pub(crate) use refusals::At;
+pub(crate) use keys::{KeyUsage, KeyLimits};
+pub(crate) use refusals::RefusalScope;
 use refusals::Refusals;
-pub(crate) use sign_ins::{Attempt, Name, SignIns, Wait};
+pub(crate) use sign_ins::{SignInAttempt, HashedName, SignIns, Wait};
 use tokens::TokenLimits;
 
 /// Rate of accepted requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
+pub struct RequestRate {
     /// At once; at least 1.
     pub burst: u32,
     /// In the long run; at least 1.
     pub per_minute: u32,
 }
 
-impl Rate {
+impl RequestRate {
     fn quota(self) -> Quota {
         let burst = NonZeroU32::new(self.burst).unwrap_or(NonZeroU32::MIN);
         let each = Duration::from_mins(1) / self.per_minute.max(1);
@@ -50,14 +50,14 @@ impl Rate {
 
 type Limiter<K> = RateLimiter<K, DashMapStateStore<K>, DefaultClock, StateInformationMiddleware>;
 
-fn limiter<K: std::hash::Hash + Eq + Clone>(rate: Rate) -> Limiter<K> {
+fn limiter<K: std::hash::Hash + Eq + Clone>(rate: RequestRate) -> Limiter<K> {
     RateLimiter::dashmap(rate.quota()).with_middleware()
 }
 
 /// Rate of messages by a visitor of the example page.
-const TRIES: Rate = Rate { burst: 6, per_minute: 6 };
+const TRIES: RequestRate = RequestRate { burst: 6, per_minute: 6 };
 /// Rate at which the example page stores new origins.
-const EXAMPLE_CHANGES: Rate = Rate { burst: 10, per_minute: 6 };
+const EXAMPLE_CHANGES: RequestRate = RequestRate { burst: 10, per_minute: 6 };
 
 /// Limit of an IPv6 /48, relative to each /64 in it: enough for an office, too little for a caller that alternates among its
 /// 65,536.
@@ -66,7 +66,7 @@ const SITE_FACTOR: u32 = 16;
 /// Requests between two cleanups, in which limiters drop idle clients with a full budget.
 const CLEARED_EVERY: u32 = 20_000;
 
-pub(crate) struct Limits {
+pub(crate) struct RequestLimits {
     pub keys: KeyLimits,
     clients: PerClient,
     /// Preflights, which browsers send beside requests with a token.
@@ -86,8 +86,8 @@ pub(crate) struct Limits {
     trusted_proxies: usize,
 }
 
-impl Limits {
-    pub(crate) fn new(settings: &Settings) -> Self {
+impl RequestLimits {
+    pub(crate) fn new(settings: &ApiConfig) -> Self {
         Self {
             keys: KeyLimits::new(settings),
             clients: PerClient::new("client", settings.per_client),
@@ -159,7 +159,7 @@ impl Limits {
 
     /// Returns the number of a client's failed sign-ins for an entry of the audit log, this one included. `None`: a later entry
     /// includes it.
-    pub(crate) fn refused(&self, client: IpAddr, at: At) -> Option<i64> {
+    pub(crate) fn refused(&self, client: IpAddr, at: RefusalScope) -> Option<i64> {
         self.refusals.refused(client, at)
     }
 
@@ -192,7 +192,7 @@ struct PerClient {
 }
 
 impl PerClient {
-    fn new(name: &'static str, rate: Rate) -> Self {
+    fn new(name: &'static str, rate: RequestRate) -> Self {
         Self { name, households: limiter(rate), sites: limiter(rate.times(SITE_FACTOR)) }
     }
 
@@ -279,9 +279,9 @@ fn exceeded(name: &'static str, until: &NotUntil<<DefaultClock as Clock>::Instan
 mod tests {
     use super::*;
 
-    fn limits(trusted_proxies: usize) -> Limits {
-        let per_client = Rate { burst: 2, per_minute: 1 };
-        Limits::new(&Settings { per_client, trusted_proxies, ..Settings::default() })
+    fn limits(trusted_proxies: usize) -> RequestLimits {
+        let per_client = RequestRate { burst: 2, per_minute: 1 };
+        RequestLimits::new(&ApiConfig { per_client, trusted_proxies, ..ApiConfig::default() })
     }
 
     fn from(peer: &str, forwarded: &str) -> (HeaderMap, Extensions) {

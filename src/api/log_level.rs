@@ -11,8 +11,8 @@ use super::auth::Operator;
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::routes::routes;
-use crate::store::keys::audit::Action;
-use crate::store::operations::log_level::{self, Wanted};
+use crate::store::keys::audit::AuditAction;
+use crate::store::operations::log_level::{self, LogLevelOverride};
 use bellwire_core::log_filter::LogFilter;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -37,10 +37,10 @@ pub(crate) struct LogLevelView {
     until: Option<DateTime<Utc>>,
 }
 
-impl From<Option<Wanted>> for LogLevelView {
-    fn from(wanted: Option<Wanted>) -> Self {
+impl From<Option<LogLevelOverride>> for LogLevelView {
+    fn from(wanted: Option<LogLevelOverride>) -> Self {
         match wanted {
-            Some(Wanted { filter, set_at, until }) => {
+            Some(LogLevelOverride { filter, set_at, until }) => {
                 Self { filter: Some(filter), set_at: Some(set_at), until: Some(until) }
             }
             None => Self { filter: None, set_at: None, until: None },
@@ -61,7 +61,7 @@ pub(crate) struct LogLevelBody {
 }
 
 impl LogLevelBody {
-    fn check(&self, now: DateTime<Utc>) -> Result<Wanted, Problem> {
+    fn check(&self, now: DateTime<Utc>) -> Result<LogLevelOverride, Problem> {
         let mut faults = Faults::default();
         let filter = LogFilter::parse(&self.filter);
         if let Err(wrong) = &filter {
@@ -72,7 +72,7 @@ impl LogLevelBody {
         faults.require(SECONDS.contains(&seconds), "/seconds", &bounds);
         faults.finish()?;
         let filter = filter.map(|filter| filter.to_string()).unwrap_or_default();
-        Ok(Wanted { filter, set_at: now, until: now + TimeDelta::seconds(seconds) })
+        Ok(LogLevelOverride { filter, set_at: now, until: now + TimeDelta::seconds(seconds) })
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn set(
     let wanted = body.check(now)?;
     let mut tx = state.begin().await?;
     log_level::write(&mut tx, &wanted).await?;
-    let entry = operator.caller.did(None, Action::LogLevelSet, TARGET);
+    let entry = operator.caller.did(None, AuditAction::LogLevelSet, TARGET);
     entry.with(json!({"filter": wanted.filter, "until": wanted.until})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(axum::Json(Some(wanted).into()))
@@ -108,7 +108,7 @@ pub(crate) async fn reset(
     let now = state.clock.now();
     let mut tx = state.begin().await?;
     if log_level::clear(&mut tx, now).await? {
-        operator.caller.did(None, Action::LogLevelReset, TARGET).record(&mut tx, 1, now).await?;
+        operator.caller.did(None, AuditAction::LogLevelReset, TARGET).record(&mut tx, 1, now).await?;
     }
     tx.commit().await?;
     Ok(axum::Json(None.into()))

@@ -9,16 +9,16 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::dead_letters::ContentState;
-use super::extract::At;
+use super::extract::PathId;
 use super::messages::missing;
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::queue::messages::{self, Sealed};
+use crate::store::queue::messages::{self, SealedMessage};
 use crate::vault::CONTENT;
 use bellwire_core::id::MessageId;
 use bellwire_core::message::{Content, Notification, Payload};
 use bellwire_core::scope::Scope;
-use bellwire_core::template::{Said, Template};
+use bellwire_core::template::{MessageContent, Template};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -61,17 +61,17 @@ impl ContentView {
     }
 }
 
-impl From<Said> for ContentView {
-    fn from(said: Said) -> Self {
+impl From<MessageContent> for ContentView {
+    fn from(said: MessageContent) -> Self {
         let shown = Self::without(ContentState::Shown);
         match said {
-            Said::Literal(Content::Notification { content, compact }) => {
+            MessageContent::Literal(Content::Notification { content, compact }) => {
                 Self { content: Some(content), compact, ..shown }
             }
-            Said::Literal(Content::Raw { payload, envelope }) => {
+            MessageContent::Literal(Content::Raw { payload, envelope }) => {
                 Self { payload: Some(payload), envelope: Some(envelope), ..shown }
             }
-            Said::Template(templated) => {
+            MessageContent::Template(templated) => {
                 Self { template: Some(templated.template), data: Some(templated.data), ..shown }
             }
         }
@@ -85,10 +85,10 @@ impl From<Said> for ContentView {
 pub(crate) async fn content(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<MessageId>,
+    PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<ContentView>, Problem> {
     let found = messages::sealed(&state.pool, server.app.id, id).await?;
-    let Sealed { audience, audience_estimate, content } = found.ok_or_else(|| missing(&state, id))?;
+    let SealedMessage { audience, audience_estimate, content } = found.ok_or_else(|| missing(&state, id))?;
     let names_nobody = audience.get("topic").is_some() || audience.get("all").is_some();
     let is_for_many = names_nobody && audience_estimate > FEW;
     Ok(axum::Json(match content {
@@ -100,5 +100,5 @@ pub(crate) async fn content(
 
 pub(super) fn opened(state: &ApiState, id: MessageId, sealed: &[u8]) -> Result<ContentView, Problem> {
     let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id, sealed)?);
-    Ok(Said::from_json(&plain).map_err(|_| Problem::internal())?.into())
+    Ok(MessageContent::from_json(&plain).map_err(|_| Problem::internal())?.into())
 }

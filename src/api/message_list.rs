@@ -14,7 +14,7 @@ use super::accepted::SendState;
 use super::auth::{MayRead, Server};
 use super::extract::{Query, TOPIC_NAME_RULE, TopicName};
 use super::messages::MessageView;
-use super::paging::{Cut, Page, Paging};
+use super::paging::{PageRequest, Page, Paging};
 use super::problem::Problem;
 use crate::store::audience::topics;
 use crate::store::keyset::Keyset;
@@ -61,7 +61,7 @@ impl ListQuery {
 /// Progress of a message's deliveries. Recipients that `targeted` does not count yet are still to be found.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = MessageProgress)]
-pub(crate) struct Progress {
+pub(crate) struct MessageProgress {
     /// Deliveries that there are so far.
     targeted: i64,
     /// Of these, those that have not ended.
@@ -80,7 +80,7 @@ pub(crate) struct Progress {
     capped: i64,
 }
 
-impl From<Ended> for Progress {
+impl From<Ended> for MessageProgress {
     fn from(it: Ended) -> Self {
         let Ended { message: _, targeted, accepted, gone, expired, dead, cancelled, capped } = it;
         let ended = accepted + gone + expired + dead + cancelled + capped;
@@ -114,7 +114,7 @@ pub(crate) async fn list(
     let (rows, looked_to) = look(&state, app.id, topic, &query, cut).await?;
     let ids: Vec<MessageId> = rows.iter().map(|row| row.id).collect();
     let ended = messages::ended(state.reads.pool(), &ids).await?;
-    let mut progress: HashMap<MessageId, Progress> = ended.into_iter().map(|it| (it.message, it.into())).collect();
+    let mut progress: HashMap<MessageId, MessageProgress> = ended.into_iter().map(|it| (it.message, it.into())).collect();
     let show = |row: MessageRow| {
         let progress = progress.remove(&row.id).unwrap_or_default();
         MessageView::new(app, row, now).with_progress(progress)
@@ -135,7 +135,7 @@ async fn look(
     app: AppId,
     topic: Option<i32>,
     query: &ListQuery,
-    cut: Cut,
+    cut: PageRequest,
 ) -> Result<(Vec<MessageRow>, Option<Uuid>), Problem> {
     let (page, now) = (cut.ask(), state.clock.now());
     let mut chunk = if query.takes_all() { page } else { Keyset { limit: CHUNK, ..page } };

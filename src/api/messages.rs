@@ -13,11 +13,11 @@ use super::accept::accept_under;
 use super::accepted::{Accepted, Links, SendState};
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::{Composed, MessageKey, NewMessageBody};
-use super::counts::Counts;
+use super::counts::MessageCounts;
 use super::engagement;
-use super::extract::{At, Json, Query};
+use super::extract::{PathId, Json, Query};
 use super::idempotency::{first_response, idempotency_key};
-use super::message_list::Progress;
+use super::message_list::MessageProgress;
 use super::problem::{FieldError, Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
 use super::routes::routes;
@@ -27,11 +27,11 @@ use super::{ApiState, Work};
 use crate::panics;
 use crate::store;
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::outcomes::receipts::kept_since;
 use crate::store::queue::messages::{self, MessageRow};
 use crate::store::queue::sending::{self, Addressed, Sent};
-use crate::store::queue::steering::{self, Order, Steered};
+use crate::store::queue::steering::{self, MessageOrder, Steered};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_core::id::{ApiKeyId, CampaignId, MessageId, TeammateId};
@@ -123,10 +123,10 @@ pub(crate) struct MessageView {
     sent_by: Option<String>,
     /// Counts of its deliveries. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    counts: Option<Counts>,
+    counts: Option<MessageCounts>,
     /// Progress of its deliveries. Only in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<Progress>,
+    progress: Option<MessageProgress>,
     /// Links to related resources.
     links: Links,
 }
@@ -167,7 +167,7 @@ impl MessageView {
     }
 
     /// The same in a list.
-    pub(super) fn with_progress(self, progress: Progress) -> Self {
+    pub(super) fn with_progress(self, progress: MessageProgress) -> Self {
         Self { progress: Some(progress), ..self }
     }
 }
@@ -239,7 +239,7 @@ async fn compose(
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<MessageId>,
+    PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
     panics::point("show a message", id.0);
     view(&state, &server.app, id).await
@@ -249,7 +249,7 @@ async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<M
     let now = state.clock.now();
     let found = messages::account(&state.pool, app.id, id, now).await?;
     let (row, account) = found.ok_or_else(|| missing(state, id))?;
-    let counts = Counts::new(account, row.enveloped, row.expires_at <= now);
+    let counts = MessageCounts::new(account, row.enveloped, row.expires_at <= now);
     Ok(axum::Json(MessageView { counts: Some(counts), ..MessageView::new(app, row, now) }))
 }
 
@@ -270,9 +270,9 @@ pub(super) fn missing(state: &ApiState, id: MessageId) -> Problem {
 pub(crate) async fn pause(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(id): At<MessageId>,
+    PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server, id, Order::Pause).await
+    steer(&state, &server, id, MessageOrder::Pause).await
 }
 
 /// Resumes a paused message.
@@ -281,9 +281,9 @@ pub(crate) async fn pause(
 pub(crate) async fn resume(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(id): At<MessageId>,
+    PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server, id, Order::Resume).await
+    steer(&state, &server, id, MessageOrder::Resume).await
 }
 
 /// Cancels a message for good: no push of it starts later than a second after the answer.
@@ -292,9 +292,9 @@ pub(crate) async fn resume(
 pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(id): At<MessageId>,
+    PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server, id, Order::Cancel).await
+    steer(&state, &server, id, MessageOrder::Cancel).await
 }
 
 /// Shows the message that has this key, or had it last.
@@ -303,7 +303,7 @@ pub(crate) async fn cancel(
 pub(crate) async fn show_by_key(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(key): At<MessageKey>,
+    PathId(key): PathId<MessageKey>,
 ) -> Result<axum::Json<MessageView>, Problem> {
     let id = keyed(&state, &server.app, &key).await?;
     view(&state, &server.app, id).await
@@ -315,10 +315,10 @@ pub(crate) async fn show_by_key(
 pub(crate) async fn cancel_by_key(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(key): At<MessageKey>,
+    PathId(key): PathId<MessageKey>,
 ) -> Result<axum::Json<MessageView>, Problem> {
     let id = keyed(&state, &server.app, &key).await?;
-    steer(&state, &server, id, Order::Cancel).await
+    steer(&state, &server, id, MessageOrder::Cancel).await
 }
 
 async fn keyed(state: &ApiState, app: &App, MessageKey(key): &MessageKey) -> Result<MessageId, Problem> {
@@ -329,12 +329,12 @@ async fn steer(
     state: &ApiState,
     server: &Server<MaySteerMessages>,
     id: MessageId,
-    order: Order,
+    order: MessageOrder,
 ) -> Result<axum::Json<MessageView>, Problem> {
     let action = match order {
-        Order::Pause => Action::MessagePaused,
-        Order::Resume => Action::MessageResumed,
-        Order::Cancel => Action::MessageCancelled,
+        MessageOrder::Pause => AuditAction::MessagePaused,
+        MessageOrder::Resume => AuditAction::MessageResumed,
+        MessageOrder::Cancel => AuditAction::MessageCancelled,
     };
     let (app, entry) = (&server.app, server.did(action, id));
     match steering::steer(&state.pool, app.id, id, order, &entry, state.clock.now()).await? {
@@ -346,7 +346,7 @@ async fn steer(
         Steered::Already => {}
         Steered::Now { stop, progress } => {
             (state.engine.tell)(Work::Stop(stop));
-            if progress == store::Progress::More {
+            if progress == store::ChunkProgress::More {
                 tokio::spawn(go_on(state.clone(), id));
             }
         }
@@ -358,8 +358,8 @@ async fn steer(
 async fn go_on(state: ApiState, id: MessageId) {
     loop {
         match steering::go_on(&state.pool, id, state.clock.now()).await {
-            Ok(store::Progress::More) => {}
-            Ok(store::Progress::Done) => break (state.engine.tell)(Work::Due),
+            Ok(store::ChunkProgress::More) => {}
+            Ok(store::ChunkProgress::Done) => break (state.engine.tell)(Work::Due),
             Err(error) => {
                 break tracing::warn!(error = %error, message_id = %id, "left a turned message to maintenance");
             }

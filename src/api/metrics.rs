@@ -14,12 +14,12 @@ use super::auth::{MayRead, Server, Watcher};
 use super::extract::Query;
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::outcomes::reliability::{Filter, read};
+use crate::store::outcomes::reliability::{ReliabilityFilter, read};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::request_time;
-use bellwire_rules::policy::reliability::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
+use bellwire_rules::policy::reliability::{self, ReliabilityCount, DELAYS_S, LaneSums, MetricReading, Sums};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -56,7 +56,7 @@ pub(crate) struct Class {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReliabilityView {
     /// The five reliability metrics with target and state.
-    slis: Vec<Reading>,
+    slis: Vec<MetricReading>,
     /// Accepted deliveries by how many POSTs it took.
     attempts_to_success: Vec<Class>,
     /// Accepted deliveries by how many seconds after their message was accepted.
@@ -83,9 +83,9 @@ impl ReliabilityView {
             attempts_to_success: classes(attempts, &mut (1..=last).map(|n| n as f64)),
             delay_seconds: classes(sums.delay(), &mut DELAYS_S.into_iter()),
             schedule_lag_seconds: classes(sums.lag(), &mut DELAYS_S.into_iter()),
-            retry_token_failures: sums.of(Count::TokenFailures),
-            retry_tokens_late: sums.of(Count::TokensLate),
-            sla_missed: sums.of(Count::SlaMissed),
+            retry_token_failures: sums.of(ReliabilityCount::TokenFailures),
+            retry_tokens_late: sums.of(ReliabilityCount::TokensLate),
+            sla_missed: sums.of(ReliabilityCount::SlaMissed),
         }
     }
 }
@@ -100,7 +100,7 @@ pub(crate) struct LaneReliability {
     /// The push service it leads to.
     gateway: Gateway,
     /// The five reliability metrics with target and state.
-    slis: Vec<Reading>,
+    slis: Vec<MetricReading>,
 }
 
 /// The reliability metrics of an hour.
@@ -148,7 +148,7 @@ async fn hour(state: &ApiState, app: Option<AppId>, query: &MetricsQuery) -> Res
     if !(now - AGO_MAX..=now).contains(&until) {
         return Err(Problem::invalid_parameter("until", "must lie within the last 24 hours"));
     }
-    let wanted = Filter { app, lane: query.lane.map(LaneId) };
+    let wanted = ReliabilityFilter { app, lane: query.lane.map(LaneId) };
     let from = until - reliability::WINDOW;
     let lanes = read(state.reads.pool(), wanted, from, until).await?;
     Ok(Json(MetricsView::new(&lanes, from, until)))

@@ -21,16 +21,16 @@ pub(crate) fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {
 /// Returns the differences between a value and a schema that may refer to these.
 pub(super) fn between(named: &Map<String, Value>, schema: &Value, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    Reader { named }.compare(schema, value, "", &mut errors);
+    SchemaReader { named }.compare(schema, value, "", &mut errors);
     errors.truncate(TOLD_MAX);
     errors
 }
 
-struct Reader<'a> {
+struct SchemaReader<'a> {
     named: &'a Map<String, Value>,
 }
 
-impl Reader<'_> {
+impl SchemaReader<'_> {
     fn compare(&self, schema: &Value, value: &Value, at: &str, errors: &mut Vec<FieldError>) {
         if errors.len() > TOLD_MAX {
             return;

@@ -112,10 +112,10 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use tracing::Instrument as _;
 use utoipa_axum::router::OpenApiRouter;
 
-use limits::Account;
+use limits::KeyUsage;
 use problem::{Problem, ProblemCode};
 use session::cookie::Renewal;
-pub use state::{ApiState, Engine, Settings, Work};
+pub use state::{ApiState, EngineHandle, ApiConfig, Work};
 
 struct Routes {
     public: OpenApiRouter<ApiState>,
@@ -270,7 +270,7 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     let app = path.strip_prefix("/v1/apps/").and_then(|rest| rest.split('/').next()).map(str::to_owned);
     let client = state.limits.client_of(request.headers(), request.extensions());
     let began = Instant::now();
-    let account = Account::default();
+    let account = KeyUsage::default();
     request.extensions_mut().insert(account.clone());
     let renewal = Renewal::default();
     request.extensions_mut().insert(renewal.clone());

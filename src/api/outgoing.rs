@@ -14,25 +14,25 @@ use tokio::time::timeout;
 
 use super::ApiState;
 use super::extract::Recheck;
-use super::places::Place;
+use super::places::SharePermit;
 
 /// Reason why a body was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Cut {
+pub(super) enum BodyInterrupted {
     #[error("the client has gone, or took nothing for too long")]
     Client,
     #[error("whoever asked for it may not any more")]
     Forbidden,
 }
 
-enum Given {
+enum BodyChunk {
     Part(Bytes),
     End,
 }
 
 /// The end of a body at which it is made. Dropping it cuts the body off.
 pub(super) struct Outgoing {
-    to: mpsc::Sender<Given>,
+    to: mpsc::Sender<BodyChunk>,
     patience: Duration,
     /// Check of the caller's permission. `None`: it cannot end.
     recheck: Option<(Recheck, ApiState)>,
@@ -47,10 +47,10 @@ impl Outgoing {
     fn new(patience: Duration, recheck: Option<(Recheck, ApiState)>) -> (Self, Body) {
         let (to, from) = mpsc::channel(1);
         let parts = stream::unfold(Some(from), |from| async move {
-            let mut from: mpsc::Receiver<Given> = from?;
+            let mut from: mpsc::Receiver<BodyChunk> = from?;
             match from.recv().await {
-                Some(Given::Part(octets)) => Some((Ok::<_, io::Error>(octets), Some(from))),
-                Some(Given::End) => None,
+                Some(BodyChunk::Part(octets)) => Some((Ok::<_, io::Error>(octets), Some(from))),
+                Some(BodyChunk::End) => None,
                 None => Some((Err(io::Error::other("it broke off")), None)),
             }
         });
@@ -59,27 +59,27 @@ impl Outgoing {
 
     /// Waits until the client has taken what it was given, and asks whether it may have more. To be called before a part is read that
     /// only those may have: it is given without being asked again.
-    async fn may_go_on(&self) -> Result<(), Cut> {
+    async fn may_go_on(&self) -> Result<(), BodyInterrupted> {
         self.has_room().await?;
         match &self.recheck {
-            Some((recheck, state)) => recheck.ask(state).await.map_err(|_| Cut::Forbidden),
+            Some((recheck, state)) => recheck.ask(state).await.map_err(|_| BodyInterrupted::Forbidden),
             None => Ok(()),
         }
     }
 
-    async fn has_room(&self) -> Result<mpsc::Permit<'_, Given>, Cut> {
-        timeout(self.patience, self.to.reserve()).await.map_err(|_| Cut::Client)?.map_err(|_| Cut::Client)
+    async fn has_room(&self) -> Result<mpsc::Permit<'_, BodyChunk>, BodyInterrupted> {
+        timeout(self.patience, self.to.reserve()).await.map_err(|_| BodyInterrupted::Client)?.map_err(|_| BodyInterrupted::Client)
     }
 
     /// Gives a part, once the client has taken the one before.
-    pub(super) async fn part(&self, octets: Bytes) -> Result<(), Cut> {
+    pub(super) async fn part(&self, octets: Bytes) -> Result<(), BodyInterrupted> {
         self.may_go_on().await?;
-        self.has_room().await?.send(Given::Part(octets));
+        self.has_room().await?.send(BodyChunk::Part(octets));
         Ok(())
     }
 
-    pub(super) async fn end(&self) -> Result<(), Cut> {
-        self.has_room().await?.send(Given::End);
+    pub(super) async fn end(&self) -> Result<(), BodyInterrupted> {
+        self.has_room().await?.send(BodyChunk::End);
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl Outgoing {
     pub(super) fn give<E>(
         self,
         parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
-        place: Place,
+        place: SharePermit,
         what: &'static str,
     ) where
         E: Display + Send + 'static,
@@ -102,15 +102,15 @@ impl Outgoing {
     }
 
     async fn give_all<E: Display>(&self, parts: impl Stream<Item = Result<Bytes, E>>) -> Result<(), String> {
-        let (mut parts, cut) = (pin!(parts), |cut: Cut| cut.to_string());
+        let (mut parts, cut) = (pin!(parts), |cut: BodyInterrupted| cut.to_string());
         loop {
             self.may_go_on().await.map_err(cut)?;
             let part = tokio::select! {
                 part = parts.try_next() => part.map_err(|error| error.to_string())?,
-                () = self.to.closed() => return Err(cut(Cut::Client)), // nobody waits for what is being read
+                () = self.to.closed() => return Err(cut(BodyInterrupted::Client)), // nobody waits for what is being read
             };
             let Some(part) = part else { return self.end().await.map_err(cut) };
-            self.has_room().await.map_err(cut)?.send(Given::Part(part));
+            self.has_room().await.map_err(cut)?.send(BodyChunk::Part(part));
         }
     }
 }
@@ -145,11 +145,11 @@ mod tests {
     async fn stalled_or_gone_client_gets_no_more() {
         let (outgoing, _body) = Outgoing::new(Duration::ZERO, None);
         outgoing.part(PART).await.unwrap();
-        assert!(matches!(outgoing.part(PART).await, Err(Cut::Client)));
-        assert!(matches!(outgoing.end().await, Err(Cut::Client)), "a place is not kept for the end either");
+        assert!(matches!(outgoing.part(PART).await, Err(BodyInterrupted::Client)));
+        assert!(matches!(outgoing.end().await, Err(BodyInterrupted::Client)), "a place is not kept for the end either");
         let (outgoing, body) = Outgoing::new(Duration::from_secs(3_600), None);
         drop(body);
-        assert!(matches!(outgoing.part(PART).await, Err(Cut::Client)));
+        assert!(matches!(outgoing.part(PART).await, Err(BodyInterrupted::Client)));
         let never = stream::pending::<Result<Bytes, String>>();
         outgoing.give_all(never).await.unwrap_err();
     }

@@ -29,7 +29,7 @@ pub(crate) struct Paging {
 
 /// Validated form of [`Paging`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cut {
+pub(crate) struct PageRequest {
     pub limit: u16,
     pub towards: Towards,
     beyond: Uuid,
@@ -37,20 +37,20 @@ pub(crate) struct Cut {
 
 impl Paging {
     /// Checks limit and iterator.
-    pub(crate) fn cut(&self) -> Result<Cut, Problem> {
+    pub(crate) fn cut(&self) -> Result<PageRequest, Problem> {
         let limit = self.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Problem::invalid_parameter("limit", format!("must be 1 to {LIMIT_MAX}")));
         }
-        let Some(text) = &self.iterator else { return Ok(Cut { limit, towards: Towards::Older, beyond: Uuid::max() }) };
+        let Some(text) = &self.iterator else { return Ok(PageRequest { limit, towards: Towards::Older, beyond: Uuid::max() }) };
         let read = read(text, 16).and_then(|(towards, key)| Some((towards, Uuid::from_slice(&key).ok()?)));
         let (towards, beyond) =
             read.ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))?;
-        Ok(Cut { limit, towards, beyond })
+        Ok(PageRequest { limit, towards, beyond })
     }
 }
 
-impl Cut {
+impl PageRequest {
     /// Rows to ask the database for: one more than the page, to see whether it is the last.
     pub(crate) fn ask(self) -> Keyset {
         Keyset { towards: self.towards, beyond: self.beyond, limit: i64::from(self.limit) + 1 }
@@ -176,12 +176,12 @@ impl<T: Serialize> Page<T> {
 mod tests {
     use super::*;
 
-    fn paging(limit: u16, iterator: Option<&String>) -> Cut {
+    fn paging(limit: u16, iterator: Option<&String>) -> PageRequest {
         Paging { limit: Some(limit), iterator: iterator.cloned() }.cut().unwrap()
     }
 
     /// The page of a list of these, as a database would give it.
-    fn page(cut: Cut, list: &[u128]) -> Page<u128> {
+    fn page(cut: PageRequest, list: &[u128]) -> Page<u128> {
         let (Keyset { towards, beyond, limit }, mut rows) = (cut.ask(), list.to_vec());
         rows.retain(|n| match towards {
             Towards::Older => *n < beyond.as_u128(),

@@ -63,13 +63,13 @@ impl Password {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum Requester {
     ByAnybody,
     /// A person who has signed in from there before, is signed in, or uses a one-time link.
     ByKnown,
 }
 
-pub(super) struct Place {
+pub(super) struct PasswordPermit {
     _place: OwnedSemaphorePermit,
     _as_stranger: Option<OwnedSemaphorePermit>,
 }
@@ -91,18 +91,18 @@ impl Passwords {
     }
 
     /// Takes a place in line. 503: too many others wait.
-    pub(super) fn place(&self, wanted: Wanted) -> Result<Place, Problem> {
+    pub(super) fn place(&self, wanted: Requester) -> Result<PasswordPermit, Problem> {
         let take = |places: &Arc<Semaphore>| places.clone().try_acquire_owned().map_err(|_| busy());
         let as_stranger = match wanted {
-            Wanted::ByAnybody => Some(take(&self.strangers)?),
-            Wanted::ByKnown => None,
+            Requester::ByAnybody => Some(take(&self.strangers)?),
+            Requester::ByKnown => None,
         };
-        Ok(Place { _place: take(&self.places)?, _as_stranger: as_stranger })
+        Ok(PasswordPermit { _place: take(&self.places)?, _as_stranger: as_stranger })
     }
 
     /// Hashes the new password of a known person into a PHC string. 503: too many others wait.
     pub(super) async fn hash(&self, password: Password) -> Result<String, Problem> {
-        let place = self.place(Wanted::ByKnown)?;
+        let place = self.place(Requester::ByKnown)?;
         self.compute(place, move || {
             let mut salt = [0; 16];
             rand::fill(&mut salt).expect("the system's randomness");
@@ -113,7 +113,7 @@ impl Passwords {
     }
 
     /// Whether a password is the one that was hashed. Takes as long where there is no hash.
-    pub(super) async fn verify(&self, place: Place, password: Password, hash: Option<String>) -> Result<bool, Problem> {
+    pub(super) async fn verify(&self, place: PasswordPermit, password: Password, hash: Option<String>) -> Result<bool, Problem> {
         if !password.is_bounded() {
             return Ok(false);
         }
@@ -127,7 +127,7 @@ impl Passwords {
 
     async fn compute<T: Send + 'static>(
         &self,
-        place: Place,
+        place: PasswordPermit,
         compute: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
         let turn = self.turns.clone().acquire_owned().await.expect("it is never closed");
@@ -177,7 +177,7 @@ mod tests {
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert_ne!(hash, passwords.hash(password("correct horse")).await.unwrap(), "the salt differs");
         let verify = async |text: &str, hash: Option<&str>| {
-            let place = passwords.place(Wanted::ByAnybody).unwrap();
+            let place = passwords.place(Requester::ByAnybody).unwrap();
             passwords.verify(place, password(text), hash.map(str::to_owned)).await.unwrap()
         };
         assert!(verify("correct horse", Some(&hash)).await);
@@ -195,9 +195,9 @@ mod tests {
         let refused = passwords.hash(password("correct horse")).await.unwrap_err();
         assert_eq!(refused.code, ProblemCode::SignInBusy);
         drop(taken);
-        let strangers: Vec<_> = std::iter::from_fn(|| passwords.place(Wanted::ByAnybody).ok()).collect();
+        let strangers: Vec<_> = std::iter::from_fn(|| passwords.place(Requester::ByAnybody).ok()).collect();
         assert_eq!(strangers.len(), AT_ONCE + WAITING_MAX - KEPT_FREE);
-        assert!(passwords.place(Wanted::ByKnown).is_ok(), "strangers leave room for whoever is known");
+        assert!(passwords.place(Requester::ByKnown).is_ok(), "strangers leave room for whoever is known");
         drop(strangers);
         assert!(passwords.hash(password("correct horse")).await.is_ok());
         assert_eq!((passwords.places.available_permits(), passwords.turns.available_permits()), (34, AT_ONCE));

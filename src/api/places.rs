@@ -21,10 +21,10 @@ pub(super) struct Busy {
 
 /// Places of one kind in this process. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Places(Arc<Inner>);
+pub(crate) struct Places(Arc<SharesInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct SharesInner {
     all: Arc<Semaphore>,
     /// Places that one app may have or wait for; its further requests wait behind those.
     share: usize,
@@ -34,7 +34,7 @@ struct Inner {
 
 /// A place; dropping it makes room for another one.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SharePermit {
     _place: OwnedSemaphorePermit,
     _of_share: OwnedSemaphorePermit,
 }
@@ -43,18 +43,18 @@ impl Places {
     /// So many places, of which one app may have half, rounded up.
     pub(crate) fn new(n: usize) -> Self {
         let all = Arc::new(Semaphore::new(n));
-        Self(Arc::new(Inner { all, share: n.div_ceil(2).max(1), shares: Mutex::default() }))
+        Self(Arc::new(SharesInner { all, share: n.div_ceil(2).max(1), shares: Mutex::default() }))
     }
 
     /// Waits for a slot of that app, or (`None`) of no single app. 503: it took longer than `patience`, and the caller should
     /// retry.
-    pub(super) async fn take(&self, app: Option<AppId>, patience: Duration, busy: &Busy) -> Result<Place, Problem> {
+    pub(super) async fn take(&self, app: Option<AppId>, patience: Duration, busy: &Busy) -> Result<SharePermit, Problem> {
         let share = self.share_of(app);
         // Semaphores are fair: whoever has waited longest is the next. Of one app no more than its share waits where all do.
         let both = async {
             let of_share = share.acquire_owned().await.ok()?;
             let place = self.0.all.clone().acquire_owned().await.ok()?;
-            Some(Place { _place: place, _of_share: of_share })
+            Some(SharePermit { _place: place, _of_share: of_share })
         };
         timeout(patience, both).await.ok().flatten().ok_or_else(|| {
             Problem::new(busy.code, busy.detail).with_header(header::RETRY_AFTER, HeaderValue::from_static("5"))
@@ -89,7 +89,7 @@ mod tests {
         Some(AppId(Uuid::from_u128(n)))
     }
 
-    async fn take(places: &Places, app: Option<AppId>) -> Place {
+    async fn take(places: &Places, app: Option<AppId>) -> SharePermit {
         places.take(app, PATIENCE, &BUSY).await.unwrap()
     }
 

@@ -10,15 +10,15 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{Caller, MayRead, MaySetPolicies, Server};
-use super::extract::{At, Json, Query, TopicName};
+use super::extract::{PathId, Json, Query, TopicName};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
 use super::subscriptions;
-use crate::store::Written;
+use crate::store::WriteOutcome;
 use crate::store::audience::subscriptions::Right;
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::{Action, Actor, Entry};
+use crate::store::keys::audit::{AuditAction, Actor, AuditEntry};
 use crate::store::keyset::key_of;
 use crate::store::{audience::aliases, audience::topics, queue::policies, queue::throttles};
 use bellwire_core::clock::Timestamp;
@@ -26,7 +26,7 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::Speaker;
 use bellwire_core::scope::Scope;
-use bellwire_rules::policy::{DEPRECATED, Guide, Layer, Parsed, Place, Places, Policy, PolicyError, Preset, Terms};
+use bellwire_rules::policy::{DEPRECATED, Guide, Layer, Parsed, PolicyLevel, Places, Policy, PolicyError, Preset, Terms};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -41,7 +41,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PolicyView {
     /// Kind of the place.
-    place: Place,
+    place: PolicyLevel,
     /// Name of the tier or topic, or id of the subscription.
     name: String,
     /// The policy as it was written; null if there is none.
@@ -53,7 +53,7 @@ pub(crate) struct PolicyView {
     in_force: Option<Value>,
     /// Of a subscription: what waits for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    backlog: Option<Backlog>,
+    backlog: Option<SubscriptionBacklog>,
     /// Warnings about the policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
@@ -61,7 +61,7 @@ pub(crate) struct PolicyView {
 
 /// Waiting deliveries of one subscription: retries, and those beyond its `maxReceivesPerSecond`.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Backlog {
+pub(crate) struct SubscriptionBacklog {
     /// Number of waiting deliveries.
     waiting: i64,
     /// Those of them that wait for their turn at the throttle.
@@ -83,19 +83,19 @@ pub(crate) struct Overview {
     presets: Vec<&'static str>,
 }
 
-pub(super) fn terms_of(app: &App, place: Place) -> Terms {
+pub(super) fn terms_of(app: &App, place: PolicyLevel) -> Terms {
     Terms { place, max_retries: app.max_retries.unsigned_abs().into() }
 }
 
 impl PolicyView {
     /// Returns the stored policy of a place, with its current faults.
-    fn stored(app: &App, place: Place, name: impl Into<String>, policy: Option<Value>) -> (Self, Option<Layer>) {
+    fn stored(app: &App, place: PolicyLevel, name: impl Into<String>, policy: Option<Value>) -> (Self, Option<Layer>) {
         let (layer, warnings) = restore(app, place, policy.as_ref());
         (Self { place, name: name.into(), policy, in_force: None, backlog: None, warnings }, layer)
     }
 
     fn of_tier(state: &ApiState, app: &App, tier: Tier, policy: Option<Value>) -> Self {
-        let (view, layer) = Self::stored(app, Place::Tier, tier.name(), policy);
+        let (view, layer) = Self::stored(app, PolicyLevel::Tier, tier.name(), policy);
         let places = Places { tier: layer.as_ref(), server: state.settings.policy, ..Places::default() };
         Self { in_force: Some(written(&Policy::in_force(tier, &places))), ..view }
     }
@@ -111,7 +111,7 @@ pub(super) fn written(policy: &Policy) -> Value {
 }
 
 /// A stored policy, if it can be read, and what to say about it.
-pub(super) fn restore(app: &App, place: Place, policy: Option<&Value>) -> (Option<Layer>, Vec<FieldError>) {
+pub(super) fn restore(app: &App, place: PolicyLevel, policy: Option<&Value>) -> (Option<Layer>, Vec<FieldError>) {
     match policy.map(|policy| Layer::restore(policy, &terms_of(app, place))) {
         None => (None, Vec::new()),
         Some(Ok(Parsed { layer, warnings })) => (Some(layer), warnings.into_iter().map(|w| w.under("")).collect()),
@@ -156,7 +156,7 @@ pub(super) fn kept(mut policy: Value) -> Value {
 }
 
 /// Checks a policy that is a body of its own. Returns what to store, and what its author should know all the same.
-fn accept(app: &App, place: Place, policy: Value) -> Result<(Value, Vec<FieldError>), Problem> {
+fn accept(app: &App, place: PolicyLevel, policy: Value) -> Result<(Value, Vec<FieldError>), Problem> {
     let mut faults = Faults::default();
     let parsed = check(&policy, &terms_of(app, place), "", &mut faults);
     faults.finish()?;
@@ -174,7 +174,7 @@ pub(crate) async fn list(
     let cut = paging.cut()?;
     let tiers = policies::tiers(&state.pool, app.id).await?;
     let rows = policies::topics(&state.pool, app.id, cut.ask()).await?;
-    let topic = |row: policies::TopicPolicy| PolicyView::stored(&app, Place::Topic, row.name, Some(row.policy)).0;
+    let topic = |row: policies::TopicPolicy| PolicyView::stored(&app, PolicyLevel::Topic, row.name, Some(row.policy)).0;
     let tiers = Tier::ALL.into_iter().zip(tiers);
     Ok(Answer(Overview {
         max_retries: app.max_retries,
@@ -190,7 +190,7 @@ pub(crate) async fn list(
 pub(crate) async fn show_tier(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
-    At(tier): At<Tier>,
+    PathId(tier): PathId<Tier>,
 ) -> Result<Answer<PolicyView>, Problem> {
     let policy = policies::tier(&state.pool, app.id, tier).await?;
     Ok(Answer(PolicyView::of_tier(&state, &app, tier, policy)))
@@ -203,10 +203,10 @@ pub(crate) async fn show_tier(
 pub(crate) async fn set_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    At(tier): At<Tier>,
+    PathId(tier): PathId<Tier>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyView>, Problem> {
-    let (policy, warnings) = accept(&server.app, Place::Tier, policy)?;
+    let (policy, warnings) = accept(&server.app, PolicyLevel::Tier, policy)?;
     write_tier(&state, &server, tier, Some(&policy)).await?;
     Ok(Answer(PolicyView { warnings, ..PolicyView::of_tier(&state, &server.app, tier, Some(policy)) }))
 }
@@ -216,29 +216,29 @@ pub(crate) async fn set_tier(
 pub(crate) async fn unset_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    At(tier): At<Tier>,
+    PathId(tier): PathId<Tier>,
 ) -> Result<StatusCode, Problem> {
     write_tier(&state, &server, tier, None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn entry(server: &Server<MaySetPolicies>, place: Place, name: &str, policy: Option<&Value>) -> Entry {
-    let action = if policy.is_some() { Action::PolicySet } else { Action::PolicyRemoved };
+fn entry(server: &Server<MaySetPolicies>, place: PolicyLevel, name: &str, policy: Option<&Value>) -> AuditEntry {
+    let action = if policy.is_some() { AuditAction::PolicySet } else { AuditAction::PolicyRemoved };
     server.did(action, format!("{}:{name}", place.name()))
 }
 
 /// The policy of a new subscription or topic, to be stored, and the actor that sets it.
-type Given = Option<(Value, Actor)>;
+type InitialPolicy = Option<(Value, Actor)>;
 
 /// Checks the policy at `/policy` of a body that creates a subscription or topic. As for a policy that is set later, the caller needs the
 /// scope for policies. Returns the policy to store, its actor, and warnings about it.
 pub(super) fn of_new(
-    place: Place,
+    place: PolicyLevel,
     policy: Option<Value>,
     app: &App,
     caller: Option<&Caller>,
     faults: &mut Faults,
-) -> Result<(Given, Vec<FieldError>), Problem> {
+) -> Result<(InitialPolicy, Vec<FieldError>), Problem> {
     let Some(policy) = policy else { return Ok((None, Vec::new())) };
     let caller = caller.filter(|caller| caller.may(Scope::Policies)).ok_or_else(|| {
         Problem::forbidden(format!("A {}'s policy is set with an API key that has the scope `policies`.", place.name()))
@@ -258,7 +258,7 @@ async fn write_tier(
     let now = state.clock.now();
     let mut tx = state.begin().await?;
     policies::set_tier(&mut *tx, server.app.id, tier, policy, now).await?;
-    entry(server, Place::Tier, tier.name(), policy).record(&mut tx, 1, now).await?;
+    entry(server, PolicyLevel::Tier, tier.name(), policy).record(&mut tx, 1, now).await?;
     Ok(tx.commit().await?)
 }
 
@@ -268,11 +268,11 @@ async fn write_tier(
 pub(crate) async fn show_topic(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
-    At(topic): At<TopicName>,
+    PathId(topic): PathId<TopicName>,
 ) -> Result<Answer<PolicyView>, Problem> {
     let found = policies::topic(&state.pool, app.id, &topic.0).await?;
     let own = found.ok_or_else(|| Problem::not_found("topic"))?;
-    Ok(Answer(PolicyView::stored(&app, Place::Topic, topic.0, own.policy).0))
+    Ok(Answer(PolicyView::stored(&app, PolicyLevel::Topic, topic.0, own.policy).0))
 }
 
 /// Sets the policy of messages to a topic. A topic without members is created.
@@ -282,10 +282,10 @@ pub(crate) async fn show_topic(
 pub(crate) async fn set_topic(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    At(TopicName(topic)): At<TopicName>,
+    PathId(TopicName(topic)): PathId<TopicName>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyView>, Problem> {
-    let (policy, warnings) = accept(&server.app, Place::Topic, policy)?;
+    let (policy, warnings) = accept(&server.app, PolicyLevel::Topic, policy)?;
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.begin().await?;
     let (_, missing) = topics::ensure(&mut tx, app, std::slice::from_ref(&topic), &Speaker::Server, now).await?;
@@ -293,10 +293,10 @@ pub(crate) async fn set_topic(
         return Err(Problem::too_many_topics());
     }
     policies::set_topic(&mut tx, app, &topic, Some(&policy)).await?;
-    entry(&server, Place::Topic, &topic, Some(&policy)).record(&mut tx, 1, now).await?;
+    entry(&server, PolicyLevel::Topic, &topic, Some(&policy)).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(Answer(PolicyView {
-        place: Place::Topic,
+        place: PolicyLevel::Topic,
         name: topic,
         policy: Some(policy),
         in_force: None,
@@ -310,13 +310,13 @@ pub(crate) async fn set_topic(
 pub(crate) async fn unset_topic(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    At(topic): At<TopicName>,
+    PathId(topic): PathId<TopicName>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.begin().await?;
-    if policies::set_topic(&mut tx, server.app.id, &topic.0, None).await? == Written::Unknown {
+    if policies::set_topic(&mut tx, server.app.id, &topic.0, None).await? == WriteOutcome::Unknown {
         return Err(Problem::not_found("topic"));
     }
-    entry(&server, Place::Topic, &topic.0, None).record(&mut tx, 1, state.clock.now()).await?;
+    entry(&server, PolicyLevel::Topic, &topic.0, None).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -327,7 +327,7 @@ pub(crate) async fn unset_topic(
 pub(crate) async fn show_subscription(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<SubscriptionId>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<Answer<PolicyView>, Problem> {
     let id = subscriptions::current(&state, &app, id).await?;
     let own = policies::subscription(&state.pool, app.id, id).await?;
@@ -335,8 +335,8 @@ pub(crate) async fn show_subscription(
     let waiting = throttles::backlog(&state.pool, id).await?;
     let late = |since: Timestamp| (state.clock.now() - since).to_std().ok().map(|age| age.as_secs_f64());
     let (waiting, throttled, oldest_s) = (waiting.all, waiting.throttled, waiting.oldest.and_then(late));
-    let (view, _) = PolicyView::stored(&app, Place::Subscription, id.to_string(), policy);
-    Ok(Answer(PolicyView { backlog: Some(Backlog { waiting, throttled, oldest_s }), ..view }))
+    let (view, _) = PolicyView::stored(&app, PolicyLevel::Subscription, id.to_string(), policy);
+    Ok(Answer(PolicyView { backlog: Some(SubscriptionBacklog { waiting, throttled, oldest_s }), ..view }))
 }
 
 /// Sets a subscription's policy. A browser that subscribes anew takes it along.
@@ -346,12 +346,12 @@ pub(crate) async fn show_subscription(
 pub(crate) async fn set_subscription(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    At(id): At<SubscriptionId>,
+    PathId(id): PathId<SubscriptionId>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyView>, Problem> {
-    let (policy, warnings) = accept(&server.app, Place::Subscription, policy)?;
+    let (policy, warnings) = accept(&server.app, PolicyLevel::Subscription, policy)?;
     let id = write_subscription(&state, &server, id, Some(&policy)).await?;
-    let (place, name) = (Place::Subscription, id.to_string());
+    let (place, name) = (PolicyLevel::Subscription, id.to_string());
     Ok(Answer(PolicyView { place, name, policy: Some(policy), in_force: None, backlog: None, warnings }))
 }
 
@@ -361,7 +361,7 @@ pub(crate) async fn set_subscription(
 pub(crate) async fn unset_subscription(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    At(id): At<SubscriptionId>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     write_subscription(&state, &server, id, None).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -378,7 +378,7 @@ async fn write_subscription(
     let row = aliases::lock_current(&mut tx, &state.vault, server.app.id, id, Right::Server).await?;
     let id = row.ok_or_else(subscriptions::unknown)?.id;
     policies::set_subscription(&mut *tx, server.app.id, id, policy).await?;
-    entry(server, Place::Subscription, &id.to_string(), policy).record(&mut tx, 1, state.clock.now()).await?;
+    entry(server, PolicyLevel::Subscription, &id.to_string(), policy).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(id)
 }

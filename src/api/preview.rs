@@ -22,7 +22,7 @@ use bellwire_core::id::SubscriptionId;
 use bellwire_core::openapi::TierSchema;
 use bellwire_rules::policy::chart::{Curve, timetable_svg};
 use bellwire_rules::policy::preview::{self, Timetable};
-use bellwire_rules::policy::{self, Guide, Layer, Phased, Place, Places, Policy, Preset, Retry, TierDefaults};
+use bellwire_rules::policy::{self, Guide, Layer, Phased, PolicyLevel, Places, Policy, Preset, Retry, TierDefaults};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -37,7 +37,7 @@ pub(crate) struct PreviewBody {
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// Place of `policy`. By default `message`.
-    place: Option<Place>,
+    place: Option<PolicyLevel>,
     /// The message's tier; `promotional` by default.
     #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
@@ -55,13 +55,13 @@ pub(crate) struct PreviewQuery {
     /// `json`, or `text` for a table to read.
     #[serde(default)]
     #[param(inline)]
-    format: Format,
+    format: PreviewFormat,
 }
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Format {
+enum PreviewFormat {
     #[default]
     Json,
     Text,
@@ -115,19 +115,19 @@ pub(crate) struct PresetView {
 
 /// Policy of each place, with its warnings.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct PolicyLayers {
     message: Option<Layer>,
     subscription: Option<Layer>,
     topic: Option<Layer>,
     tier: Option<Layer>,
     /// Policy that the tried one replaces, if any.
-    untried: Option<(Place, Option<Layer>)>,
+    untried: Option<(PolicyLevel, Option<Layer>)>,
     pub(super) warnings: Vec<FieldError>,
 }
 
-impl Said {
+impl PolicyLayers {
     /// Returns the combination of all of them.
-    pub(super) fn places(&self, server: policy::Settings) -> Places<'_> {
+    pub(super) fn places(&self, server: policy::TierSettings) -> Places<'_> {
         let [message, subscription, topic, tier] =
             [&self.message, &self.subscription, &self.topic, &self.tier].map(Option::as_ref);
         Places { message, subscription, topic, tier, server }
@@ -140,16 +140,16 @@ impl Said {
         Some(self)
     }
 
-    fn at(&mut self, place: Place) -> &mut Option<Layer> {
+    fn at(&mut self, place: PolicyLevel) -> &mut Option<Layer> {
         match place {
-            Place::Message => &mut self.message,
-            Place::Subscription => &mut self.subscription,
-            Place::Topic => &mut self.topic,
-            Place::Tier => &mut self.tier,
+            PolicyLevel::Message => &mut self.message,
+            PolicyLevel::Subscription => &mut self.subscription,
+            PolicyLevel::Topic => &mut self.topic,
+            PolicyLevel::Tier => &mut self.tier,
         }
     }
 
-    fn stored(&mut self, app: &App, place: Place, policy: Option<&Value>) {
+    fn stored(&mut self, app: &App, place: PolicyLevel, policy: Option<&Value>) {
         let (layer, warnings) = restore(app, place, policy);
         *self.at(place) = layer;
         self.warnings.extend(warnings);
@@ -162,28 +162,28 @@ impl PreviewBody {
     }
 
     /// Reads the policy of each place: the stored ones, with the tried one in the place of one of them.
-    pub(super) async fn gather(self, state: &ApiState, app: &App) -> Result<Said, Problem> {
+    pub(super) async fn gather(self, state: &ApiState, app: &App) -> Result<PolicyLayers, Problem> {
         let tier = self.tier();
-        let (mut faults, mut said) = (Faults::default(), Said::default());
-        let place = self.place.unwrap_or(Place::Message);
+        let (mut faults, mut said) = (Faults::default(), PolicyLayers::default());
+        let place = self.place.unwrap_or(PolicyLevel::Message);
         faults.require(self.place.is_none() || self.policy.is_some(), "/place", "may stand only beside `policy`");
         let tried =
             self.policy.as_ref().map(|policy| (place, check(policy, &terms_of(app, place), "/policy", &mut faults)));
-        said.stored(app, Place::Tier, policies::tier(&state.pool, app.id, tier).await?.as_ref());
+        said.stored(app, PolicyLevel::Tier, policies::tier(&state.pool, app.id, tier).await?.as_ref());
         match self.topic.map(|name| name.parse()) {
             None => {}
             Some(Err(_)) => faults.refuse("/topic", TOPIC_NAME_RULE),
             Some(Ok(TopicName(name))) => match policies::topic(&state.pool, app.id, &name).await? {
                 // A policy is tried for a topic that is yet to come about.
-                None if tried.is_none() || place != Place::Topic => faults.refuse("/topic", "is no topic of this app"),
-                own => said.stored(app, Place::Topic, own.and_then(|own| own.policy).as_ref()),
+                None if tried.is_none() || place != PolicyLevel::Topic => faults.refuse("/topic", "is no topic of this app"),
+                own => said.stored(app, PolicyLevel::Topic, own.and_then(|own| own.policy).as_ref()),
             },
         }
         if let Some(id) = self.subscription {
             let id = subscriptions::current(state, app, id).await?;
             match policies::subscription(&state.pool, app.id, id).await? {
                 None => faults.refuse("/subscription", "is no subscription of this app"),
-                Some(own) => said.stored(app, Place::Subscription, own.policy.as_ref()),
+                Some(own) => said.stored(app, PolicyLevel::Subscription, own.policy.as_ref()),
             }
         }
         faults.finish()?;
@@ -213,15 +213,15 @@ pub(crate) async fn preview(
     let throttled = policy.retry.when_throttled().map(|retry| Policy { retry, ..policy.clone() });
     let throttled = throttled.map(|policy| preview::preview(&policy, Some(ttl_s)));
     match query.format {
-        Format::Json => {}
-        Format::Text => {
+        PreviewFormat::Json => {}
+        PreviewFormat::Text => {
             let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
             return Ok((plain, timetable.to_string()).into_response());
         }
-        Format::Svg => return Ok(drawn(tier, &timetable, throttled.as_ref())),
+        PreviewFormat::Svg => return Ok(drawn(tier, &timetable, throttled.as_ref())),
     }
     let set_by = places.set_by();
-    let name = |place: Option<Place>| place.map_or("default", Place::name);
+    let name = |place: Option<PolicyLevel>| place.map_or("default", PolicyLevel::name);
     Ok(Answer(Preview {
         tier,
         ttl_s,

@@ -47,9 +47,9 @@ pub(super) struct Address {
 
 /// Hosts of no known push service that were asked about: each is once, however many endpoints it has in a file.
 #[derive(Debug, Default)]
-pub(super) struct Hosts(HashMap<String, Result<(), HostRefused>>);
+pub(super) struct CheckedHosts(HashMap<String, Result<(), HostRefused>>);
 
-impl Hosts {
+impl CheckedHosts {
     /// More are forgotten, and asked about again.
     const MAX: usize = 1_000;
 
@@ -80,7 +80,7 @@ pub(super) async fn check_address(
     given: &PushSubscription,
     app: &App,
     state: &ApiState,
-    hosts: &mut Hosts,
+    hosts: &mut CheckedHosts,
     (faults, details): (&mut Faults, &mut Faults),
 ) -> Option<Address> {
     let endpoint = Endpoint::parse(&given.endpoint).map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();

@@ -36,7 +36,7 @@ const BODY_MAX: usize = REPORTS_MAX * REPORT_MAX;
 /// Report about a delivery.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Report {
+pub(crate) struct ReceiptInput {
     /// `bellwire.receipt` of the push.
     receipt: String,
     /// Kind of the report.
@@ -53,14 +53,14 @@ pub(crate) struct Report {
 #[expect(dead_code, reason = "only its shape counts")]
 pub(crate) enum Reports {
     /// One report.
-    One(Report),
+    One(ReceiptInput),
     /// Several reports in a list.
-    Several(Vec<Report>),
+    Several(Vec<ReceiptInput>),
 }
 
 /// Result of several reports.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Taken {
+pub(crate) struct ReceiptsAccepted {
     /// Taken, also those that were known already.
     taken: usize,
     /// Not understood, or without a token of ours.
@@ -72,7 +72,7 @@ pub(crate) struct Taken {
 /// its token is invalid. Several get 202, and invalid ones among them are only counted.
 #[utoipa::path(post, path = "/v1/apps/{app}/receipts", tag = "Receipts",
     request_body(content((Reports = "application/json"), (String = "text/plain"))),
-    responses((status = 204), (status = 202, body = Taken)))]
+    responses((status = 204), (status = 202, body = ReceiptsAccepted)))]
 pub(crate) async fn take(
     State(state): State<ApiState>,
     Extension(app): Extension<AppId>,
@@ -91,7 +91,7 @@ pub(crate) async fn take(
     }
     let read = |report: &RawValue| check(&state, serde_json::from_str(report.get()).ok()?, now).ok();
     let receipts: Vec<Receipt> = reports.iter().filter_map(|report| read(report)).collect();
-    let taken = Taken { taken: receipts.len(), refused: reports.len() - receipts.len() };
+    let taken = ReceiptsAccepted { taken: receipts.len(), refused: reports.len() - receipts.len() };
     write(&state, app, receipts).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(taken)).into_response())
 }
@@ -100,7 +100,7 @@ fn not_json() -> Problem {
     Problem::new(ProblemCode::MalformedJson, "The body is not a JSON array.")
 }
 
-fn check(state: &ApiState, report: Report, now: Timestamp) -> Result<Receipt, Problem> {
+fn check(state: &ApiState, report: ReceiptInput, now: Timestamp) -> Result<Receipt, Problem> {
     if report.action.as_deref().is_some_and(|action| !is_plain_text(action, ACTION_MAX)) {
         let detail = format!("must be 1 to {ACTION_MAX} characters without control characters");
         return Err(Problem::invalid_member("/action", detail));

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use super::problem::{Faults, FieldError};
 use crate::store::audience::topics::BROWSER_TOPICS_MAX;
 use crate::store::keys::apps::App;
-use bellwire_core::permission::{BrowserRight, Refused};
+use bellwire_core::permission::{BrowserRight, RefusedField};
 
 /// Maximum unreadable members that are listed.
 const UNREADABLE_MAX: usize = 100;
@@ -33,7 +33,7 @@ pub(crate) fn unreadable(faults: Faults) -> Vec<RefusedView> {
 }
 
 /// Returns the report of values left out of a request to this app, whose body named these topics.
-pub(crate) fn tell(app: &App, topics: &[String], refused: Vec<Refused>) -> Vec<RefusedView> {
+pub(crate) fn tell(app: &App, topics: &[String], refused: Vec<RefusedField>) -> Vec<RefusedView> {
     let at = |name: &str| {
         let place = topics.iter().position(|topic| topic == name);
         place.map_or_else(|| "/topics".to_owned(), |place| format!("/topics/{place}"))
@@ -41,14 +41,14 @@ pub(crate) fn tell(app: &App, topics: &[String], refused: Vec<Refused>) -> Vec<R
     refused.into_iter().map(|refused| one(app, at, refused)).collect()
 }
 
-fn one(app: &App, at: impl Fn(&str) -> String, refused: Refused) -> RefusedView {
+fn one(app: &App, at: impl Fn(&str) -> String, refused: RefusedField) -> RefusedView {
     let slug = &app.slug;
     let letting = |right| {
         let rights = app.browsers_may.and(right).names().join(",");
         format!("`bellwire app change {slug} --browsers-may {rights}`")
     };
     match refused {
-        Refused::TopicUnknown(name) => RefusedView {
+        RefusedField::TopicUnknown(name) => RefusedView {
             pointer: at(&name),
             code: "topic_unknown",
             detail: format!(
@@ -57,7 +57,7 @@ fn one(app: &App, at: impl Fn(&str) -> String, refused: Refused) -> RefusedView 
                 letting(BrowserRight::CreateTopics)
             ),
         },
-        Refused::TopicClosed(name) => RefusedView {
+        RefusedField::TopicClosed(name) => RefusedView {
             pointer: at(&name),
             code: "topic_closed",
             detail: format!(
@@ -65,7 +65,7 @@ fn one(app: &App, at: impl Fn(&str) -> String, refused: Refused) -> RefusedView 
                  change {name} --app {slug} --join anyone`."
             ),
         },
-        Refused::TopicLimit(name) => RefusedView {
+        RefusedField::TopicLimit(name) => RefusedView {
             pointer: at(&name),
             code: "topics_of_browsers",
             detail: format!(
@@ -73,7 +73,7 @@ fn one(app: &App, at: impl Fn(&str) -> String, refused: Refused) -> RefusedView 
                  `bellwire topic create {name} --app {slug}`."
             ),
         },
-        Refused::Tags => RefusedView {
+        RefusedField::Tags => RefusedView {
             pointer: "/tags".to_owned(),
             code: "tags_of_browsers",
             detail: format!(
@@ -81,7 +81,7 @@ fn one(app: &App, at: impl Fn(&str) -> String, refused: Refused) -> RefusedView 
                 letting(BrowserRight::SetTags)
             ),
         },
-        Refused::Attributes => RefusedView {
+        RefusedField::Attributes => RefusedView {
             pointer: "/attributes".to_owned(),
             code: "attributes_of_browsers",
             detail: format!(

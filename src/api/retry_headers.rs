@@ -15,7 +15,7 @@ const TIMETABLE: [&str; 2] = ["retries", "retryDelay"];
 const BESIDE: [&str; 2] = ["throttlePolicy", "requestPolicy"];
 
 #[derive(Debug, PartialEq, Eq)]
-struct Said<T> {
+struct ParsedHeader<T> {
     header: &'static str,
     value: T,
 }
@@ -23,8 +23,8 @@ struct Said<T> {
 /// The headers of one request, read but not yet checked as a policy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RetryHeaders {
-    retries: Option<Said<u32>>,
-    delay: Option<Said<String>>,
+    retries: Option<ParsedHeader<u32>>,
+    delay: Option<ParsedHeader<String>>,
 }
 
 impl RetryHeaders {
@@ -109,8 +109,8 @@ fn read<T: PartialEq>(
     names: [&'static str; 2],
     rule: &str,
     parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<Said<T>>, Problem> {
-    let mut known: Option<Said<T>> = None;
+) -> Result<Option<ParsedHeader<T>>, Problem> {
+    let mut known: Option<ParsedHeader<T>> = None;
     for header in names {
         for given in headers.get_all(header) {
             let value = given.to_str().ok().map(str::trim).filter(|text| !text.is_empty()).and_then(&parse);
@@ -120,7 +120,7 @@ fn read<T: PartialEq>(
                     return Err(Problem::invalid_header(header, format!("contradicts `{}`", first.header)));
                 }
                 Some(_) => {}
-                None => known = Some(Said { header, value }),
+                None => known = Some(ParsedHeader { header, value }),
             }
         }
     }

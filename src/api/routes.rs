@@ -12,8 +12,8 @@ use utoipa::openapi::{RefOr, SecurityRequirement};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::ApiState;
-use super::auth::{Client, Needed, Onlooker, Operator, Server, TeamAdmin, Watcher};
-use super::extract::{At, Json, Query};
+use super::auth::{RegistrationCaller, Needed, Onlooker, Operator, Server, TeamAdmin, Watcher};
+use super::extract::{PathId, Json, Query};
 use super::idempotency::{Making, Pending};
 use bellwire_core::role::Role;
 use bellwire_core::scope::Scope;
@@ -98,7 +98,7 @@ impl<S: Needed> Argument for Server<S> {
         &[("api_key", &[S::SCOPE.name()]), ("session", &[Role::least_for(S::SCOPE).name()])];
 }
 
-impl<S: Needed> Argument for Client<S> {
+impl<S: Needed> Argument for RegistrationCaller<S> {
     const ACCESS: &'static [Access] = &[("browser_token", &[]), Server::<S>::ACCESS[0], Server::<S>::ACCESS[1]];
 }
 
@@ -127,7 +127,7 @@ impl<T: IntoParams> Argument for Query<T> {
 }
 
 /// Parameters of the path follow from the path. utoipa describes bodies.
-impl<T> Argument for At<T> {}
+impl<T> Argument for PathId<T> {}
 impl<T> Argument for Json<T> {}
 impl<T> Argument for Making<T> {}
 impl<T> Argument for State<T> {}

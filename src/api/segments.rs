@@ -13,18 +13,18 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayRead, MaySteerMessages, Server};
-use super::extract::{At, Json, PathParam, Query, is_plain_text};
+use super::extract::{PathId, Json, PathParam, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
-use crate::store::Written;
+use crate::store::WriteOutcome;
 use crate::store::audience::judge;
-use crate::store::audience::reach::{self, Reach};
+use crate::store::audience::reach::{self, AudienceReach};
 use crate::store::audience::segments::{self, SEGMENTS_MAX, SegmentRow, Set};
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::keyset::key_of;
-use bellwire_segment::{Expression, Filter};
+use bellwire_segment::{Expression, AudienceFilter};
 use utoipa_axum::router::OpenApiRouter;
 
 const DESCRIPTION_MAX: usize = 500;
@@ -124,22 +124,22 @@ pub(crate) struct ReachView {
     exact: bool,
 }
 
-impl From<Reach> for ReachView {
-    fn from(reach: Reach) -> Self {
-        let Reach { count, margin, of, is_exact } = reach;
+impl From<AudienceReach> for ReachView {
+    fn from(reach: AudienceReach) -> Self {
+        let AudienceReach { count, margin, of, is_exact } = reach;
         Self { count, margin, of, exact: is_exact }
     }
 }
 
 /// Segment of a request, by name or by expression.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct SegmentChoice {
     pub expression: Expression,
     /// Warnings for its author.
     pub warnings: Vec<String>,
 }
 
-impl Chosen {
+impl SegmentChoice {
     /// Reads the segment of a request. The inner error describes its fault.
     pub(super) async fn read(state: &ApiState, app: &App, given: &str) -> Result<Result<Self, String>, Problem> {
         let text = match given.parse::<SegmentName>() {
@@ -155,13 +155,13 @@ impl Chosen {
         }
     }
 
-    pub(super) fn filter(&self) -> Filter {
+    pub(super) fn filter(&self) -> AudienceFilter {
         self.expression.clone().into()
     }
 }
 
 async fn warnings(state: &ApiState, app: &App, expression: &Expression) -> Result<Vec<String>, Problem> {
-    let filter = Filter::from(expression.clone());
+    let filter = AudienceFilter::from(expression.clone());
     let mut conn = state.pool.acquire().await?;
     let (topics, messages) = judge::unknown_names(&mut conn, app.id, &filter).await?;
     let topics = topics.into_iter().map(|name| format!("names the topic {name:?}, which there is not (yet)"));
@@ -190,7 +190,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(name): At<SegmentName>,
+    PathId(name): PathId<SegmentName>,
 ) -> Result<axum::Json<SegmentView>, Problem> {
     find(&state, &server.app, &name).await.map(axum::Json)
 }
@@ -206,7 +206,7 @@ async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<Segment
 pub(crate) async fn set(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(name): At<SegmentName>,
+    PathId(name): PathId<SegmentName>,
     Json(body, _): Json<SegmentBody>,
 ) -> Result<(StatusCode, axum::Json<SegmentView>), Problem> {
     let mut faults = Faults::default();
@@ -230,7 +230,7 @@ pub(crate) async fn set(
         }
     };
     let detail = json!({"expression": text});
-    server.did(Action::SegmentSet, &name.0).with(detail).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::SegmentSet, &name.0).with(detail).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok((status, axum::Json(find(&state, &server.app, &name).await?)))
 }
@@ -240,14 +240,14 @@ pub(crate) async fn set(
 pub(crate) async fn remove(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(name): At<SegmentName>,
+    PathId(name): PathId<SegmentName>,
 ) -> Result<StatusCode, Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
-    if segments::remove(&mut tx, server.app.id, &name.0).await? == Written::Unknown {
+    if segments::remove(&mut tx, server.app.id, &name.0).await? == WriteOutcome::Unknown {
         return Err(Problem::not_found("segment"));
     }
-    server.did(Action::SegmentRemoved, &name.0).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::SegmentRemoved, &name.0).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -261,7 +261,7 @@ pub(crate) async fn preview(
     State(state): State<ApiState>,
     Json(body, _): Json<SegmentPreviewBody>,
 ) -> Result<axum::Json<SegmentPreview>, Problem> {
-    let chosen = Chosen::read(&state, &server.app, &body.segment).await?;
+    let chosen = SegmentChoice::read(&state, &server.app, &body.segment).await?;
     let chosen = chosen.map_err(|what| Problem::invalid_member("/segment", what))?;
     let _place = state.place_to_search(server.app.id).await?;
     let now = state.clock.now();

@@ -22,7 +22,7 @@ use super::extract::{AppRef, named_app};
 use super::places::Busy;
 use super::problem::{Problem, ProblemCode};
 use super::routes::routes;
-use crate::store::outcomes::rollups::{self, LaneOf, Piece, ROWS_MAX, Row, Wanted};
+use crate::store::outcomes::rollups::{self, LaneOf, Piece, ROWS_MAX, RollupRow, RollupFilter};
 use crate::store::transactions::begin_with;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, MessageId};
@@ -124,12 +124,12 @@ const BUSY: Busy =
     Busy { code: ProblemCode::ChartsBusy, detail: "More charts are asked for than this process makes at a time." };
 
 /// Returns the rows to read, and their facts.
-fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[MessageId]) -> Wanted {
+fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[MessageId]) -> RollupFilter {
     let filters = &query.filters;
     let spans = || query.measures.iter().map(|measure| measure.facts());
     let first = spans().map(|(first, _)| first).min().unwrap_or_default();
     let last = spans().map(|(_, last)| last).max().unwrap_or_default();
-    Wanted {
+    RollupFilter {
         lanes: by_lane(app, query).then(|| lanes.iter().map(|lane| lane.lane).collect()),
         messages: messages.to_vec(),
         gateways: filters.gateways.clone(),
@@ -141,9 +141,9 @@ fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[Messa
 /// Reads the rows of some pieces and hands over each.
 async fn for_each(
     conn: &mut PgConnection,
-    wanted: &Wanted,
+    wanted: &RollupFilter,
     pieces: &[Piece],
-    mut take: impl FnMut(&Row) -> Result<(), TooMany>,
+    mut take: impl FnMut(&RollupRow) -> Result<(), TooMany>,
 ) -> Result<(), Problem> {
     let mut read = 0;
     for piece in pieces {
@@ -189,14 +189,14 @@ async fn lanes(state: &ApiState, app: Option<AppId>, query: &Query) -> Result<Ve
 async fn add_active(
     conn: &mut PgConnection,
     chart: &mut Chart<'_>,
-    shown: &Wanted,
+    shown: &RollupFilter,
     until: Timestamp,
 ) -> Result<(), Problem> {
     for (lane, n) in rollups::active(conn).await? {
         chart.add_active(lane, n)?;
     }
     let (first, last) = Measure::SubscriptionsActive.facts();
-    let won_and_lost = Wanted { tiers: vec![WITHOUT_TIER], facts: first..=last, ..shown.clone() };
+    let won_and_lost = RollupFilter { tiers: vec![WITHOUT_TIER], facts: first..=last, ..shown.clone() };
     for_each(conn, &won_and_lost, &from_then_on(until), |row| chart.undo(row)).await
 }
 

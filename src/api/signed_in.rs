@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::Recheck;
-use super::limits::Account;
+use super::limits::KeyUsage;
 use super::problem::Problem;
 use super::session::cookie::{self, Renewal};
 use crate::store::keys::api_keys::{self, ApiKey};
@@ -68,7 +68,7 @@ pub(super) async fn enter(parts: &mut Parts, state: &ApiState) -> Result<Option<
         return Err(ended());
     };
     let budget = attempt.succeeded(signed_in.owner_id())?;
-    if let Some(account) = parts.extensions.get::<Account>() {
+    if let Some(account) = parts.extensions.get::<KeyUsage>() {
         account.note(budget);
     }
     if token.is_stale

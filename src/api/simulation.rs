@@ -17,7 +17,7 @@ use super::problem::{FieldError, Problem, ProblemCode};
 use super::routes::routes;
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::Policy;
-use bellwire_simulator::policies::{self, BuiltIn, Fault, Report, Scenario, TooLong};
+use bellwire_simulator::policies::{self, BuiltIn, FaultPeriod, SimulationReport, Scenario, TooLong};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -71,8 +71,8 @@ pub(crate) struct Outage {
     until_s: Option<f64>,
 }
 
-impl From<&Fault> for Outage {
-    fn from(fault: &Fault) -> Self {
+impl From<&FaultPeriod> for Outage {
+    fn from(fault: &FaultPeriod) -> Self {
         Self { from_s: fault.from_s, until_s: Some(fault.until_s()).filter(|until_s| until_s.is_finite()) }
     }
 }
@@ -89,9 +89,9 @@ pub(crate) struct Simulation {
     /// Outages of the push service for all.
     outages: Vec<Outage>,
     /// Result with the tried policy.
-    report: Report,
+    report: SimulationReport,
     /// Result with the current policy. Null: no other policy is tried.
-    today: Option<Report>,
+    today: Option<SimulationReport>,
     /// Warnings about the policies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
@@ -131,8 +131,8 @@ pub(crate) async fn simulate(
 }
 
 /// With no more entries of load than a chart shows.
-fn drawable(report: Report) -> Report {
-    Report { load: report.load.in_at_most(LOAD_MAX), ..report }
+fn drawable(report: SimulationReport) -> SimulationReport {
+    SimulationReport { load: report.load.in_at_most(LOAD_MAX), ..report }
 }
 
 impl From<TooLong> for Problem {

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 
 use super::etag::{self, Comparison};
-use super::example::Visitor;
+use super::example::ExampleVisitor;
 use super::problem::Problem;
 use super::{ApiState, example};
 
@@ -47,7 +47,7 @@ const FOR_EVER: &str = "public, max-age=31536000, immutable";
 const SOON: &str = "public, max-age=600";
 
 struct File {
-    forms: [Form; 3],
+    forms: [EncodedFile; 3],
     kind: &'static str,
     policy: &'static str,
     cached: &'static str,
@@ -55,13 +55,13 @@ struct File {
     is_public: bool,
 }
 
-struct Form {
+struct EncodedFile {
     coding: &'static str,
     content: &'static [u8],
     etag: HeaderValue,
 }
 
-impl Form {
+impl EncodedFile {
     fn new(coding: &'static str, content: &'static [u8]) -> Self {
         Self { coding, content, etag: etag::of(content) }
     }
@@ -86,7 +86,7 @@ impl File {
         let [brotli, gzip, plain] = CODINGS;
         let [packed, zipped, content] = forms;
         Self {
-            forms: [Form::new(brotli, packed), Form::new(gzip, zipped), Form::new(plain, content)],
+            forms: [EncodedFile::new(brotli, packed), EncodedFile::new(gzip, zipped), EncodedFile::new(plain, content)],
             kind,
             policy: match (path.starts_with("/admin/"), extension) {
                 (true, _) => ADMIN_POLICY,
@@ -104,7 +104,7 @@ impl File {
 
     fn answer(&self, request: &HeaderMap) -> Response {
         let [.., plain] = &self.forms;
-        let taken = |form: &&Form| !form.content.is_empty() && takes(request, form.coding);
+        let taken = |form: &&EncodedFile| !form.content.is_empty() && takes(request, form.coding);
         let form = self.forms.iter().find(taken).unwrap_or(plain);
         let mut headers = HeaderMap::new();
         headers.insert(header::ETAG, form.etag.clone());
@@ -205,7 +205,7 @@ async fn try_page(headers: HeaderMap) -> Result<Response, Problem> {
 /// The example page, whose app is made by the first who looks at it.
 async fn page(
     State(state): State<ApiState>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(visitor): Extension<ExampleVisitor>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     example::app(&state, visitor, &headers).await?;

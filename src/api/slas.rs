@@ -11,7 +11,7 @@ use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::routes::routes;
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::outcomes::slas;
 use bellwire_core::delivery::Tier;
 use utoipa_axum::router::OpenApiRouter;
@@ -75,7 +75,7 @@ pub(crate) async fn change(
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.begin().await?;
     slas::write(&mut *tx, app, &wanted, now).await?;
-    server.did(Action::SlasChanged, app).with(json!(body)).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::SlasChanged, app).with(json!(body)).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(axum::Json(body))
 }

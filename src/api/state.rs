@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::intake::Intake;
 use super::known_keys::KnownKeys;
-use super::limits::{Limits, Rate};
+use super::limits::{RequestLimits, RequestRate};
 use super::passwords::Passwords;
-use super::places::{Busy, Place, Places};
+use super::places::{Busy, SharePermit, Places};
 use super::problem::{Problem, ProblemCode};
 use super::remembered::Remembered;
 use super::session::cookie::Cookies;
@@ -45,10 +45,10 @@ const TRANSFERS_AT_ONCE: usize = 4;
 
 /// A handle on what handlers share. Cheap to clone, as every request does several times.
 #[derive(Clone)]
-pub struct ApiState(Arc<Shared>);
+pub struct ApiState(Arc<ApiContext>);
 
 /// Dependencies of the API.
-pub struct Shared {
+pub struct ApiContext {
     pub pool: PgPool,
     /// Pool for reads that may lag, not for reads of own writes.
     pub reads: Reads,
@@ -56,11 +56,11 @@ pub struct Shared {
     pub vault: Vault,
     pub clock: Clock,
     pub gateways: Gateways,
-    pub engine: Engine,
+    pub engine: EngineHandle,
     pub metrics: Arc<Metrics>,
     pub tracer: Tracer,
-    pub settings: Arc<Settings>,
-    pub(super) limits: Arc<Limits>,
+    pub settings: Arc<ApiConfig>,
+    pub(super) limits: Arc<RequestLimits>,
     pub(super) intake: Intake,
     pub(super) turns: Turns,
     pub(super) receipts: Receipts,
@@ -106,7 +106,7 @@ pub enum Work {
 
 /// Connection to this process's dispatch. A process without one only writes to the database.
 #[derive(Clone)]
-pub struct Engine {
+pub struct EngineHandle {
     /// Passes work to dispatch.
     pub tell: Arc<dyn Fn(Work) + Send + Sync>,
     /// Returns a fresh lease for sends to single subscriptions, if dispatch has room in memory. [`Work::Born`] returns it, or it
@@ -114,7 +114,7 @@ pub struct Engine {
     pub lease: Arc<dyn Fn() -> Option<Uuid> + Send + Sync>,
 }
 
-impl Engine {
+impl EngineHandle {
     /// For processes without dispatch.
     pub fn none() -> Self {
         Self { tell: Arc::new(|_| {}), lease: Arc::new(|| None) }
@@ -123,7 +123,7 @@ impl Engine {
 
 /// Limits of the API.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ApiConfig {
     /// Most octets of the body of a server's request.
     pub body_max_bytes: usize,
     /// Most octets of the body of a browser's request. Lists of receipts have a limit of their own.
@@ -132,23 +132,23 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// Public requests of one client: an IPv4 address or an IPv6 /64. An IPv6 /48 may do 16 times as much, here and
     /// wherever clients are limited.
-    pub per_client: Rate,
+    pub per_client: RequestRate,
     /// Public requests of one app.
-    pub per_app: Rate,
+    pub per_app: RequestRate,
     /// Requests of one API key; each message of a batch counts as one.
-    pub per_key: Rate,
+    pub per_key: RequestRate,
     /// API keys that one client may show before they have proved to be valid.
-    pub guesses_per_client: Rate,
+    pub guesses_per_client: RequestRate,
     /// Requests with receipts of one client; everybody behind one address counts as one.
-    pub receipts_per_client: Rate,
+    pub receipts_per_client: RequestRate,
     /// Requests with receipts of one app.
-    pub receipts_per_app: Rate,
+    pub receipts_per_app: RequestRate,
     /// Messages to named recipients that wait to be written, at most: more are refused.
     pub sends_waiting_max: usize,
     /// Settings of gathering receipts.
-    pub receipts: receipts_engine::Settings,
+    pub receipts: receipts_engine::ReceiptConfig,
     /// Limits of listeners of the event streams.
-    pub live: live::Settings,
+    pub live: live::LiveConfig,
     /// Charts of figures over time that are made at a time.
     pub charts_at_once: usize,
     /// Simulations of policies that are made at a time.
@@ -170,32 +170,32 @@ pub struct Settings {
     /// The cookies of sessions.
     pub cookies: Cookies,
     /// Settings of the OpenID provider. `None`: no provider.
-    pub oidc: Option<oidc::Settings>,
+    pub oidc: Option<oidc::OidcSignInConfig>,
     /// Identity for passkeys. `None`: no passkeys.
     pub relying_party: Option<RelyingParty>,
     /// Retention of metrics over time.
     pub metrics_kept: MetricsKept,
     /// The figures that dispatch takes where a tier sets none.
-    pub policy: policy::Settings,
+    pub policy: policy::TierSettings,
     /// Objects of checks, except the database.
     pub setup: checks::Setup,
 }
 
-impl Default for Settings {
+impl Default for ApiConfig {
     fn default() -> Self {
         Self {
             body_max_bytes: 1024 * 1024, // a thousand of the longest user ids, and then some
             public_body_max_bytes: 16 * 1024,
             body_timeout: Duration::from_secs(30),
-            per_client: Rate { burst: 60, per_minute: 120 },
-            per_app: Rate { burst: 5_000, per_minute: 60_000 },
-            per_key: Rate { burst: 40_000, per_minute: 1_200_000 },
-            guesses_per_client: Rate { burst: 600, per_minute: 600 },
-            receipts_per_client: Rate { burst: 2_000, per_minute: 12_000 },
-            receipts_per_app: Rate { burst: 100_000, per_minute: 1_000_000 },
+            per_client: RequestRate { burst: 60, per_minute: 120 },
+            per_app: RequestRate { burst: 5_000, per_minute: 60_000 },
+            per_key: RequestRate { burst: 40_000, per_minute: 1_200_000 },
+            guesses_per_client: RequestRate { burst: 600, per_minute: 600 },
+            receipts_per_client: RequestRate { burst: 2_000, per_minute: 12_000 },
+            receipts_per_app: RequestRate { burst: 100_000, per_minute: 1_000_000 },
             sends_waiting_max: 8 * batch::MESSAGES_MAX,
-            receipts: receipts_engine::Settings::default(),
-            live: live::Settings::default(),
+            receipts: receipts_engine::ReceiptConfig::default(),
+            live: live::LiveConfig::default(),
             charts_at_once: 4,
             simulations_at_once: 1,
             simulation_steps_max: 1_000_000,
@@ -209,16 +209,16 @@ impl Default for Settings {
             oidc: None,
             relying_party: None,
             metrics_kept: MetricsKept::DEFAULT,
-            policy: policy::Settings::DEFAULT,
+            policy: policy::TierSettings::DEFAULT,
             setup: checks::Setup::default(),
         }
     }
 }
 
 impl Deref for ApiState {
-    type Target = Shared;
+    type Target = ApiContext;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &ApiContext {
         &self.0
     }
 }
@@ -236,10 +236,10 @@ impl ApiState {
         vault: Vault,
         clock: Clock,
         gateways: Gateways,
-        engine: Engine,
-        settings: Settings,
+        engine: EngineHandle,
+        settings: ApiConfig,
     ) -> Self {
-        let limits = Arc::new(Limits::new(&settings));
+        let limits = Arc::new(RequestLimits::new(&settings));
         let intake =
             Intake::new(sending_pool, vault.clone(), clock.clone(), engine.clone(), settings.sends_waiting_max);
         let receipts = Receipts::new(pool.clone(), clock.clone(), settings.receipts);
@@ -247,7 +247,7 @@ impl ApiState {
         let charts = Places::new(settings.charts_at_once);
         let simulations = Places::new(settings.simulations_at_once);
         let searches = Places::new(settings.searches_at_once);
-        Self(Arc::new(Shared {
+        Self(Arc::new(ApiContext {
             reads: Reads::at(pool.clone()),
             primary: Primary::unwatched(),
             pool,
@@ -277,12 +277,12 @@ impl ApiState {
     }
 
     /// Changes what is shared. Panics once this is not its only handle.
-    pub fn set_up(&mut self, change: impl FnOnce(&mut Shared)) {
+    pub fn set_up(&mut self, change: impl FnOnce(&mut ApiContext)) {
         change(Arc::get_mut(&mut self.0).expect("nobody else has a handle yet"));
     }
 
     /// Waits for a place to take in or out what an app has, be it long. 503: too many do, or the app itself does so too often.
-    pub(super) async fn place_to_transfer(&self, app: AppId) -> Result<Place, Problem> {
+    pub(super) async fn place_to_transfer(&self, app: AppId) -> Result<SharePermit, Problem> {
         const BUSY: Busy = Busy {
             code: ProblemCode::TransfersBusy,
             detail: "More imports and exports are under way than this process makes at a time.",
@@ -291,7 +291,7 @@ impl ApiState {
     }
 
     /// Waits for a place to search through whom an app has, or what it has sent. 503: too many search, or the app itself does so too often.
-    pub(super) async fn place_to_search(&self, app: AppId) -> Result<Place, Problem> {
+    pub(super) async fn place_to_search(&self, app: AppId) -> Result<SharePermit, Problem> {
         const BUSY: Busy = Busy {
             code: ProblemCode::SearchesBusy,
             detail: "More searches are asked for than this process makes at a time.",

@@ -21,7 +21,7 @@ use super::problem::{Problem, ProblemCode};
 use super::routes::routes;
 use super::signed_in::Entered;
 use crate::http_server::Stopping;
-use crate::live::{Event, Heard, Listener, Refused, Right, Wanted};
+use crate::live::{LiveEvent, ListenerInput, Listener, ListenError, Right, ListenerFilter};
 use crate::store::outcomes::stream::Position;
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::AppId;
@@ -140,7 +140,7 @@ async fn listen(
     query: &StreamQuery,
 ) -> Result<Response, Problem> {
     let is_signed_in = matches!(right, Right::Session(..));
-    let wanted = Wanted { apps, kinds: query.kinds()?, right, owner, after: last_event_id(headers)? };
+    let wanted = ListenerFilter { apps, kinds: query.kinds()?, right, owner, after: last_event_id(headers)? };
     let listener = state.live.listen(wanted).await.map_err(refused)?;
     let heartbeat = KeepAlive::new().interval(state.settings.live.heartbeat);
     let until = Until {
@@ -161,25 +161,25 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, Problem> {
     position.map(Some).ok_or_else(wrong)
 }
 
-fn refused(refused: Refused) -> Problem {
+fn refused(refused: ListenError) -> Problem {
     match refused {
-        Refused::Full => {
+        ListenError::Full => {
             let detail = "This process has as many listeners as it lets in.";
             Problem::new(ProblemCode::ListenersFull, detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
-        Refused::AppFull => {
+        ListenError::AppFull => {
             let detail =
                 "An app has as many listeners as one app may have, or as there are places left for the others.";
             Problem::new(ProblemCode::AppListenersFull, detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
-        Refused::KeyFull => {
+        ListenError::KeyFull => {
             let detail = "This API key has as many listeners as one key may have.";
             Problem::new(ProblemCode::KeyListenersFull, detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
-        Refused::Database(error) => error.into(),
+        ListenError::Database(error) => error.into(),
     }
 }
 
@@ -235,19 +235,19 @@ impl Telling {
             heard = listener.next() => heard,
         };
         let (event, goes_on) = match heard {
-            Some(Heard::Event(event)) => (told(&event), true),
-            Some(Heard::Gap) => (sse::Event::default().event("gap").data("{}"), true),
-            Some(Heard::Lagged) => (end("lagged", &listener), false),
+            Some(ListenerInput::Event(event)) => (told(&event), true),
+            Some(ListenerInput::Gap) => (sse::Event::default().event("gap").data("{}"), true),
+            Some(ListenerInput::Lagged) => (end("lagged", &listener), false),
             // Whoever is signed in may have other roles now, and comes back with those.
-            Some(Heard::Revoked) if until.renewal.is_some() => (end(RENEW, &listener), false),
-            Some(Heard::Revoked) => (end("key_revoked", &listener), false),
+            Some(ListenerInput::Revoked) if until.renewal.is_some() => (end(RENEW, &listener), false),
+            Some(ListenerInput::Revoked) => (end("key_revoked", &listener), false),
             None => (end("stopping", &listener), false),
         };
         Some((Ok(event), if goes_on { Self::On(listener, until) } else { Self::Over }))
     }
 }
 
-fn told(event: &Event) -> sse::Event {
+fn told(event: &LiveEvent) -> sse::Event {
     let told = sse::Event::default().event(event.kind.name()).data(&*event.json);
     match event.position {
         Some(position) => told.id(position.to_string()),

@@ -19,11 +19,11 @@ const TOPICS_MAX: usize = 50;
 const LOCALE_RULE: &str = "must be a BCP 47 language tag such as `en` or `pt-BR`";
 const ZONE_RULE: &str = "must be an IANA time zone such as `Europe/Berlin`";
 
-pub(crate) type Attributes = Map<String, Value>;
+pub(crate) type AttributeMap = Map<String, Value>;
 
 /// Members of a request as they came, unchecked. `None`: absent; `Null`: to be removed.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct SubscriptionInput {
     pub by: Speaker,
     pub user_id: Option<Option<String>>,
     pub tags: Option<Value>,
@@ -33,7 +33,7 @@ pub(crate) struct Said {
     pub timezone: Option<Value>,
 }
 
-impl Said {
+impl SubscriptionInput {
     /// Returns the members that can be read, in their usual form. The others are absent, and noted in `faults`.
     pub(crate) fn check(self, merge: Merge, faults: &mut Faults) -> Changes {
         let tags = self.tags.and_then(|tags| list(tags, ("/tags", TAGS_MAX), is_tag, TAG_RULE, faults));
@@ -134,7 +134,7 @@ pub(super) fn check_topics(topics: Vec<String>, faults: &mut Faults) -> Vec<Stri
     list(topics.into(), ("/topics", TOPICS_MAX), is_topic, TOPIC_NAME_RULE, faults).unwrap_or_default()
 }
 
-fn check_attributes(attributes: Value, merge: Merge, faults: &mut Faults) -> Option<Attributes> {
+fn check_attributes(attributes: Value, merge: Merge, faults: &mut Faults) -> Option<AttributeMap> {
     let mut attributes = match attributes {
         Value::Null => Map::new(),
         Value::Object(members) => members,

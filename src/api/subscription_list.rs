@@ -9,12 +9,12 @@ use utoipa::IntoParams;
 use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::Query;
-use super::paging::{Cut, Page, Paging};
+use super::paging::{PageRequest, Page, Paging};
 use super::problem::Problem;
-use super::segments::Chosen;
+use super::segments::SegmentChoice;
 use super::subscriptions::{SubscriptionView, shown};
 use crate::store::audience::reach;
-use crate::store::audience::subscriptions::{self, Filter, Listed};
+use crate::store::audience::subscriptions::{self, SubscriptionFilter, SubscriptionPage};
 use crate::store::keys::apps::App;
 use crate::store::keyset::Towards;
 use bellwire_core::lane::Gateway;
@@ -71,7 +71,7 @@ pub(crate) async fn list(
         }
         return Ok(members(&state, &server.app, segment, cut).await?.answer(&uri));
     }
-    let filter = Filter {
+    let filter = SubscriptionFilter {
         user_id: query.user_id,
         topic: query.topic,
         tag: query.tag,
@@ -82,14 +82,14 @@ pub(crate) async fn list(
         true => None,
         false => Some(state.place_to_search(server.app.id).await?),
     };
-    let Listed { rows, looked_to } = subscriptions::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
+    let SubscriptionPage { rows, looked_to } = subscriptions::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
     let rows = shown(&state, &server.app, rows).await?;
     Ok(cut.page_of_search(rows, looked_to.map(Into::into), SubscriptionView::id, |view| view).answer(&uri))
 }
 
 /// The newest of those who belong to a segment.
-async fn members(state: &ApiState, app: &App, segment: &str, cut: Cut) -> Result<Page<SubscriptionView>, Problem> {
-    let chosen = Chosen::read(state, app, segment).await?;
+async fn members(state: &ApiState, app: &App, segment: &str, cut: PageRequest) -> Result<Page<SubscriptionView>, Problem> {
+    let chosen = SegmentChoice::read(state, app, segment).await?;
     let filter = chosen.map_err(|what| Problem::invalid_parameter("segment", what))?.filter();
     let _place = state.place_to_search(app.id).await?;
     let (ids, looked_to) = reach::members(state.reads.pool(), app.id, &filter, cut.ask(), state.clock.now()).await?;

@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::auth::{Client, MayChangeSubscribers, MayRead, read_token, write_token};
+use super::auth::{RegistrationCaller, MayChangeSubscribers, MayRead, read_token, write_token};
 use super::consent::{ConsentView, NewConsent};
 use super::cors::allowed_origin;
-use super::extract::{At, Json, nullable};
+use super::extract::{PathId, Json, nullable};
 use super::identity_keys::check_user;
 use super::policies;
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
-use super::push_address::{Hosts, PushSubscription, check_address};
+use super::push_address::{CheckedHosts, PushSubscription, check_address};
 use super::refused::{self, RefusedView};
 use super::routes::routes;
-use super::subscription_input::{Said, user_id};
+use super::subscription_input::{SubscriptionInput, user_id};
 use super::subscription_list;
 use super::users;
 use super::{ApiState, Work};
@@ -31,9 +31,9 @@ use crate::store::keys::apps::App;
 use crate::store::keys::vapid_keys;
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
-use bellwire_core::permission::Refused;
+use bellwire_core::permission::RefusedField;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_rules::policy::Place;
+use bellwire_rules::policy::PolicyLevel;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -227,7 +227,7 @@ pub(crate) struct SubscriptionChange {
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions", security(()),
     responses((status = 201, body = SubscriptionView), (status = 200, body = SubscriptionView)))]
 pub(crate) async fn register(
-    client: Client<MayChangeSubscribers>,
+    client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
     headers: HeaderMap,
     Json(body, _): Json<NewSubscription>,
@@ -241,7 +241,7 @@ pub(crate) async fn register(
     let token = body.user_token.as_deref().filter(|_| details.is_empty());
     check_user(&state, &client.app, client.server, user_id.as_ref().and_then(Option::as_deref), token).await?;
     let topics_named = texts_of(body.topics.as_ref());
-    let said = Said {
+    let said = SubscriptionInput {
         by: client.speaker(),
         user_id,
         tags: body.tags,
@@ -259,9 +259,9 @@ pub(crate) async fn register(
     };
     faults.require(vapid_key.is_some(), "/vapid_key_id", "is no key of this app");
     let (policy, warnings) =
-        policies::of_new(Place::Subscription, body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
+        policies::of_new(PolicyLevel::Subscription, body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
     let noted = (&mut faults, &mut details);
-    let address = check_address(&body.subscription, &client.app, &state, &mut Hosts::default(), noted).await;
+    let address = check_address(&body.subscription, &client.app, &state, &mut CheckedHosts::default(), noted).await;
     faults.finish()?;
     let (address, vapid_key) = address.zip(vapid_key).expect("whatever is missing was refused");
     let replaces = body.replaces.map(|replaced| {
@@ -309,7 +309,7 @@ fn answer_registered(
     state: &ApiState,
     registered: Registered,
     warnings: Vec<FieldError>,
-    tell: impl FnOnce(Vec<Refused>) -> Vec<RefusedView>,
+    tell: impl FnOnce(Vec<RefusedField>) -> Vec<RefusedView>,
 ) -> Result<Response, Problem> {
     let (status, row, topics, refused) = match registered {
         Registered::New(row, topics, refused) => (StatusCode::CREATED, row, topics, refused),
@@ -388,9 +388,9 @@ pub(super) async fn shown(
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 200, body = SubscriptionView)))]
 pub(crate) async fn show(
-    client: Client<MayRead>,
+    client: RegistrationCaller<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<SubscriptionId>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     client.must_show_something()?;
     let found = subscriptions::find(&state.pool, client.app.id, id).await?;
@@ -405,9 +405,9 @@ pub(crate) async fn show(
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 200, body = SubscriptionView)))]
 pub(crate) async fn change(
-    client: Client<MayChangeSubscribers>,
+    client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(id): At<SubscriptionId>,
+    PathId(id): PathId<SubscriptionId>,
     Json(body, _): Json<SubscriptionChange>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     client.must_show_something()?;
@@ -418,7 +418,7 @@ pub(crate) async fn change(
     check_user(&state, &client.app, client.server, user, token.filter(|_| faults.is_empty())).await?;
     let no_attributes = body.attributes == Some(None);
     let topics_named = texts_of(body.topics.as_ref().and_then(Option::as_ref));
-    let said = Said {
+    let said = SubscriptionInput {
         by: client.speaker(),
         user_id,
         tags: body.tags.map(Option::unwrap_or_default),
@@ -452,9 +452,9 @@ pub(crate) async fn change(
 #[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 204)))]
 pub(crate) async fn unsubscribe(
-    client: Client<MayChangeSubscribers>,
+    client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(id): At<SubscriptionId>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     client.must_show_something()?;
     let (app, now) = (client.app.id, state.clock.now());

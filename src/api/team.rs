@@ -13,14 +13,14 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::TeamAdmin;
 use super::email::{EMAIL_RULE, normal_email};
-use super::extract::{AppRef, At, Json, Query, named_app};
+use super::extract::{AppRef, PathId, Json, Query, named_app};
 use super::idempotency::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
 use super::session::{GrantView, LINK_PREFIX, link_mac};
-use crate::store::keys::audit::Action;
-use crate::store::keys::oidc::{self, Account};
+use crate::store::keys::audit::AuditAction;
+use crate::store::keys::oidc::{self, ProviderAccount};
 use crate::store::keys::sessions::{self, Owner};
 use crate::store::keys::team::{self, Removed, Teammate};
 use crate::vault::{Purpose, Vault};
@@ -152,7 +152,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     _: TeamAdmin,
     State(state): State<ApiState>,
-    At(id): At<TeammateId>,
+    PathId(id): PathId<TeammateId>,
 ) -> Result<axum::Json<TeammateView>, Problem> {
     read(&state.pool, id).await.map(axum::Json)
 }
@@ -189,7 +189,7 @@ pub(crate) async fn invite(
     team::forget_removed(once.conn(), &removed_email(&state.vault, &email)).await?;
     team::set_grants(once.conn(), id, &grants).await?;
     let link = make_link(once.conn(), &state, id, now).await?;
-    let entry = admin.caller.did(None, Action::TeammateInvited, id);
+    let entry = admin.caller.did(None, AuditAction::TeammateInvited, id);
     entry.with(json!({"roles": told(&grants)})).record(once.conn(), 1, now).await?;
     let teammate = read(once.conn(), id).await?;
     once.finish(&state, StatusCode::CREATED, &Invited { teammate, link }).await
@@ -200,7 +200,7 @@ pub(crate) async fn invite(
 pub(crate) async fn change(
     admin: TeamAdmin,
     State(state): State<ApiState>,
-    At(id): At<TeammateId>,
+    PathId(id): PathId<TeammateId>,
     Json(body, _): Json<TeammateChange>,
 ) -> Result<axum::Json<TeammateView>, Problem> {
     admin.must_not_be(id)?;
@@ -225,7 +225,7 @@ pub(crate) async fn change(
             sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
         }
     }
-    let entry = admin.caller.did(None, Action::TeammateChanged, id);
+    let entry = admin.caller.did(None, AuditAction::TeammateChanged, id);
     let detail = json!({"roles": grants.as_ref().map(told), "disabled": body.disabled});
     entry.with(detail).record(&mut tx, 1, now).await?;
     tx.commit().await?;
@@ -239,7 +239,7 @@ pub(crate) async fn change(
 pub(crate) async fn reset(
     admin: TeamAdmin,
     State(state): State<ApiState>,
-    At(id): At<TeammateId>,
+    PathId(id): PathId<TeammateId>,
     pending: Pending,
 ) -> Result<Response, Instead> {
     // A link sets a password without the one before, which whoever finds a browser that is signed in does not know.
@@ -253,7 +253,7 @@ pub(crate) async fn reset(
     team::set_password(once.conn(), &state.vault, id, None).await?;
     sessions::end_all(once.conn(), Owner::Teammate(id), None, now).await?;
     let link = make_link(once.conn(), &state, id, now).await?;
-    admin.caller.did(None, Action::TeammateReset, id).record(once.conn(), 1, now).await?;
+    admin.caller.did(None, AuditAction::TeammateReset, id).record(once.conn(), 1, now).await?;
     let teammate = read(once.conn(), id).await?;
     once.finish(&state, StatusCode::OK, &Invited { teammate, link }).await
 }
@@ -264,7 +264,7 @@ pub(crate) async fn reset(
 pub(crate) async fn unlink(
     admin: TeamAdmin,
     State(state): State<ApiState>,
-    At(id): At<TeammateId>,
+    PathId(id): PathId<TeammateId>,
 ) -> Result<StatusCode, Problem> {
     admin.must_not_be(id)?;
     let now = state.clock.now();
@@ -276,7 +276,7 @@ pub(crate) async fn unlink(
     // A second time it is as it should be.
     if oidc::unlink(&mut tx, id).await? {
         sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
-        admin.caller.did(None, Action::TeammateUnlinked, id).record(&mut tx, 1, now).await?;
+        admin.caller.did(None, AuditAction::TeammateUnlinked, id).record(&mut tx, 1, now).await?;
     }
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
@@ -288,7 +288,7 @@ pub(crate) async fn unlink(
 pub(crate) async fn remove(
     admin: TeamAdmin,
     State(state): State<ApiState>,
-    At(id): At<TeammateId>,
+    PathId(id): PathId<TeammateId>,
 ) -> Result<StatusCode, Problem> {
     admin.must_not_be(id)?;
     let mut tx = state.begin().await?;
@@ -299,7 +299,7 @@ pub(crate) async fn remove(
     let now = state.clock.now();
     remember(&mut tx, &state, id, now).await?;
     team::remove(&mut tx, id).await?;
-    admin.caller.did(None, Action::TeammateRemoved, id).record(&mut tx, 1, now).await?;
+    admin.caller.did(None, AuditAction::TeammateRemoved, id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -307,7 +307,7 @@ pub(crate) async fn remove(
 async fn remember(conn: &mut PgConnection, state: &ApiState, id: TeammateId, now: Timestamp) -> Result<(), Problem> {
     let email = read(&mut *conn, id).await?.email;
     let accounts = oidc::accounts(conn, id).await?;
-    let accounts = accounts.iter().map(|(issuer, subject)| removed_account(&state.vault, Account { issuer, subject }));
+    let accounts = accounts.iter().map(|(issuer, subject)| removed_account(&state.vault, ProviderAccount { issuer, subject }));
     let removed = Removed { email: removed_email(&state.vault, &email), accounts: accounts.collect() };
     Ok(team::remember_removed(conn, &removed, now).await?)
 }
@@ -318,7 +318,7 @@ pub(super) fn removed_email(vault: &Vault, email: &str) -> [u8; 32] {
 }
 
 /// The HMAC by which an account at a provider is known again whose teammate was removed.
-pub(super) fn removed_account(vault: &Vault, account: Account<'_>) -> [u8; 32] {
+pub(super) fn removed_account(vault: &Vault, account: ProviderAccount<'_>) -> [u8; 32] {
     vault.mac(Purpose::RemovedTeammate, &[account.issuer.as_bytes(), account.subject.as_bytes()])
 }
 

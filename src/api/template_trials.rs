@@ -12,12 +12,12 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MaySend, Server};
-use super::compose::{To, check_segment, check_to};
+use super::compose::{Recipients, check_segment, check_to};
 use super::extract::{Json, USER_ID_RULE, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
 use super::subscriptions;
-use super::templated::{Resolved, TemplateRef, Templates};
+use super::templated::{ResolvedTemplate, TemplateRef, Templates};
 use crate::store::audience::people::{self, Behind, Member};
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::Audience;
@@ -25,7 +25,7 @@ use bellwire_core::id::SubscriptionId;
 use bellwire_core::message::{Content, Notification};
 use bellwire_core::scope::Scope;
 use bellwire_rules::classify::DeadReason;
-use bellwire_template::{Compiled, DATA_MAX, Fault, Filled, Kind, Person};
+use bellwire_template::{Compiled, DATA_MAX, TemplateFault, Filled, TemplateFaultKind, TemplatePerson};
 use bellwire_webpush::payload;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -122,7 +122,7 @@ pub(crate) async fn preview(
         let locale = compiled.locale(variant).map(str::to_owned);
         match compiled.fill(variant, &person) {
             Ok(Filled { content: Content::Notification { content, compact }, .. }) => {
-                let octets = Some(payload::Template::content_octets(&content));
+                let octets = Some(payload::PayloadTemplate::content_octets(&content));
                 VariantPreview { locale, content: Some(content), compact, octets, faults }
             }
             _ => VariantPreview { locale, content: None, compact: None, octets: None, faults },
@@ -143,7 +143,7 @@ async fn compile(
     app: &App,
     template: TemplateRef,
     data: Option<Map<String, Value>>,
-) -> Result<(Resolved, Compiled), Problem> {
+) -> Result<(ResolvedTemplate, Compiled), Problem> {
     let of = Templates::default().resolve(state, app.id, Some(template)).await?;
     let of = of.expect("one was given");
     match of.compile(app, data) {
@@ -159,7 +159,7 @@ async fn whom(
     subscription: Option<SubscriptionId>,
     user: Option<String>,
     recipient: Option<SomebodyBody>,
-) -> Result<Arc<Person>, Problem> {
+) -> Result<Arc<TemplatePerson>, Problem> {
     let audience = match (subscription, user, recipient) {
         (None, None, recipient) => return somebody(recipient.unwrap_or_default()).map(Arc::new),
         (Some(id), None, None) => Audience::Subscriptions(vec![subscriptions::current(state, app, id).await?]),
@@ -176,13 +176,13 @@ async fn whom(
     Ok(member.person)
 }
 
-fn somebody(body: SomebodyBody) -> Result<Person, Problem> {
+fn somebody(body: SomebodyBody) -> Result<TemplatePerson, Problem> {
     let SomebodyBody { user_id, attributes, tags, locale, timezone } = body;
     let octets = serde_json::to_vec(&(&attributes, &tags)).map_or(usize::MAX, |json| json.len());
     if octets > DATA_MAX {
         return Err(Problem::invalid_member("/recipient", format!("may have at most {DATA_MAX} octets as JSON")));
     }
-    Ok(Person { user_id, attributes, tags, locale, timezone })
+    Ok(TemplatePerson { user_id, attributes, tags, locale, timezone })
 }
 
 /// A template to try on everybody whom a message would reach.
@@ -195,7 +195,7 @@ pub(crate) struct TemplateCheckBody {
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
     /// Recipients of the message.
-    to: To,
+    to: Recipients,
 }
 
 /// Result of trying a template on an audience.
@@ -272,7 +272,7 @@ impl TemplateCheck {
     /// Tries a template on recipients one by one until time is up. Returns whether it came to the last of them.
     async fn try_on(
         &mut self,
-        of: &Resolved,
+        of: &ResolvedTemplate,
         compiled: &Compiled,
         members: Vec<Member>,
         is_over: impl Fn() -> bool,
@@ -290,15 +290,15 @@ impl TemplateCheck {
         true
     }
 
-    fn note(&mut self, of: &Resolved, subscription: SubscriptionId, fault: Option<Fault>) {
+    fn note(&mut self, of: &ResolvedTemplate, subscription: SubscriptionId, fault: Option<TemplateFault>) {
         self.checked += 1;
         let Some(fault) = fault else { return };
         let reason = match fault.kind {
-            Kind::Unfit => {
+            TemplateFaultKind::Unfit => {
                 self.unrenderable += 1;
                 DeadReason::Unrenderable
             }
-            Kind::TooLong => {
+            TemplateFaultKind::TooLong => {
                 self.too_long += 1;
                 DeadReason::TooLong
             }
@@ -325,10 +325,10 @@ mod tests {
             serde_json::from_value(json!({"content": {"title": "Hi {{ user_id }}"}})).unwrap();
         let app = AppNames { slug: "shop".into(), name: "Shop".into() };
         let templated = Templated { template: template.clone(), data: Map::new(), app, site: None };
-        let (of, compiled) = (Resolved::inline(template), Compiled::new(&templated).unwrap());
+        let (of, compiled) = (ResolvedTemplate::inline(template), Compiled::new(&templated).unwrap());
         let members = |n: u128| {
             let member = |n| {
-                let person = Arc::new(Person { user_id: (n > 2).then(|| "ann".into()), ..Person::default() });
+                let person = Arc::new(TemplatePerson { user_id: (n > 2).then(|| "ann".into()), ..TemplatePerson::default() });
                 Member { id: SubscriptionId(Uuid::from_u128(n)), person, behind: Behind::NONE }
             };
             (1..=n).map(member).collect::<Vec<_>>()

@@ -20,7 +20,7 @@ use crate::store::queue::templates::{self, TemplateRow};
 use crate::vault::TEMPLATE;
 use bellwire_core::id::AppId;
 use bellwire_core::template::{AppNames, Template, Templated};
-use bellwire_template::{Compiled, Fault, Kind};
+use bellwire_template::{Compiled, TemplateFault, TemplateFaultKind};
 
 /// Recipients that a message's template is tried on before the message is taken.
 const TRIED: i64 = 5;
@@ -87,12 +87,12 @@ impl ToSchema for TemplateRef {
 
 /// A template that is there, and where complaints about it point to.
 #[derive(Debug, Clone)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedTemplate {
     template: Template,
     name: Option<String>,
 }
 
-impl Resolved {
+impl ResolvedTemplate {
     /// One that a request brought.
     #[cfg(test)]
     pub(super) fn inline(template: Template) -> Self {
@@ -100,7 +100,7 @@ impl Resolved {
     }
 
     /// Converts a fault to an error about the request's body. A fault of a stored template points to its name.
-    pub(super) fn complaint(&self, fault: &Fault, rest: &str) -> FieldError {
+    pub(super) fn complaint(&self, fault: &TemplateFault, rest: &str) -> FieldError {
         match &self.name {
             _ if fault.pointer.starts_with("/data") => FieldError::member(&*fault.pointer, &*fault.detail),
             Some(_) => FieldError::member("/template", format!("{}{rest}", fault.line())),
@@ -130,7 +130,7 @@ impl Resolved {
 /// Personal template of a message, to be tried.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    pub(super) of: Resolved,
+    pub(super) of: ResolvedTemplate,
     pub(super) compiled: Compiled,
 }
 
@@ -147,23 +147,23 @@ impl Templates {
         state: &ApiState,
         app: AppId,
         wanted: Option<TemplateRef>,
-    ) -> Result<Option<Resolved>, Problem> {
+    ) -> Result<Option<ResolvedTemplate>, Problem> {
         let name = match wanted {
             None => return Ok(None),
-            Some(TemplateRef::Inline(template)) => return Ok(Some(Resolved { template: *template, name: None })),
+            Some(TemplateRef::Inline(template)) => return Ok(Some(ResolvedTemplate { template: *template, name: None })),
             Some(TemplateRef::Named(name)) => name,
         };
         if name.parse::<TemplateName>().is_err() {
             return Err(Problem::invalid_member("/template", TEMPLATE_NAME_RULE));
         }
         if let Some(template) = self.stored.get(&name) {
-            return Ok(Some(Resolved { template: template.clone(), name: Some(name) }));
+            return Ok(Some(ResolvedTemplate { template: template.clone(), name: Some(name) }));
         }
         let row = templates::find(&state.pool, app, &name).await?;
         let row = row.ok_or_else(|| Problem::invalid_member("/template", "is no template of this app"))?;
         let template = open(state, &row)?;
         self.stored.insert(name.clone(), template.clone());
-        Ok(Some(Resolved { template, name: Some(name) }))
+        Ok(Some(ResolvedTemplate { template, name: Some(name) }))
     }
 
     /// Fills a message's template in for a few of its recipients. 422: it cannot be filled in for some of them. What comes out too
@@ -184,7 +184,7 @@ impl Templates {
                 members
             }
         };
-        let mut found: Vec<(Fault, usize)> = Vec::new();
+        let mut found: Vec<(TemplateFault, usize)> = Vec::new();
         for member in &*members {
             for fault in compiled.faults(compiled.variant_for(member.person.locale.as_deref()), &member.person) {
                 match found.iter_mut().find(|(known, _)| *known == fault) {
@@ -198,8 +198,8 @@ impl Templates {
             let complaint =
                 of.complaint(&fault, &format!(" (for {times} of {} recipients that were tried)", members.len()));
             match fault.kind {
-                Kind::Unfit => faults.refuse(complaint.pointer.unwrap_or_default(), complaint.detail),
-                Kind::TooLong => composed.asked.warnings.push(complaint),
+                TemplateFaultKind::Unfit => faults.refuse(complaint.pointer.unwrap_or_default(), complaint.detail),
+                TemplateFaultKind::TooLong => composed.asked.warnings.push(complaint),
             }
         }
         faults.finish()

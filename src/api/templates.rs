@@ -9,14 +9,14 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayRead, MaySteerMessages, Server};
-use super::extract::{At, Json, Query, TemplateName};
+use super::extract::{PathId, Json, Query, TemplateName};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
 use super::templated::open;
-use crate::store::Written;
-use crate::store::keys::audit::Action;
-use crate::store::queue::templates::{self, Listed, Put, TEMPLATES_MAX};
+use crate::store::WriteOutcome;
+use crate::store::keys::audit::AuditAction;
+use crate::store::queue::templates::{self, ListedTemplate, Put, TEMPLATES_MAX};
 use crate::vault::TEMPLATE;
 use bellwire_core::locale::language_tag;
 use bellwire_core::template::Template;
@@ -45,8 +45,8 @@ pub(crate) struct TemplateView {
     warnings: Vec<FieldError>,
 }
 
-impl From<Listed> for TemplateView {
-    fn from(row: Listed) -> Self {
+impl From<ListedTemplate> for TemplateView {
+    fn from(row: ListedTemplate) -> Self {
         let (template, warnings) = (None, Vec::new());
         Self { name: row.name, template, created_at: row.created_at, changed_at: row.changed_at, warnings }
     }
@@ -72,7 +72,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(name): At<TemplateName>,
+    PathId(name): PathId<TemplateName>,
 ) -> Result<axum::Json<TemplateView>, Problem> {
     let row = templates::find(&state.pool, server.app.id, &name.0).await?;
     let row = row.ok_or_else(|| Problem::not_found("template"))?;
@@ -87,7 +87,7 @@ pub(crate) async fn show(
 pub(crate) async fn put(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(TemplateName(name)): At<TemplateName>,
+    PathId(TemplateName(name)): PathId<TemplateName>,
     Json(template, _): Json<Template>,
 ) -> Result<Response, Problem> {
     let mut faults = Faults::default();
@@ -112,7 +112,7 @@ pub(crate) async fn put(
             return Err(Problem::new(ProblemCode::TemplateExists, detail));
         }
     };
-    server.did(Action::TemplateSet, &name).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::TemplateSet, &name).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     let unmatched = template.locales.keys().filter(|locale| language_tag(locale).is_none());
     let rule = "can match no recipient: a language has 2 or 3 letters, such as `de`";
@@ -125,13 +125,13 @@ pub(crate) async fn put(
 pub(crate) async fn remove(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(TemplateName(name)): At<TemplateName>,
+    PathId(TemplateName(name)): PathId<TemplateName>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.begin().await?;
-    if templates::remove(&mut tx, server.app.id, &name).await? == Written::Unknown {
+    if templates::remove(&mut tx, server.app.id, &name).await? == WriteOutcome::Unknown {
         return Err(Problem::not_found("template"));
     }
-    server.did(Action::TemplateRemoved, &name).record(&mut tx, 1, state.clock.now()).await?;
+    server.did(AuditAction::TemplateRemoved, &name).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -12,23 +12,23 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayChangeSubscribers, MayRead, Server};
-use super::extract::{At, Json, Query, TOPIC_NAME_RULE, TopicName};
+use super::extract::{PathId, Json, Query, TOPIC_NAME_RULE, TopicName};
 use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::policies::of_new;
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
 use super::subscriptions::{ended, unknown};
-use crate::store::Written;
+use crate::store::WriteOutcome;
 use crate::store::audience::membership::{self, Membership};
-use crate::store::audience::topics::{self, Made, Removed, TopicRow};
+use crate::store::audience::topics::{self, CreateTopicResult, Removed, TopicRow};
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::{Action, Entry};
+use crate::store::keys::audit::{AuditAction, AuditEntry};
 use crate::store::keyset::{Keyset, key_of};
 use crate::store::queue::policies;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::{Join, Maker};
-use bellwire_rules::policy::Place;
+use bellwire_rules::policy::PolicyLevel;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -105,7 +105,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(topic): At<TopicName>,
+    PathId(topic): PathId<TopicName>,
 ) -> Result<axum::Json<TopicView>, Problem> {
     find(&state.pool, &server.app, &topic.0).await.map(axum::Json)
 }
@@ -125,21 +125,21 @@ pub(crate) async fn create(
 ) -> Result<Response, Instead> {
     let mut faults = Faults::default();
     faults.require(body.name.parse::<TopicName>().is_ok(), "/name", TOPIC_NAME_RULE);
-    let (policy, warnings) = of_new(Place::Topic, body.policy, &server.app, Some(&server.caller), &mut faults)?;
+    let (policy, warnings) = of_new(PolicyLevel::Topic, body.policy, &server.app, Some(&server.caller), &mut faults)?;
     faults.finish()?;
     let (app, now) = (server.app.id, state.clock.now());
     let mut once = pending.begin(&state).await?;
     match topics::create(once.conn(), app, &body.name, body.join, now).await? {
-        Made::Done => {}
-        Made::Exists => return Err(Problem::new(ProblemCode::TopicExists, "The app has a topic of this name.").into()),
-        Made::TooMany => return Err(Problem::too_many_topics().into()),
+        CreateTopicResult::Done => {}
+        CreateTopicResult::Exists => return Err(Problem::new(ProblemCode::TopicExists, "The app has a topic of this name.").into()),
+        CreateTopicResult::TooMany => return Err(Problem::too_many_topics().into()),
     }
     let detail = json!({"join": body.join});
-    server.did(Action::TopicCreated, &body.name).with(detail).record(once.conn(), 1, now).await?;
+    server.did(AuditAction::TopicCreated, &body.name).with(detail).record(once.conn(), 1, now).await?;
     if let Some((policy, by)) = policy {
         policies::set_topic(once.conn(), app, &body.name, Some(&policy)).await?;
-        let target = format!("{}:{}", Place::Topic.name(), body.name);
-        Entry::new(by, Some(app), Action::PolicySet, target).record(once.conn(), 1, now).await?;
+        let target = format!("{}:{}", PolicyLevel::Topic.name(), body.name);
+        AuditEntry::new(by, Some(app), AuditAction::PolicySet, target).record(once.conn(), 1, now).await?;
     }
     let made = find(once.conn(), &server.app, &body.name).await?;
     once.finish(&state, StatusCode::CREATED, &TopicView { warnings, ..made }).await
@@ -151,13 +151,13 @@ pub(crate) async fn create(
 pub(crate) async fn change(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(topic): At<TopicName>,
+    PathId(topic): PathId<TopicName>,
     Json(body, _): Json<TopicChange>,
 ) -> Result<axum::Json<TopicView>, Problem> {
     if let Some(join) = body.join {
         let mut tx = state.begin().await?;
-        if topics::change(&mut tx, server.app.id, &topic.0, join).await? == Written::Done {
-            let entry = server.did(Action::TopicChanged, &topic.0).with(json!({"join": join}));
+        if topics::change(&mut tx, server.app.id, &topic.0, join).await? == WriteOutcome::Done {
+            let entry = server.did(AuditAction::TopicChanged, &topic.0).with(json!({"join": join}));
             entry.record(&mut tx, 1, state.clock.now()).await?;
         }
         tx.commit().await?;
@@ -171,7 +171,7 @@ pub(crate) async fn change(
 pub(crate) async fn remove(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(topic): At<TopicName>,
+    PathId(topic): PathId<TopicName>,
 ) -> Result<StatusCode, Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
@@ -183,7 +183,7 @@ pub(crate) async fn remove(
             return Err(Problem::new(ProblemCode::TopicInUse, detail));
         }
     }
-    server.did(Action::TopicRemoved, &topic.0).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::TopicRemoved, &topic.0).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -194,8 +194,8 @@ pub(crate) async fn remove(
 pub(crate) async fn join(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(topic): At<TopicName>,
-    At(id): At<SubscriptionId>,
+    PathId(topic): PathId<TopicName>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     set(&server, &state, topic, id, true).await
 }
@@ -206,8 +206,8 @@ pub(crate) async fn join(
 pub(crate) async fn leave(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(topic): At<TopicName>,
-    At(id): At<SubscriptionId>,
+    PathId(topic): PathId<TopicName>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     set(&server, &state, topic, id, false).await
 }

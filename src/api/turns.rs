@@ -15,7 +15,7 @@ use uuid::Uuid;
 pub(crate) struct Turns(Arc<Mutex<HashMap<Uuid, Arc<Lock<()>>>>>);
 
 /// The turn of one request; the next one's comes when it is dropped.
-pub(crate) struct Turn {
+pub(crate) struct KeyedLockGuard {
     turns: Turns,
     id: Uuid,
     lock: Option<Arc<Lock<()>>>,
@@ -24,15 +24,15 @@ pub(crate) struct Turn {
 
 impl Turns {
     /// Waits for the lock of a request with a key. `None`: others held it for longer than `patience`.
-    pub(crate) async fn take(&self, id: Uuid, patience: Duration) -> Option<Turn> {
+    pub(crate) async fn take(&self, id: Uuid, patience: Duration) -> Option<KeyedLockGuard> {
         let lock = self.0.lock().entry(id).or_default().clone();
-        let mut turn = Turn { turns: self.clone(), id, lock: Some(lock.clone()), held: None };
+        let mut turn = KeyedLockGuard { turns: self.clone(), id, lock: Some(lock.clone()), held: None };
         turn.held = Some(timeout(patience, lock.lock_owned()).await.ok()?);
         Some(turn)
     }
 }
 
-impl Drop for Turn {
+impl Drop for KeyedLockGuard {
     fn drop(&mut self) {
         self.held = None;
         let mut turns = self.turns.0.lock();

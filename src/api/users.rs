@@ -12,15 +12,15 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{Client, MayChangeSubscribers, MayRead, Server};
-use super::extract::{At, UserId};
+use super::auth::{RegistrationCaller, MayChangeSubscribers, MayRead, Server};
+use super::extract::{PathId, UserId};
 use super::problem::Problem;
 use super::routes::routes;
 use super::subscriptions::unknown;
 use super::{ApiState, Work};
 use crate::store;
-use crate::store::audience::erasures::{self, Asked, Erasure};
-use crate::store::keys::audit::{Action, Entry};
+use crate::store::audience::erasures::{self, ErasureRequest, Erasure};
+use crate::store::keys::audit::{AuditAction, AuditEntry};
 use crate::vault::{Purpose, Vault};
 use bellwire_core::id::{AppId, ErasureId, SubscriptionId};
 use utoipa_axum::router::OpenApiRouter;
@@ -77,10 +77,10 @@ impl From<Erasure> for ErasureView {
 pub(crate) async fn erase(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(user): At<UserId>,
+    PathId(user): PathId<UserId>,
 ) -> Result<Response, Problem> {
     let (app, now) = (server.app.id, state.clock.now());
-    let entry = server.did(Action::UserErased, label(&state.vault, app, &user.0));
+    let entry = server.did(AuditAction::UserErased, label(&state.vault, app, &user.0));
     let mut tx = state.begin().await?;
     let begun = erasures::begin(&mut tx, app, &user.0, &entry.actor.who.name(), now).await?;
     let entry = entry.with(json!({"erasure": begun.id}));
@@ -116,15 +116,15 @@ async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/erase", tag = "Subscriptions",
     responses((status = 204)))]
 pub(crate) async fn erase_subscription(
-    client: Client<MayChangeSubscribers>,
+    client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(id): At<SubscriptionId>,
+    PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     client.must_show_something()?;
     let (app, now) = (client.app.id, state.clock.now());
     let actor = client.caller.as_ref().map(|caller| caller.actor());
     let name = actor.map_or_else(|| "browser".to_owned(), |actor| actor.who.name());
-    let asked = Asked { app, actor: &name };
+    let asked = ErasureRequest { app, actor: &name };
     loop {
         let part =
             erasures::erase_one(&state.pool, &state.vault, &asked, id, client.right(), state.clock.now()).await?;
@@ -137,7 +137,7 @@ pub(crate) async fn erase_subscription(
     // Browsers that do it themselves are not people who act for others.
     if let Some(actor) = actor {
         let mut conn = state.pool.acquire().await?;
-        Entry::new(actor, Some(app), Action::SubscriptionErased, id).record(&mut conn, 1, now).await?;
+        AuditEntry::new(actor, Some(app), AuditAction::SubscriptionErased, id).record(&mut conn, 1, now).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -148,7 +148,7 @@ pub(crate) async fn erase_subscription(
 pub(crate) async fn show_erasure(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<ErasureId>,
+    PathId(id): PathId<ErasureId>,
 ) -> Result<axum::Json<ErasureView>, Problem> {
     let found = erasures::find(&state.pool, server.app.id, id).await?;
     found.map(|erasure| axum::Json(erasure.into())).ok_or_else(|| Problem::not_found("erasure"))

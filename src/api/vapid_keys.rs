@@ -11,14 +11,14 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayExport, MayManageKeys, MayRead, Server};
-use super::extract::{At, Json, Query};
+use super::extract::{PathId, Json, Query};
 use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
-use crate::store::Written;
-use crate::store::keys::audit::Action;
-use crate::store::keys::vapid_keys::{self, Added, Role, VapidKey};
+use crate::store::WriteOutcome;
+use crate::store::keys::audit::AuditAction;
+use crate::store::keys::vapid_keys::{self, AddVapidKeyResult, Role, VapidKey};
 use crate::vault::VAPID_PRIVATE;
 use bellwire_core::base64url;
 use bellwire_core::id::{AppId, VapidKeyId};
@@ -118,8 +118,8 @@ pub(super) async fn add(
     };
     let sealed = state.vault.seal(VAPID_PRIVATE, key.id, pair.expose_private());
     match vapid_keys::add(conn, &key, &sealed).await? {
-        Added::Done => Ok(VapidKeyView::new(key, None)),
-        Added::Known => Err(Problem::new(ProblemCode::VapidKeyKnown, "The app has this VAPID key already.")),
+        AddVapidKeyResult::Done => Ok(VapidKeyView::new(key, None)),
+        AddVapidKeyResult::Known => Err(Problem::new(ProblemCode::VapidKeyKnown, "The app has this VAPID key already.")),
     }
 }
 
@@ -161,10 +161,10 @@ pub(crate) async fn create(
     };
     let mut once = pending.begin(&state).await?;
     let key = add(once.conn(), &state, server.app.id, &pair, &subject, body.state).await?;
-    let made = if body.private_key.is_some() { Action::VapidKeyImported } else { Action::VapidKeyCreated };
+    let made = if body.private_key.is_some() { AuditAction::VapidKeyImported } else { AuditAction::VapidKeyCreated };
     server.did(made, key.id).record(once.conn(), 1, key.created_at).await?;
     if key.state == Role::Active {
-        server.did(Action::VapidKeyActivated, key.id).record(once.conn(), 1, key.created_at).await?;
+        server.did(AuditAction::VapidKeyActivated, key.id).record(once.conn(), 1, key.created_at).await?;
     }
     once.finish(&state, StatusCode::CREATED, &key).await
 }
@@ -189,7 +189,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<VapidKeyId>,
+    PathId(id): PathId<VapidKeyId>,
 ) -> Result<axum::Json<VapidKeyView>, Problem> {
     Ok(axum::Json(VapidKeyView::new(find(&state, server.app.id, id).await?, None)))
 }
@@ -200,13 +200,13 @@ pub(crate) async fn show(
 pub(crate) async fn change(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    At(id): At<VapidKeyId>,
+    PathId(id): PathId<VapidKeyId>,
     Json(body, _): Json<VapidKeyChange>,
 ) -> Result<axum::Json<VapidKeyView>, Problem> {
     check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
     let mut tx = state.begin().await?;
-    if vapid_keys::set_subject(&mut *tx, server.app.id, id, &body.subject).await? == Written::Done {
-        server.did(Action::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;
+    if vapid_keys::set_subject(&mut *tx, server.app.id, id, &body.subject).await? == WriteOutcome::Done {
+        server.did(AuditAction::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;
         tx.commit().await?;
     }
     Ok(axum::Json(VapidKeyView::new(find(&state, server.app.id, id).await?, None)))
@@ -218,13 +218,13 @@ pub(crate) async fn change(
 pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
-    At(id): At<VapidKeyId>,
+    PathId(id): PathId<VapidKeyId>,
 ) -> Result<axum::Json<VapidKeyExport>, Problem> {
     let not_found = || Problem::not_found("VAPID key");
     let key = find(&state, server.app.id, id).await?;
     let mut tx = state.begin().await?;
     let sealed = vapid_keys::private_key(&mut *tx, server.app.id, id).await?.ok_or_else(not_found)?;
-    server.did(Action::VapidKeyExported, id).record(&mut tx, 1, state.clock.now()).await?;
+    server.did(AuditAction::VapidKeyExported, id).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     let private = zeroize::Zeroizing::new(state.vault.open(VAPID_PRIVATE, id, &sealed)?);
     let pair = <[u8; 32]>::try_from(private.as_slice()).ok().and_then(|octets| SigningKey::from_private(octets).ok());

@@ -211,7 +211,7 @@ fn damaged(why: &str) -> io::Error {
 }
 
 /// Decrypts a stream. Each chunk is authenticated before it is returned; a truncated or changed file is an error.
-pub(super) struct Reader<R> {
+pub(super) struct AgeReader<R> {
     inner: R,
     key: LessSafeKey,
     number: u64,
@@ -220,7 +220,7 @@ pub(super) struct Reader<R> {
     is_over: bool,
 }
 
-impl<R: BufRead> Reader<R> {
+impl<R: BufRead> AgeReader<R> {
     /// Reads the header, and unwraps the file key with the first identity that fits.
     pub(super) fn new(mut inner: R, identities: &[Identity]) -> io::Result<Self> {
         let file_key = read_header(&mut inner, identities)?;
@@ -248,7 +248,7 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-impl<R: BufRead> Read for Reader<R> {
+impl<R: BufRead> Read for AgeReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.at == self.chunk.len() && !self.is_over {
             self.read_chunk()?;
@@ -316,7 +316,7 @@ mod tests {
 
     fn decrypted(file: &[u8], identities: &[Identity]) -> io::Result<Vec<u8>> {
         let mut plain = Vec::new();
-        Reader::new(file, identities)?.read_to_end(&mut plain)?;
+        AgeReader::new(file, identities)?.read_to_end(&mut plain)?;
         Ok(plain)
     }
 

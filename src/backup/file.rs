@@ -48,7 +48,7 @@ pub(crate) struct Manifest {
 
 /// Error of an unusable file. The texts are for operators.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unusable {
+pub(crate) enum BackupFileError {
     #[error("the backup cannot be read: {0}")]
     Io(#[from] io::Error),
     #[error("this is no backup that `bellwire backup` of this or an earlier version made")]
@@ -115,31 +115,31 @@ pub(super) struct Backup {
 }
 
 impl Backup {
-    pub(super) fn open(path: &Path, identities: &[Identity]) -> Result<Self, Unusable> {
+    pub(super) fn open(path: &Path, identities: &[Identity]) -> Result<Self, BackupFileError> {
         let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
         if !file.fill_buf()?.starts_with(age::MAGIC) {
             return Self::read(file);
         }
         if identities.is_empty() {
-            return Err(Unusable::Encrypted);
+            return Err(BackupFileError::Encrypted);
         }
-        Self::read(BufReader::with_capacity(BUFFER, age::Reader::new(file, identities)?))
+        Self::read(BufReader::with_capacity(BUFFER, age::AgeReader::new(file, identities)?))
     }
 
-    fn read(mut from: impl BufRead + 'static) -> Result<Self, Unusable> {
+    fn read(mut from: impl BufRead + 'static) -> Result<Self, BackupFileError> {
         let mut head = Vec::new();
         (&mut from).take(MAGIC.len() as u64).read_to_end(&mut head)?;
         if head != MAGIC {
-            return Err(Unusable::Other);
+            return Err(BackupFileError::Other);
         }
         (&mut from).take(MANIFEST_MAX).read_until(b'\n', &mut head)?;
-        let manifest = serde_json::from_slice(&head[MAGIC.len()..]).map_err(|_| Unusable::Other)?;
+        let manifest = serde_json::from_slice(&head[MAGIC.len()..]).map_err(|_| BackupFileError::Other)?;
         Ok(Self { manifest, head, rest: Box::new(from) })
     }
 
     /// Copies the archive to `to` and verifies the MAC at its end. The copy must not be used unless this succeeds.
     /// Returns the octets of the archive.
-    pub(super) fn copy(mut self, mut mac: hmac::Context, to: &mut impl Write) -> Result<u64, Unusable> {
+    pub(super) fn copy(mut self, mut mac: hmac::Context, to: &mut impl Write) -> Result<u64, BackupFileError> {
         mac.update(&self.head);
         // The last octets may be the MAC and are not written.
         let (mut held, mut buffer, mut octets) = (Vec::new(), vec![0; BUFFER], 0);
@@ -158,7 +158,7 @@ impl Backup {
             held.drain(..ready);
         }
         let is_proven: bool = mac.sign().as_ref().ct_eq(&held).into();
-        if is_proven { Ok(octets) } else { Err(Unusable::Tampered) }
+        if is_proven { Ok(octets) } else { Err(BackupFileError::Tampered) }
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
         file
     }
 
-    fn read(file: Vec<u8>, mac: hmac::Context) -> Result<Vec<u8>, Unusable> {
+    fn read(file: Vec<u8>, mac: hmac::Context) -> Result<Vec<u8>, BackupFileError> {
         let mut archive = Vec::new();
         let backup = Backup::read(io::Cursor::new(file))?;
         assert_eq!(backup.manifest.pg_dump, 15);
@@ -200,8 +200,8 @@ mod tests {
         let archive: Vec<u8> = (0..BUFFER * 2 + 5).map(|n| n as u8).collect();
         assert_eq!(read(backup(&archive), key(1)).unwrap(), archive);
         assert_eq!(read(backup(b""), key(1)).unwrap(), b"");
-        assert!(matches!(read(backup(b"x"), key(2)), Err(Unusable::Tampered)), "another master key");
-        assert!(matches!(Backup::read(&b"PGDMP"[..]), Err(Unusable::Other)));
+        assert!(matches!(read(backup(b"x"), key(2)), Err(BackupFileError::Tampered)), "another master key");
+        assert!(matches!(Backup::read(&b"PGDMP"[..]), Err(BackupFileError::Other)));
     }
 
     #[test]
@@ -226,6 +226,6 @@ mod tests {
         let failed =
             write(&mut file, &[], &manifest(), key(1), &b"half"[..], || Err(io::Error::other("pg_dump failed")));
         assert_eq!(failed.unwrap_err().to_string(), "pg_dump failed");
-        assert!(matches!(read(file, key(1)), Err(Unusable::Tampered)));
+        assert!(matches!(read(file, key(1)), Err(BackupFileError::Tampered)));
     }
 }

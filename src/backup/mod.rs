@@ -20,16 +20,16 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 pub(crate) use age::{Identity, Recipient};
-use file::{Backup, Manifest, Unusable};
+use file::{Backup, Manifest, BackupFileError};
 use paced::Paced;
-use tools::{Place, Running};
+use tools::{LibpqEnvironment, Running};
 
 use crate::config::Config;
 use crate::server::context;
 use crate::store::connections::engine;
 use crate::store::keys::data_keys;
-use crate::store::operations::backups::{self, Kind};
-use crate::store::operations::restoring::{self, Origin, Settled};
+use crate::store::operations::backups::{self, BackupKind};
+use crate::store::operations::restoring::{self, RestoreSource, Settled};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::{self, Beside, SchemaError};
 use crate::vault::Vault;
@@ -42,16 +42,16 @@ const BUFFER: usize = 1 << 20;
 const CONNECTIONS: u32 = 2;
 
 /// An open database and its options. `postgres` is set if it is the embedded one.
-struct Opened {
+struct OpenDatabase {
     postgres: Option<Arc<Embedded>>,
     options: PgConnectOptions,
-    place: Place,
+    place: LibpqEnvironment,
 }
 
-impl Opened {
+impl OpenDatabase {
     async fn new(config: &Config) -> anyhow::Result<Self> {
         let (postgres, options) = context::database(config).await?;
-        let place = Place::new(&options, config.database_url.as_ref().map(|url| url.expose()));
+        let place = LibpqEnvironment::new(&options, config.database_url.as_ref().map(|url| url.expose()));
         Ok(Self { postgres, options, place })
     }
 
@@ -74,7 +74,7 @@ async fn tools(config: &Config, major: u32) -> anyhow::Result<Binaries> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Made {
+pub(crate) struct BackupRecord {
     pub id: Uuid,
     /// Later events are not in the backup.
     pub began_at: Timestamp,
@@ -83,15 +83,15 @@ pub(crate) struct Made {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum To {
+pub(crate) enum BackupTarget {
     /// A new file, readable by its owner only. Its name ends in `.part` until it is complete.
     File(PathBuf),
     Stdout,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Output {
-    pub to: To,
+pub(crate) struct BackupOutput {
+    pub to: BackupTarget,
     /// Recipients of the encryption. Empty: not encrypted.
     pub recipients: Vec<Recipient>,
     /// Maximum octets per second.
@@ -99,14 +99,14 @@ pub(crate) struct Output {
 }
 
 /// Makes a backup while servers are running.
-pub(crate) async fn make(config: &Config, output: Output) -> anyhow::Result<Made> {
-    let opened = Opened::new(config).await?;
+pub(crate) async fn make(config: &Config, output: BackupOutput) -> anyhow::Result<BackupRecord> {
+    let opened = OpenDatabase::new(config).await?;
     let made = make_of(config, &opened, output).await;
     opened.close().await;
     made
 }
 
-async fn make_of(config: &Config, opened: &Opened, output: Output) -> anyhow::Result<Made> {
+async fn make_of(config: &Config, opened: &OpenDatabase, output: BackupOutput) -> anyhow::Result<BackupRecord> {
     let migration = match schema::inspect(&opened.options).await? {
         Contents::Ours(applied) => applied.last().map_or(0, |last| last.version),
         Contents::Nothing | Contents::Others(_) => {
@@ -122,7 +122,7 @@ async fn make_of(config: &Config, opened: &Opened, output: Output) -> anyhow::Re
     made
 }
 
-async fn dump(config: &Config, opened: &Opened, pool: &PgPool, migration: i64, output: Output) -> anyhow::Result<Made> {
+async fn dump(config: &Config, opened: &OpenDatabase, pool: &PgPool, migration: i64, output: BackupOutput) -> anyhow::Result<BackupRecord> {
     let clock = Clock::system();
     clock.follow(store::database_now(pool).await?);
     let data_keys = data_keys::wrapped(pool).await?;
@@ -133,7 +133,7 @@ async fn dump(config: &Config, opened: &Opened, pool: &PgPool, migration: i64, o
     // Before an upgrade the schema may be older than the table of backups.
     let is_recorded = store::check_schema(&opened.options).await.is_ok();
     if is_recorded {
-        backups::begin(pool, id, Kind::Dump, began_at).await?;
+        backups::begin(pool, id, BackupKind::Dump, began_at).await?;
     }
     let program = env!("CARGO_PKG_VERSION").to_owned();
     let manifest = Manifest { id, began_at, program, migration, postgres, pg_dump: tools.major, data_keys };
@@ -143,7 +143,7 @@ async fn dump(config: &Config, opened: &Opened, pool: &PgPool, migration: i64, o
     if is_recorded {
         backups::complete(pool, id, Some(octets), clock.now()).await?;
     }
-    Ok(Made { id, began_at, octets })
+    Ok(BackupRecord { id, began_at, octets })
 }
 
 fn major(version_number: i32) -> u32 {
@@ -151,9 +151,9 @@ fn major(version_number: i32) -> u32 {
 }
 
 /// Writes a backup to its output and returns its octets.
-fn write(output: &Output, manifest: &Manifest, vault: &Vault, tools: &Binaries, place: &Place) -> anyhow::Result<u64> {
-    let Output { to, recipients, max_rate } = output;
-    let To::File(path) = to else {
+fn write(output: &BackupOutput, manifest: &Manifest, vault: &Vault, tools: &Binaries, place: &LibpqEnvironment) -> anyhow::Result<u64> {
+    let BackupOutput { to, recipients, max_rate } = output;
+    let BackupTarget::File(path) = to else {
         let mut out = Paced::new(BufWriter::with_capacity(BUFFER, io::stdout().lock()), *max_rate);
         write_to(&mut out, recipients, manifest, vault, tools, place)?;
         return Ok(out.octets());
@@ -194,7 +194,7 @@ fn write_to(
     manifest: &Manifest,
     vault: &Vault,
     tools: &Binaries,
-    place: &Place,
+    place: &LibpqEnvironment,
 ) -> anyhow::Result<()> {
     let (dump, archive) = self::tools::dump(tools.program("pg_dump"), place)?;
     let mut dump = Some(dump);
@@ -207,18 +207,18 @@ fn write_to(
 }
 
 /// Records a backup that was made by other means just now.
-pub(crate) async fn note(config: &Config) -> anyhow::Result<Made> {
-    let opened = Opened::new(config).await?;
+pub(crate) async fn note(config: &Config) -> anyhow::Result<BackupRecord> {
+    let opened = OpenDatabase::new(config).await?;
     let noted = async {
         store::check_schema(&opened.options).await?;
         let pool = store::connect(opened.options.clone(), CONNECTIONS).await?;
         let clock = Clock::system();
         clock.follow(store::database_now(&pool).await?);
         let (id, began_at) = (clock.uuid(), clock.now());
-        backups::begin(&pool, id, Kind::Other, began_at).await?;
+        backups::begin(&pool, id, BackupKind::Other, began_at).await?;
         backups::complete(&pool, id, None, began_at).await?;
         pool.close().await;
-        Ok(Made { id, began_at, octets: 0 })
+        Ok(BackupRecord { id, began_at, octets: 0 })
     };
     let noted = noted.await;
     opened.close().await;
@@ -253,15 +253,15 @@ pub(crate) async fn restore(
 ) -> anyhow::Result<Restored> {
     let identities = Arc::new(identities);
     let (manifest, vault) = prove(config, path.clone(), identities.clone()).await?;
-    let opened = Opened::new(config).await?;
-    let file = Source { path, identities, manifest, vault };
+    let opened = OpenDatabase::new(config).await?;
+    let file = BackupFile { path, identities, manifest, vault };
     let restored = restore_into(config, &opened, file, how).await;
     opened.close().await;
     restored
 }
 
 /// A file that has been verified.
-struct Source {
+struct BackupFile {
     path: PathBuf,
     identities: Arc<Vec<Identity>>,
     manifest: Manifest,
@@ -291,13 +291,13 @@ async fn prove(config: &Config, path: PathBuf, identities: Arc<Vec<Identity>>) -
     Ok((manifest, vault))
 }
 
-async fn restore_into(config: &Config, opened: &Opened, file: Source, how: How) -> anyhow::Result<Restored> {
+async fn restore_into(config: &Config, opened: &OpenDatabase, file: BackupFile, how: How) -> anyhow::Result<Restored> {
     let server = refuse_unfit(config, opened, &file.manifest, how).await?;
     let tools = tools(config, server.max(file.manifest.pg_dump)).await?;
     let mut connection = schema::connect_once(&opened.options, SCHEMA).await?;
     restoring::begin(&mut connection).await?;
     let place = opened.place.clone();
-    let origin = Origin {
+    let origin = RestoreSource {
         backup: Some(file.manifest.id),
         backed_up_at: file.manifest.began_at,
         resume_pending: how.resume_pending,
@@ -313,7 +313,7 @@ async fn restore_into(config: &Config, opened: &Opened, file: Source, how: How) 
 }
 
 /// Refuses a database that cannot or must not receive the backup. Returns the major version of its server.
-async fn refuse_unfit(config: &Config, opened: &Opened, manifest: &Manifest, how: How) -> anyhow::Result<u32> {
+async fn refuse_unfit(config: &Config, opened: &OpenDatabase, manifest: &Manifest, how: How) -> anyhow::Result<u32> {
     match schema::inspect(&opened.options).await {
         Ok(Contents::Ours(applied)) if !applied.is_empty() && !how.replace => bail!(
             "the database holds Bellwire's tables already: name an empty one, or --replace what is there (the embedded Postgres: \
@@ -341,7 +341,7 @@ async fn refuse_unfit(config: &Config, opened: &Opened, manifest: &Manifest, how
 }
 
 /// Copies the archive to `pg_restore`.
-fn fill(file: &Source, tools: &Binaries, place: &Place) -> anyhow::Result<()> {
+fn fill(file: &BackupFile, tools: &Binaries, place: &LibpqEnvironment) -> anyhow::Result<()> {
     let (restore, mut archive) = self::tools::restore(tools.program("pg_restore"), place)?;
     let copied = Backup::open(&file.path, &file.identities)
         .and_then(|backup| backup.copy(file.vault.backup_mac(), &mut archive));
@@ -351,7 +351,7 @@ fn fill(file: &Source, tools: &Binaries, place: &Place) -> anyhow::Result<()> {
             restore.end()
         }
         // `pg_restore` ended early; its exit status has the reason.
-        Err(Unusable::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => restore.end(),
+        Err(BackupFileError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => restore.end(),
         Err(error) => {
             restore.kill();
             Err(error).context("the file has changed since it was checked")
@@ -360,13 +360,13 @@ fn fill(file: &Source, tools: &Binaries, place: &Place) -> anyhow::Result<()> {
 }
 
 /// Migrates the schema and settles pending work.
-async fn settle(options: &PgConnectOptions, origin: Origin) -> anyhow::Result<Restored> {
+async fn settle(options: &PgConnectOptions, origin: RestoreSource) -> anyhow::Result<Restored> {
     store::migrate(options, Beside::Force).await?;
     let mut connection = schema::connect_once(options, SCHEMA).await?;
     let clock = Clock::system();
     clock.follow(store::database_now(&mut connection).await?);
     let pending = restoring::settle(&mut connection, origin, clock.now()).await?;
-    let Origin { backup, backed_up_at, resume_pending } = origin;
+    let RestoreSource { backup, backed_up_at, resume_pending } = origin;
     Ok(Restored { backup, backed_up_at, held_back: !resume_pending, pending })
 }
 
@@ -377,7 +377,7 @@ pub(crate) async fn settle_in_place(
     since: Option<Timestamp>,
     resume_pending: bool,
 ) -> anyhow::Result<Restored> {
-    let opened = Opened::new(config).await?;
+    let opened = OpenDatabase::new(config).await?;
     let settled = async {
         data_keys::check(&mut schema::connect_once(&opened.options, SCHEMA).await?, &config.master_key_source())
             .await?;
@@ -388,7 +388,7 @@ pub(crate) async fn settle_in_place(
                 "--since is missing: the database records neither a worker's heartbeat nor a backup that would date it"
             );
         };
-        settle(&opened.options, Origin { backup: None, backed_up_at, resume_pending }).await
+        settle(&opened.options, RestoreSource { backup: None, backed_up_at, resume_pending }).await
     };
     let settled = settled.await;
     opened.close().await;

@@ -21,9 +21,9 @@ const SAID_MAX: u64 = 4_000;
 
 /// Environment variables with which libpq connects. There is no `Debug`, because they include the password.
 #[derive(Clone)]
-pub(super) struct Place(Vec<(&'static str, String)>);
+pub(super) struct LibpqEnvironment(Vec<(&'static str, String)>);
 
-impl Place {
+impl LibpqEnvironment {
     /// Reads the options, and from `url` what the options do not expose.
     pub(super) fn new(options: &PgConnectOptions, url: Option<&str>) -> Self {
         let host = match options.get_socket() {
@@ -76,7 +76,7 @@ impl Running {
     fn start(
         program: PathBuf,
         name: &'static str,
-        place: &Place,
+        place: &LibpqEnvironment,
         arguments: &[&str],
         stdin: Stdio,
     ) -> anyhow::Result<Self> {
@@ -132,7 +132,7 @@ fn be_modest(child: &Child) {
     let _ = rustix::process::setpriority_process(pid, NICENESS);
 }
 
-pub(super) fn dump(pg_dump: PathBuf, place: &Place) -> anyhow::Result<(Running, ChildStdout)> {
+pub(super) fn dump(pg_dump: PathBuf, place: &LibpqEnvironment) -> anyhow::Result<(Running, ChildStdout)> {
     let schema = format!("--schema={SCHEMA}");
     let left_out: Vec<_> = NOT_BACKED_UP.iter().map(|table| format!("--exclude-table-data={SCHEMA}.{table}")).collect();
     // Most of the data is sealed and incompressible, so the fastest level is enough.
@@ -145,7 +145,7 @@ pub(super) fn dump(pg_dump: PathBuf, place: &Place) -> anyhow::Result<(Running, 
 }
 
 /// Starts a restore in one transaction. The schema must exist, without objects of the same names.
-pub(super) fn restore(pg_restore: PathBuf, place: &Place) -> anyhow::Result<(Running, ChildStdin)> {
+pub(super) fn restore(pg_restore: PathBuf, place: &LibpqEnvironment) -> anyhow::Result<(Running, ChildStdin)> {
     let (schema, database) = (format!("--schema={SCHEMA}"), format!("--dbname={}", place.database()));
     let arguments = [
         "--single-transaction",
@@ -161,7 +161,7 @@ pub(super) fn restore(pg_restore: PathBuf, place: &Place) -> anyhow::Result<(Run
     Ok((running, archive))
 }
 
-impl Place {
+impl LibpqEnvironment {
     fn database(&self) -> &str {
         self.0.iter().find(|(name, _)| *name == "PGDATABASE").map_or("", |(_, value)| value)
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn tools_get_no_password_on_command_line() {
         let url = "postgres://us%40er:p%2Fw:x@[::1]:5433/push?sslmode=verify-full&sslrootcert=%2Fca.pem";
-        let place = Place::new(&url.parse().unwrap(), Some(url));
+        let place = LibpqEnvironment::new(&url.parse().unwrap(), Some(url));
         let value = |name| place.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
         for (name, expected) in [
             ("PGHOST", "::1"),
@@ -187,7 +187,7 @@ mod tests {
         ] {
             assert_eq!(value(name), Some(expected), "{name}");
         }
-        let local = Place::new(&"postgres://postgres@localhost/bellwire?host=/tmp/x".parse().unwrap(), None);
+        let local = LibpqEnvironment::new(&"postgres://postgres@localhost/bellwire?host=/tmp/x".parse().unwrap(), None);
         assert_eq!(local.0[0], ("PGHOST", "/tmp/x".to_owned()));
     }
 }

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 
 use super::Finding;
-use crate::store::operations::backups::Known;
+use crate::store::operations::backups::BackupStatus;
 use crate::store::operations::restoring::{HeldCount, Last};
 use bellwire_core::clock::Timestamp;
 
@@ -14,7 +14,7 @@ const NEW: TimeDelta = TimeDelta::days(7);
 const BY: &str = "bellwire backup --output FILE";
 
 /// Checks the age of the last backup.
-pub(super) fn age(Known { last_at, since }: Known, now: Timestamp) -> Finding {
+pub(super) fn age(BackupStatus { last_at, since }: BackupStatus, now: Timestamp) -> Finding {
     let days = |since: Timestamp| (now - since).num_hours().max(0);
     match (last_at, since) {
         (Some(at), _) if now - at <= OLD => Finding::ok("backups", format!("the newest is {} hours old", days(at))),
@@ -59,7 +59,7 @@ mod tests {
             (None, hours(24 * 6), Health::Ok),
             (None, None, Health::Ok),
         ] {
-            assert_eq!(age(Known { last_at, since }, NOW).health, health, "{last_at:?} {since:?}");
+            assert_eq!(age(BackupStatus { last_at, since }, NOW).health, health, "{last_at:?} {since:?}");
         }
     }
 

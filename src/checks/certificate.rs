@@ -6,7 +6,7 @@ use sqlx::PgPool;
 
 use super::{Certificate, Finding, Health};
 use crate::http_server::certificate::validity;
-use crate::store::keys::certificates::{self, Place};
+use crate::store::keys::certificates::{self, AcmeScope};
 use bellwire_core::clock::Timestamp;
 
 pub(super) const CHECK: &str = "certificate";
@@ -15,7 +15,7 @@ pub(super) const CHECK: &str = "certificate";
 const DAYS_LEFT: [i64; 2] = [14, 3];
 
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct CertificateFinding {
     place: String,
     is_ordered: bool,
     /// End of validity; `None` before the first order.
@@ -23,7 +23,7 @@ pub(super) struct Found {
     failure: Option<String>,
 }
 
-pub(super) async fn look(pool: &PgPool, certificate: &Certificate) -> Result<Found, Box<dyn Display + Send>> {
+pub(super) async fn look(pool: &PgPool, certificate: &Certificate) -> Result<CertificateFinding, Box<dyn Display + Send>> {
     match certificate {
         Certificate::File(file) => {
             let place = file.display().to_string();
@@ -34,13 +34,13 @@ pub(super) async fn look(pool: &PgPool, certificate: &Certificate) -> Result<Fou
             });
             let chain = read.await.map_err(|error| text(&error))?;
             let (_, not_after) = validity(&chain).map_err(|error| text(&error))?;
-            Ok(Found { place, is_ordered: false, not_after: Some(not_after), failure: None })
+            Ok(CertificateFinding { place, is_ordered: false, not_after: Some(not_after), failure: None })
         }
         Certificate::Ordered { directory, domain } => {
-            let place = Place { directory: directory.clone(), domain: domain.clone() };
+            let place = AcmeScope { directory: directory.clone(), domain: domain.clone() };
             let found = certificates::standing(pool, &place).await;
             let standing = found.map_err(|error| -> Box<dyn Display + Send> { Box::new(error) })?;
-            Ok(Found {
+            Ok(CertificateFinding {
                 place: place.domain,
                 is_ordered: true,
                 not_after: standing.not_after,
@@ -50,8 +50,8 @@ pub(super) async fn look(pool: &PgPool, certificate: &Certificate) -> Result<Fou
     }
 }
 
-pub(super) fn judge(found: &Found, now: Timestamp) -> Finding {
-    let Found { place, is_ordered, not_after, failure } = found;
+pub(super) fn judge(found: &CertificateFinding, now: Timestamp) -> Finding {
+    let CertificateFinding { place, is_ordered, not_after, failure } = found;
     let is_good = not_after.is_some_and(|not_after| not_after > now);
     let at = |time: &Timestamp| time.format("%Y-%m-%d %H:%M UTC").to_string();
     let days = not_after.map(|not_after| (not_after - now).num_days());
@@ -100,7 +100,7 @@ mod tests {
         ] {
             let not_after = days.map(|days| now + TimeDelta::days(days));
             let place = "push.example.com".to_owned();
-            let found = Found { place, is_ordered, not_after, failure: failure.map(str::to_owned) };
+            let found = CertificateFinding { place, is_ordered, not_after, failure: failure.map(str::to_owned) };
             let finding = judge(&found, now);
             assert_eq!(finding.health, health, "{finding:?}");
             assert!(finding.detail.contains(named), "{named}: {finding:?}");

@@ -29,7 +29,7 @@ use crate::store::keys::data_keys;
 use crate::store::operations::{distribution, partitions, restoring, setup, workers};
 use crate::store::outcomes::reliability;
 use crate::store::queue::guards;
-use crate::vault::master_key::Source;
+use crate::vault::master_key::MasterKeySource;
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::named;
 use bellwire_webpush::sealer::Sealer;
@@ -176,7 +176,7 @@ fn of_open_files() -> Option<Finding> {
 
 /// Whether the file of the master key still opens the data keys, as the next start requires.
 async fn of_master_key(pool: &PgPool, setup: &Setup) -> Option<Finding> {
-    let source = Source::File(setup.master_key_file.clone()?);
+    let source = MasterKeySource::File(setup.master_key_file.clone()?);
     Some(asked("master key", data_keys::check(pool, &source), rules::master_key).await)
 }
 
@@ -268,7 +268,7 @@ pub(crate) async fn of_upkeep(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
 }
 
 pub(crate) async fn of_dispatch(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
-    let waited = |due: reliability::Due| due.oldest_at.and_then(|since| (now - since).to_std().ok());
+    let waited = |due: reliability::DueDeliveries| due.oldest_at.and_then(|since| (now - since).to_std().ok());
     vec![
         asked("workers", workers::versions(pool, now), |versions| rules::workers(&versions)).await,
         asked("lanes", setup::standing(pool, now), rules::lanes).await,

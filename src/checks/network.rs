@@ -14,9 +14,9 @@ use sqlx::PgPool;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
-use super::rules::outside::{self, Greeted, Heard};
+use super::rules::outside::{self, Greeted, OutsideResponse};
 use super::{Finding, PATIENCE, Setup};
-use crate::outbound::{Limits, OutboundClient, PlainHttp};
+use crate::outbound::{OutboundLimits, OutboundClient, PlainHttp};
 use crate::store::audience::audience_counts;
 use crate::store::operations::setup;
 use bellwire_core::clock::Clock;
@@ -27,7 +27,7 @@ use bellwire_gateway::Gateways;
 const ASKED: [Gateway; 4] = [Gateway::Fcm, Gateway::Mozilla, Gateway::Wns, Gateway::Apple];
 
 /// Limits of a request to this server.
-const LIMITS: Limits = Limits { timeout: PATIENCE, body_max_bytes: 1 << 20, idle_connections: 0 };
+const LIMITS: OutboundLimits = OutboundLimits { timeout: PATIENCE, body_max_bytes: 1 << 20, idle_connections: 0 };
 
 /// Runs all network checks. Returns no findings unless the settings allow requests.
 pub(crate) async fn look(pool: &PgPool, gateways: &Gateways, setup: &Setup) -> Vec<Finding> {
@@ -81,7 +81,7 @@ async fn of_ourselves(pool: &PgPool, setup: &Setup) -> Vec<Finding> {
     health.into_iter().chain(script).chain(preflights).collect()
 }
 
-async fn hear(client: &OutboundClient, request: Request<Full<Bytes>>) -> (Heard, Duration) {
+async fn hear(client: &OutboundClient, request: Request<Full<Bytes>>) -> (OutsideResponse, Duration) {
     let began = Instant::now();
     let heard = match client.exchange(request).await {
         Ok(response) => {

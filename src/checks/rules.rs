@@ -12,7 +12,7 @@ use chrono::TimeDelta;
 
 use super::{Finding, Health, Setup};
 use crate::store::keys::data_keys::VALUES_TO_WARN;
-use crate::store::operations::setup::{Holder, Settings, Standing};
+use crate::store::operations::setup::{VacuumBlocker, DatabaseSettings, LaneCounts};
 use crate::store::operations::workers::VERSION;
 use bellwire_core::origin::is_this_machine;
 use bellwire_postgres::OLDEST_MAJOR;
@@ -201,7 +201,7 @@ pub(super) fn clock(ahead_us: i64) -> Finding {
     }
 }
 
-pub(super) fn version(Settings { version, version_number, .. }: &Settings) -> Finding {
+pub(super) fn version(DatabaseSettings { version, version_number, .. }: &DatabaseSettings) -> Finding {
     match u32::try_from(version_number / 10_000).is_ok_and(|major| major >= OLDEST_MAJOR) {
         true => Finding::ok("database version", format!("Postgres {version}.")),
         false => {
@@ -210,7 +210,7 @@ pub(super) fn version(Settings { version, version_number, .. }: &Settings) -> Fi
     }
 }
 
-pub(super) fn durability(settings: &Settings) -> Finding {
+pub(super) fn durability(settings: &DatabaseSettings) -> Finding {
     const CHECK: &str = "durability";
     let wrong = [
         ("fsync", settings.fsync),
@@ -228,7 +228,7 @@ pub(super) fn durability(settings: &Settings) -> Finding {
     }
 }
 
-pub(super) fn connections(&Settings { connections, connections_max, .. }: &Settings) -> Finding {
+pub(super) fn connections(&DatabaseSettings { connections, connections_max, .. }: &DatabaseSettings) -> Finding {
     let health = beyond(connections as f64 / connections_max.max(1) as f64, CROWDED);
     let finding =
         Finding::new("database connections", health, format!("{connections} of {connections_max} are in use."));
@@ -240,7 +240,7 @@ pub(super) fn connections(&Settings { connections, connections_max, .. }: &Setti
     }
 }
 
-pub(super) fn cleaning(&Settings { autovacuum, xid_age, .. }: &Settings) -> Finding {
+pub(super) fn cleaning(&DatabaseSettings { autovacuum, xid_age, .. }: &DatabaseSettings) -> Finding {
     const CHECK: &str = "cleaning";
     let age = beyond(xid_age, XID_AGE);
     let millions = xid_age / 1_000_000;
@@ -262,7 +262,7 @@ pub(super) fn cleaning(&Settings { autovacuum, xid_age, .. }: &Settings) -> Find
 }
 
 /// Checks the oldest holder of dead rows, and the seconds since it began.
-pub(super) fn old_transactions(oldest: Option<&(Holder, Option<f64>)>) -> Finding {
+pub(super) fn old_transactions(oldest: Option<&(VacuumBlocker, Option<f64>)>) -> Finding {
     const CHECK: &str = "old transactions";
     let Some((holder, since_s)) = oldest else {
         return Finding::ok(CHECK, "No transaction keeps dead rows from being cleared.");
@@ -273,14 +273,14 @@ pub(super) fn old_transactions(oldest: Option<&(Holder, Option<f64>)>) -> Findin
     }
     let long = since_s.map_or_else(String::new, |since_s| format!(" for {:.0} minutes", since_s / 60.0));
     let (who, line) = match holder {
-        Holder::Session { pid, name } => {
+        VacuumBlocker::Session { pid, name } => {
             let name = if name.is_empty() { "a session" } else { name };
             (format!("A transaction of {name} (process {pid})"), format!("SELECT pg_terminate_backend({pid});"))
         }
-        Holder::Prepared(gid) => {
+        VacuumBlocker::Prepared(gid) => {
             (format!("The prepared transaction {gid}"), format!("ROLLBACK PREPARED '{}';", gid.replace('\'', "''")))
         }
-        Holder::Slot(name) => {
+        VacuumBlocker::Slot(name) => {
             let quoted = name.replace('\'', "''");
             (
                 format!("The replication slot {name}, which has no reader,"),
@@ -339,7 +339,7 @@ pub(super) fn workers(versions: &[String]) -> Finding {
     }
 }
 
-pub(super) fn lanes(Standing { held, broken }: Standing) -> Finding {
+pub(super) fn lanes(LaneCounts { held, broken }: LaneCounts) -> Finding {
     let held = match held {
         0 => None,
         1 => Some("1 lane is held".to_owned()),

@@ -1,4 +1,4 @@
-//! What operators do, called by the command line and the API alike. Nothing here prints: verbs answer values.
+//! Operator actions, shared by the command line and the API. They print nothing and return values.
 
 use std::fs;
 use std::future::pending;
@@ -16,15 +16,15 @@ use crate::checks::{self, Finding};
 use crate::config::Config;
 use crate::server;
 use crate::server::context::{self, Migrations};
-use crate::store::keys::audit::{Action, Actor, Entry};
-use crate::store::keys::data_keys::{self, Added};
+use crate::store::keys::audit::{AuditAction, Actor, AuditEntry};
+use crate::store::keys::data_keys::{self, NewDataKey};
 use crate::store::keys::resealing::{self, SealKey};
 use crate::store::operations::distribution::{self, Distribution};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::operations::workers;
 use crate::store::transactions::begin;
 use crate::store::{self};
-use crate::vault::master_key::{MasterKey, Source};
+use crate::vault::master_key::{MasterKey, MasterKeySource};
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::id::SHARDS;
 use bellwire_postgres::{Binaries, Embedded, Upgraded};
@@ -52,7 +52,7 @@ pub(super) async fn migrate(config: &Config, forced: bool, distributed: bool, ou
     Ok(out.say(&serde_json::json!({"migrated": true, "distributed": true}), words)?)
 }
 
-/// What `rotate_master_key` did.
+/// Result of `rotate_master_key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Rotation {
@@ -62,7 +62,7 @@ pub(crate) enum Rotation {
     Finished,
 }
 
-/// Where the master key that is to come is.
+/// Source of the new master key.
 #[derive(Debug, Clone)]
 pub(crate) enum NewMasterKey {
     /// In the file of the present one, in its place.
@@ -78,8 +78,8 @@ pub(crate) enum NewMasterKey {
 pub(crate) async fn rotate_master_key(config: &Config, new: NewMasterKey) -> anyhow::Result<Rotation> {
     on_database(config, async |pool| match new {
         NewMasterKey::InPlace => match config.master_key_source() {
-            Source::File(path) => rotate_file(pool, &path).await,
-            _ => bail!("the master key is in no file that could be replaced: say where the new one is, by --to-file or --to-command"),
+            MasterKeySource::File(path) => rotate_file(pool, &path).await,
+            _ => bail!("the master key is in no file that could be replaced: give the new one with --to-file or --to-command"),
         },
         NewMasterKey::InFile(path) => {
             let key = match MasterKey::read(&path)? {
@@ -93,14 +93,14 @@ pub(crate) async fn rotate_master_key(config: &Config, new: NewMasterKey) -> any
             rotate_to(pool, &config.master_key_source(), &key).await
         }
         NewMasterKey::PrintedBy(command) => {
-            let key = Source::Command(command.into()).read().await?.context("a command prints a key, or fails")?;
+            let key = MasterKeySource::Command(command.into()).read().await?.context("a command prints a key, or fails")?;
             rotate_to(pool, &config.master_key_source(), &key).await
         }
     })
     .await
 }
 
-/// Opens the database for a few statements, of whoever has the right schema.
+/// Opens the database for a few statements, with a check of its schema version.
 async fn on_database<T>(config: &Config, work: impl AsyncFnOnce(&PgPool) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let (postgres, options) = context::database(config).await?;
     let worked = async {
@@ -118,8 +118,8 @@ async fn on_database<T>(config: &Config, work: impl AsyncFnOnce(&PgPool) -> anyh
 }
 
 /// Wraps the data keys under that key, unless they are already.
-async fn rotate_to(pool: &PgPool, from: &Source, new: &MasterKey) -> anyhow::Result<Rotation> {
-    if data_keys::check(pool, &Source::Given(new.clone())).await.is_ok() {
+async fn rotate_to(pool: &PgPool, from: &MasterKeySource, new: &MasterKey) -> anyhow::Result<Rotation> {
+    if data_keys::check(pool, &MasterKeySource::Given(new.clone())).await.is_ok() {
         return Ok(Rotation::Finished);
     }
     let old = from.read().await?.context("there is no master key")?;
@@ -131,7 +131,7 @@ async fn rewrap(pool: &PgPool, old: &MasterKey, new: &MasterKey) -> anyhow::Resu
     let now = now(pool).await?;
     let mut tx = begin(pool).await?;
     data_keys::rotate_master(&mut tx, old, new).await?;
-    Entry::new(Actor::LOCAL, None, Action::MasterKeyRotated, "master key").record(&mut tx, 1, now).await?;
+    AuditEntry::new(Actor::LOCAL, None, AuditAction::MasterKeyRotated, "master key").record(&mut tx, 1, now).await?;
     Ok(tx.commit().await?)
 }
 
@@ -146,7 +146,7 @@ async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
     next.push(".next");
     let next = PathBuf::from(next);
     let replace = || fs::rename(&next, path).with_context(|| format!("cannot replace {}", path.display()));
-    if next.exists() && data_keys::check(pool, &Source::File(next.clone())).await.is_ok() {
+    if next.exists() && data_keys::check(pool, &MasterKeySource::File(next.clone())).await.is_ok() {
         replace()?;
         return Ok(Rotation::Finished);
     }
@@ -163,13 +163,13 @@ async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
 }
 
 /// Adds a seal key, which takes over in a while.
-pub(crate) async fn add_seal_key(config: &Config) -> anyhow::Result<Added> {
+pub(crate) async fn add_seal_key(config: &Config) -> anyhow::Result<NewDataKey> {
     on_database(config, async |pool| {
         let master = config.master_key_source().read().await?.context("there is no master key")?;
         let now = now(pool).await?;
         let mut tx = begin(pool).await?;
         let added = data_keys::add_seal_key(&mut tx, &master, now).await?;
-        Entry::new(Actor::LOCAL, None, Action::SealKeyAdded, added.number).record(&mut tx, 1, now).await?;
+        AuditEntry::new(Actor::LOCAL, None, AuditAction::SealKeyAdded, added.number).record(&mut tx, 1, now).await?;
         tx.commit().await?;
         Ok(added)
     })
@@ -184,7 +184,7 @@ pub(crate) async fn seal_keys(config: &Config) -> anyhow::Result<Vec<SealKey>> {
 /// Moves the embedded Postgres to a newer major version, and lets it learn what its tables hold.
 pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded> {
     if config.database_url.is_some() {
-        bail!("the Postgres of {} is run by somebody else, who upgrades it", config.origin("database_url"));
+        bail!("the Postgres of {} is not the embedded one; upgrade it with its own tools", config.origin("database_url"));
     }
     let options = config.postgres_options();
     if !Embedded::exists(&options) {
@@ -203,8 +203,8 @@ pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded
     Ok(upgraded)
 }
 
-/// Looks at everything that a start depends on, and at what a server says of itself, and changes nothing. The gravest first. `offline`:
-/// without asking anybody over the network but the database.
+/// Checks everything a start depends on, and the reported state of servers. Changes nothing. The most severe finding is first. With
+/// `offline`, the database is the only network connection.
 pub(crate) async fn doctor(config: &Config, offline: bool) -> Vec<Finding> {
     checks::by_gravity(examine(config, offline).await)
 }
@@ -271,7 +271,7 @@ async fn examine(config: &Config, offline: bool) -> Vec<Finding> {
     findings
 }
 
-async fn master_key(options: &PgConnectOptions, source: &Source) -> Finding {
+async fn master_key(options: &PgConnectOptions, source: &MasterKeySource) -> Finding {
     let mut connection = match schema::connect_once(options, SCHEMA).await {
         Ok(connection) => connection,
         Err(error) => return Finding::failure("master key", error),
@@ -283,7 +283,7 @@ async fn master_key(options: &PgConnectOptions, source: &Source) -> Finding {
     }
 }
 
-/// What a server says of itself. That nothing is sent is no fault where no server runs.
+/// Findings from the reported state of servers. Deliveries that pause are no finding where no server runs.
 async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<Finding> {
     let (now, setup) = (Clock::system().now(), server::setup(config));
     let setup = checks::Setup { asks_others: !offline, ..setup };

@@ -1,4 +1,3 @@
-//! `bellwire app`.
 
 use axum::http::Method;
 use chrono::{DateTime, Utc};
@@ -8,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::identity::IdentityKey;
 use super::key::moment;
-use super::local::{Ask, Beginning, Local, path};
-use super::output::{Output, Shown, fields_of, text, time};
-use super::refusal::Names;
+use super::local::{Ask, DataDirState, Local, path};
+use super::output::{Output, TableColumn, fields_of, text, time};
+use super::refusal::ArgumentNames;
 
-pub(super) const NAMES: &Names = &[
+pub(super) const NAMES: &ArgumentNames = &[
     ("/slug", "SLUG"),
     ("/name", "--name"),
     ("/origins", "--origin"),
@@ -25,7 +24,7 @@ pub(super) const NAMES: &Names = &[
 ];
 
 /// The same where origins are added.
-const CHANGE_NAMES: &Names = &[
+const CHANGE_NAMES: &ArgumentNames = &[
     ("/name", "--name"),
     ("/add_origins", "--add-origin"),
     ("/remove_origins", "--remove-origin"),
@@ -34,24 +33,23 @@ const CHANGE_NAMES: &Names = &[
     ("app", "APP"),
 ];
 
-const RESTORE_NAMES: &Names = &[("/lane", "--lane"), ("/since", "--since"), ("/until", "--until"), ("app", "APP")];
+const RESTORE_NAMES: &ArgumentNames = &[("/lane", "--lane"), ("/since", "--since"), ("/until", "--until"), ("app", "APP")];
 
-/// What `--browsers-may` takes for no right at all.
+/// Value of `--browsers-may` for an empty set of rights.
 const NOTHING: &str = "nothing";
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum App {
     /// Make an app with its first VAPID key.
     #[command(after_help = "Example:
   bellwire app create shop --subject mailto:push@example.com --origin https://shop.example.com --topic news")]
     Create {
-        /// Its short name: lower-case letters, digits and hyphens.
+        /// Slug: lower-case letters, digits and hyphens.
         slug: String,
         /// Contact for push services, `mailto:` or `https:` [the `sub` claim of VAPID].
         #[arg(long, value_name = "CONTACT")]
         subject: String,
-        /// Its name for people; by default the short one.
+        /// Display name; the slug by default.
         #[arg(long)]
         name: Option<String>,
         /// An origin that browsers may call from, such as https://shop.example.com; repeatable.
@@ -63,8 +61,8 @@ pub(super) enum App {
         /// A topic to begin with, which anyone may join; repeatable.
         #[arg(long = "topic", value_name = "TOPIC")]
         topics: Vec<String>,
-        /// What browsers may do beyond joining and leaving topics: create_topics, set_tags, set_attributes; repeatable, or
-        /// separated by commas.
+        /// Rights of browsers beyond joining and leaving topics: create_topics, set_tags, set_attributes; repeatable, or separated by
+        /// commas.
         #[arg(long, value_name = "RIGHT", value_delimiter = ',')]
         browsers_may: Vec<String>,
     },
@@ -72,7 +70,7 @@ pub(super) enum App {
     List,
     /// Show an app.
     Show {
-        /// Its short name or id.
+        /// Slug or id of the app.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         app: String,
     },
@@ -80,16 +78,16 @@ pub(super) enum App {
     #[command(after_help = "Example:
   bellwire app change shop --add-origin https://www.shop.example.com --remove-origin http://localhost:3000")]
     Change {
-        /// Its short name or id.
+        /// Slug or id of the app.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         app: String,
-        /// Its name for people.
+        /// New display name.
         #[arg(long)]
         name: Option<String>,
         /// One more origin that browsers may call from; repeatable.
         #[arg(long = "add-origin", value_name = "ORIGIN")]
         added: Vec<String>,
-        /// An origin that browsers may not call from any more; repeatable.
+        /// Origin to remove: browsers there may no longer call the API; repeatable.
         #[arg(long = "remove-origin", value_name = "ORIGIN")]
         removed: Vec<String>,
         /// Whether endpoints on hosts of no known push service are let in.
@@ -99,13 +97,13 @@ pub(super) enum App {
         /// repeatable, or separated by commas.
         #[arg(long, value_name = "RIGHT", value_delimiter = ',')]
         browsers_may: Vec<String>,
-        /// How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one: 1 to 100.
+        /// Share of the send capacity while several apps have deliveries waiting, relative to an app of weight 1: 1 to 100.
         #[arg(long, value_name = "NUMBER")]
         weight: Option<i64>,
     },
     /// Let an app send again that the runaway guard holds. What it sent so far counts no longer.
     Release {
-        /// Its short name or id.
+        /// Slug or id of the app.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         app: String,
     },
@@ -114,7 +112,7 @@ pub(super) enum App {
   bellwire app restore-pruned shop --lane 3 --since 2030-01-31T08:00:00Z --until 2030-01-31T08:30:00Z --dry-run
   bellwire app restore-pruned shop --since 2030-01-31T08:00:00Z")]
     RestorePruned {
-        /// Its short name or id.
+        /// Slug or id of the app.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         app: String,
         /// Only those of this lane, by its number; all lanes by default.
@@ -130,15 +128,14 @@ pub(super) enum App {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Delete an app for good, with its subscriptions, messages and keys. Nothing is sent for it any more once this is done;
-    /// a running server deletes its rows.
+    /// Delete an app for good, with its subscriptions, messages and keys. Sending stops at once. A running server deletes the rows.
     #[command(after_help = "Example:
   bellwire app delete shop --yes-delete shop")]
     Delete {
-        /// Its short name or id.
+        /// Slug or id of the app.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         app: String,
-        /// Its short name once more: there is no way back.
+        /// The slug once more, as confirmation: deletion cannot be undone.
         #[arg(long, value_name = "SLUG", value_parser = NonEmptyStringValueParser::new())]
         yes_delete: String,
     },
@@ -151,11 +148,10 @@ pub(super) enum App {
 
 impl App {
     /// Whether it may come first.
-    pub(super) fn beginning(&self) -> Beginning {
-        if matches!(self, Self::Create { .. }) { Beginning::Here } else { Beginning::Before }
+    pub(super) fn beginning(&self) -> DataDirState {
+        if matches!(self, Self::Create { .. }) { DataDirState::Here } else { DataDirState::Before }
     }
 
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Create { slug, subject, name, origins, allow_other_gateways, topics, browsers_may } => {
@@ -203,7 +199,7 @@ impl App {
                 let confirm: String = url::form_urlencoded::byte_serialize(yes_delete.as_bytes()).collect();
                 let place = format!("{}?confirm={confirm}", path(["apps", &app]));
                 out.fields(FIELDS, &local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, place) }).await?)?;
-                out.note("Nothing is sent for it any more. The maintenance of a running server deletes what it had.");
+                out.note("The app no longer sends. The maintenance of a running server deletes its data.");
             }
             Self::IdentityKey { verb } => verb.run(local, out).await?,
         }
@@ -231,7 +227,7 @@ fn rights(named: Vec<String>) -> Vec<String> {
     if named == [NOTHING] { Vec::new() } else { named }
 }
 
-const FIELDS: &[Shown] = &[
+const FIELDS: &[TableColumn] = &[
     ("app", text, "/slug"),
     ("id", text, "/id"),
     ("name", text, "/name"),
@@ -243,5 +239,5 @@ const FIELDS: &[Shown] = &[
     ("being deleted since", time, "/deleting_at"),
 ];
 
-const COLUMNS: &[Shown] =
+const COLUMNS: &[TableColumn] =
     &[("APP", text, "/slug"), ("ID", text, "/id"), ("CREATED", time, "/created_at"), ("NAME", text, "/name")];

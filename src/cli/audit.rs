@@ -8,13 +8,12 @@ use url::form_urlencoded;
 
 use super::key::moment;
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, beginning, text, time};
-use super::refusal::Names;
-use crate::store::keys::audit::Action;
+use super::output::{Output, TableColumn, beginning, text, time};
+use super::refusal::ArgumentNames;
+use crate::store::keys::audit::AuditAction;
 
-const NAMES: &Names = &[("app", "--app"), ("actor", "--actor"), ("action", "--action"), ("limit", "--limit")];
+const NAMES: &ArgumentNames = &[("app", "--app"), ("actor", "--actor"), ("action", "--action"), ("limit", "--limit")];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Audit {
     /// List what was done, the latest first.
@@ -29,17 +28,17 @@ pub(super) enum Audit {
         /// Only by this: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed.
         #[arg(long)]
         actor: Option<String>,
-        /// Only this.
+        /// Only this action.
         #[arg(long, hide_possible_values = true,
-            value_parser = PossibleValuesParser::new(Action::ALL.iter().map(|action| action.name())))]
+            value_parser = PossibleValuesParser::new(AuditAction::ALL.iter().map(|action| action.name())))]
         action: Option<String>,
         /// Then or later: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z.
         #[arg(long, value_name = "TIME", value_parser = moment)]
         since: Option<DateTime<Utc>>,
-        /// Before then.
+        /// Only entries before this time.
         #[arg(long, value_name = "TIME", value_parser = moment)]
         until: Option<DateTime<Utc>>,
-        /// How many, 1 to 250.
+        /// Maximum number of entries, 1 to 250.
         #[arg(long, default_value_t = 50)]
         limit: u16,
     },
@@ -60,7 +59,7 @@ impl Audit {
     }
 }
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("AT", time, "/at"),
     ("ACTOR", text, "/actor"),
     ("ADDRESS", text, "/address"),

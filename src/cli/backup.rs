@@ -1,4 +1,3 @@
-//! `bellwire backup` and `bellwire restore`.
 
 use std::fs;
 use std::io::IsTerminal as _;
@@ -13,20 +12,20 @@ use zeroize::Zeroizing;
 
 use super::output::Output;
 use super::settings::FewSettings;
-use crate::backup::{self, How, Identity, Recipient, Restored, To};
+use crate::backup::{self, How, Identity, Recipient, Restored, BackupTarget};
 use bellwire_core::clock::Timestamp;
 
 /// More than a file of recipients or identities has.
 const KEYS_MAX_OCTETS: u64 = 1 << 20;
 
-/// What to back up to where.
+/// Arguments of `bellwire backup`.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Backup {
     /// A new file that only its owner may read; by default standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Encrypt it to whoever has the identity of this recipient, as `age-keygen` prints it; may be given several times.
+    /// Encrypt the backup to this age recipient, as `age-keygen` prints it; repeatable.
     #[arg(long, value_name = "AGE1…")]
     recipient: Vec<Recipient>,
     /// A file of such recipients, one a line.
@@ -35,7 +34,7 @@ pub(super) struct Backup {
     /// MiB that are written in a second, at most, so that a busy server hardly notices. By default as many as it can.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     max_rate: Option<u64>,
-    /// Make none, but note that one was made by other means just now, so that checks know.
+    /// Record that a backup was just made by other means, without making one. Health checks use the record.
     #[arg(long, conflicts_with_all = ["output", "recipient", "recipients_file", "max_rate"])]
     made_elsewhere: bool,
     #[command(flatten)]
@@ -43,7 +42,6 @@ pub(super) struct Backup {
 }
 
 impl Backup {
-    /// Makes it.
     pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
         let config = self.settings.load()?;
         let mut recipients = self.recipient;
@@ -63,15 +61,15 @@ impl Backup {
         }
         let is_encrypted = !recipients.is_empty();
         let to = match self.output.clone() {
-            Some(file) => To::File(file),
-            None if std::io::stdout().is_terminal() => bail!("say where it goes: --output FILE, or a pipe"),
-            None => To::Stdout,
+            Some(file) => BackupTarget::File(file),
+            None if std::io::stdout().is_terminal() => bail!("no destination: use --output FILE, or a pipe"),
+            None => BackupTarget::Stdout,
         };
         let max_rate = self.max_rate.and_then(|mib| NonZeroU64::new(mib << 20));
-        let made = backup::make(&config, backup::Output { to, recipients, max_rate }).await?;
+        let made = backup::make(&config, backup::BackupOutput { to, recipients, max_rate }).await?;
         let mut words = format!("A backup of {} octets was made, of {}.", made.octets, time(made.began_at));
         if !is_encrypted {
-            words.push_str(" It is not encrypted: whoever reads it learns user ids, topics, tags and times.");
+            words.push_str(" The backup is not encrypted: a reader learns user ids, topics, tags and times.");
         }
         words.push_str(" Without the master key it is worth nothing: keep that, too, and apart from it.");
         match &self.output {
@@ -85,7 +83,7 @@ impl Backup {
     }
 }
 
-/// What to restore, and how.
+/// Arguments of `bellwire restore`.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Restore {
@@ -95,7 +93,7 @@ pub(super) struct Restore {
     /// The identity that it is encrypted to, in a file as `age-keygen` writes it.
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Let what was pending go on: only if nothing was sent since the backup, as in a planned move.
+    /// Resume pending deliveries. Use it only if nothing was sent since the backup, as in a planned move.
     #[arg(long)]
     resume_pending: bool,
     /// Replace what the database holds of Bellwire's.
@@ -105,8 +103,8 @@ pub(super) struct Restore {
     /// was pending.
     #[arg(long, conflicts_with_all = ["file", "identity"])]
     in_place: bool,
-    /// To which time that brought it back, such as 2030-01-31T08:00:00Z; by default the last heartbeat of a worker, or the start of the backup
-    /// that `pg_restore` brought back.
+    /// Time that the restored database represents, such as 2030-01-31T08:00:00Z. Default: the last heartbeat of a worker, or the start of
+    /// the backup that `pg_restore` restored.
     #[arg(long, value_name = "TIME", requires = "in_place")]
     since: Option<DateTime<Utc>>,
     #[command(flatten)]
@@ -114,7 +112,6 @@ pub(super) struct Restore {
 }
 
 impl Restore {
-    /// Does it.
     pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
         let config = self.settings.load()?;
         let identities = match &self.identity {
@@ -144,7 +141,7 @@ fn time(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// What an operator has to know and to do now.
+/// Text for the operator: the state after the restore and the next steps.
 fn told(restored: &Restored) -> String {
     let (since, pending) = (time(restored.backed_up_at), restored.pending);
     let found = format!(
@@ -152,17 +149,17 @@ fn told(restored: &Restored) -> String {
         pending.campaigns, pending.messages, pending.deliveries, pending.webhook_requests
     );
     let next = match restored.held_back {
-        false => format!("What was pending goes on when a server starts: {found}."),
+        false => format!("Pending deliveries continue when a server starts: {found}."),
         true => format!(
-            "What was pending is held back, since it may have been sent after that: {found}.\n\
-             Look at it with `bellwire held list`; then `bellwire held resume`, or `bellwire held cancel`. Send the requests to \
+            "Pending deliveries are held back, because they may have been sent after that time: {found}.\n\
+             List them with `bellwire held list`; then use `bellwire held resume` or `bellwire held cancel`. Send the requests to \
              webhooks again with `bellwire webhook replay WEBHOOK --app APP --since {since}`; `bellwire webhook list --app APP` shows \
              the webhooks."
         ),
     };
     format!(
-        "The database is as it was at {since}. What happened since is missing: subscriptions, messages, receipts; and whoever was \
-         unsubscribed, erased or removed since is there again, keys that were revoked since are valid again. Everybody has to sign in \
-         anew.\n{next}"
+        "The database is in its state of {since}. Later subscriptions, messages and receipts are missing. Subscriptions, users and \
+         teammates removed later exist again, and keys revoked later are valid again. All teammates have to sign in \
+         again.\n{next}"
     )
 }

@@ -14,27 +14,26 @@ use tokio::sync::Notify;
 
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, fields_of, table_of, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, fields_of, table_of, text, time};
+use super::refusal::ArgumentNames;
 use super::send::read;
 use super::watch::{COME_BACK, Frames};
 
-const NAMES: &Names =
+const NAMES: &ArgumentNames =
     &[("campaign", "CAMPAIGN"), ("app", "--app"), ("/slug", "--slug"), ("/users", "--user"), ("/variant", "--variant")];
-/// How often a campaign that is watched is looked at, at most: however much happens.
+/// Minimum time between two reads of a watched campaign, however many events arrive.
 const WATCHED_EVERY: Duration = Duration::from_secs(1);
-/// For how long nothing may be heard before it is looked at all the same: of small messages the stream tells nothing until they are done.
+/// Maximum time without an event before the campaign is read anyway. Small messages cause no event until they are done.
 const QUIET_MAX: Duration = Duration::from_secs(10);
-/// What happens to campaigns.
+/// Event types that the watch subscribes to.
 const KINDS: &str = "campaign,message";
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Campaign {
     /// Make a campaign, as a draft.
     #[command(after_help = "Example:\n  bellwire campaign create spring.json --app shop")]
     Create {
-        /// Its plan in JSON, as the API takes it; - for standard input.
+        /// Campaign plan in JSON, as the API accepts it; - for standard input.
         #[arg(value_name = "FILE")]
         plan: PathBuf,
         #[command(flatten)]
@@ -47,7 +46,7 @@ pub(super) enum Campaign {
     Change {
         #[command(flatten)]
         campaign: One,
-        /// Its plan in JSON, as the API takes it; - for standard input.
+        /// Campaign plan in JSON, as the API accepts it; - for standard input.
         #[arg(value_name = "FILE")]
         plan: PathBuf,
     },
@@ -62,10 +61,10 @@ pub(super) enum Campaign {
     Test {
         #[command(flatten)]
         campaign: One,
-        /// Whom to; repeatable.
+        /// User id of a recipient; repeatable.
         #[arg(long = "user", value_name = "USER", required = true)]
         users: Vec<String>,
-        /// Which variant; the first by default.
+        /// Variant to send; the first by default.
         #[arg(long, value_name = "NAME")]
         variant: Option<String>,
     },
@@ -73,7 +72,7 @@ pub(super) enum Campaign {
     Start(One),
     /// Stop sending within a second, until it is resumed.
     Pause(One),
-    /// Go on sending.
+    /// Resume sending.
     Resume(One),
     /// Stop sending within a second, for good.
     Cancel(One),
@@ -81,7 +80,7 @@ pub(super) enum Campaign {
     Clone {
         #[command(flatten)]
         campaign: One,
-        /// What the copy is called.
+        /// Slug of the copy.
         #[arg(long)]
         slug: String,
     },
@@ -94,7 +93,7 @@ pub(super) enum Campaign {
     Runs {
         #[command(flatten)]
         campaign: One,
-        /// How many, the latest ones.
+        /// Maximum number of campaigns, newest first.
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=250))]
         limit: u16,
     },
@@ -102,10 +101,9 @@ pub(super) enum Campaign {
     Watch(One),
 }
 
-/// Which campaign.
 #[derive(Debug, Args)]
 pub(super) struct One {
-    /// Its slug or id.
+    /// Slug or id of the campaign.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     campaign: String,
     #[command(flatten)]
@@ -180,7 +178,7 @@ fn read_plan(file: &std::path::Path) -> anyhow::Result<Value> {
     serde_json::from_slice(&read(file)?).with_context(|| format!("{} is not JSON", file.display()))
 }
 
-const DRY_RUN_MESSAGES: &[Shown] = &[
+const DRY_RUN_MESSAGES: &[TableColumn] = &[
     ("DUE", time, "/due_at"),
     ("VARIANT", text, "/variant"),
     ("SHARE", text, "/share"),
@@ -197,7 +195,7 @@ fn dry_run(told: &Value) -> String {
     format!("{about}\n{messages}{}", refused.collect::<String>())
 }
 
-const FIELDS: &[Shown] = &[
+const FIELDS: &[TableColumn] = &[
     ("campaign", text, "/slug"),
     ("id", text, "/id"),
     ("name", text, "/name"),
@@ -207,7 +205,7 @@ const FIELDS: &[Shown] = &[
     ("next", time, "/next_at"),
 ];
 
-const VARIANTS: &[Shown] = &[
+const VARIANTS: &[TableColumn] = &[
     ("VARIANT", text, "/name"),
     ("TARGETED", text, "/counts/targeted"),
     ("ACCEPTED", text, "/counts/accepted"),
@@ -239,7 +237,7 @@ fn rate(variant: &Value) -> String {
     }
 }
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("CAMPAIGN", text, "/slug"),
     ("STATE", text, "/state"),
     ("TIER", text, "/tier"),
@@ -248,7 +246,7 @@ const COLUMNS: &[Shown] = &[
     ("NAME", text, "/name"),
 ];
 
-const RUNS: &[Shown] = &[
+const RUNS: &[TableColumn] = &[
     ("RUN", text, "/run"),
     ("AT", time, "/at"),
     ("TARGETED", text, "/total/targeted"),
@@ -259,8 +257,8 @@ const RUNS: &[Shown] = &[
     ("SINCE THE RUN BEFORE", |run, _| since(run), ""),
 ];
 
-/// How the click rate of a run compares with that of the one before, in percentage points, and how certain that it is higher, or lower,
-/// is.
+/// Describes the change of the click rate from the previous run, in percentage points. Includes the certainty that the rate is higher or
+/// lower.
 fn since(run: &Value) -> String {
     let number = |name: &str| run["before"][name].as_f64();
     let (Some(change), Some(higher)) = (number("click_rate"), number("higher")) else { return "-".to_owned() };
@@ -269,7 +267,7 @@ fn since(run: &Value) -> String {
     format!("{:+.1} points ({way} with {:.0} %)", change * 100.0, (certain * 100.0).floor().min(99.0))
 }
 
-/// How it goes, in a line.
+/// Status of a campaign on one line.
 fn line(campaign: &Value) -> String {
     let total = &campaign["progress"]["total"];
     let n = |name: &str| total[name].as_i64().unwrap_or(0);
@@ -292,7 +290,8 @@ fn line(campaign: &Value) -> String {
     )
 }
 
-/// Looks at a campaign whenever the event stream tells of its app's messages or campaigns, until nothing can come of it any more.
+/// Reads a campaign whenever the event stream has an event of its app's messages or campaigns. Returns once the campaign cannot change
+/// further.
 async fn watch(one: &One, local: &Local, out: Output) -> anyhow::Result<()> {
     let happened = Notify::new();
     tokio::select! {
@@ -301,7 +300,7 @@ async fn watch(one: &One, local: &Local, out: Output) -> anyhow::Result<()> {
     }
 }
 
-/// Says whenever something happens to the app's messages or campaigns. Ready only when the stream is refused.
+/// Notifies `happened` for each event of the app's messages or campaigns. Returns only if the server refuses the stream.
 async fn listen(one: &One, local: &Local, happened: &Notify) -> anyhow::Result<()> {
     let at = format!("{}?kinds={KINDS}", path(["apps", &one.app, "events", "stream"]));
     let mut last: Option<String> = None;

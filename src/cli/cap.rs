@@ -1,4 +1,3 @@
-//! `bellwire cap`: frequency caps.
 
 use axum::http::Method;
 use clap::Subcommand;
@@ -7,11 +6,10 @@ use serde_json::{Value, json};
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
 use super::output::{Output, table_of, text};
-use super::refusal::Names;
+use super::refusal::ArgumentNames;
 
-const NAMES: &Names = &[("/caps", "CAP"), ("app", "--app")];
+const NAMES: &ArgumentNames = &[("/caps", "CAP"), ("app", "--app")];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Cap {
     /// Show an app's caps.
@@ -32,7 +30,7 @@ pub(super) enum Cap {
     Clear(AppFlag),
 }
 
-/// Reads a cap, as far as its parts go: whether they are what they should be, the API tells.
+/// Parses the structure of a cap. The API validates the values.
 fn read(written: &str) -> Result<Value, String> {
     let (figures, tier) = written.split_once(':').map_or((written, None), |(figures, tier)| (figures, Some(tier)));
     let parts = figures.split_once('/').and_then(|(max, window)| Some((max.parse::<i64>().ok()?, window)));
@@ -64,7 +62,7 @@ async fn replace(local: &Local, app: &str, caps: Vec<Value>) -> anyhow::Result<V
 fn show(shown: &Value) -> String {
     let caps = shown["caps"].as_array().map(Vec::as_slice).unwrap_or_default();
     if caps.is_empty() {
-        return "There are no caps: a person gets whatever is sent.".to_owned();
+        return "There are no caps: users receive every message sent to them.".to_owned();
     }
     table_of(&[("MESSAGES", text, "/max"), ("IN", text, "/window"), ("OF", text, "/tiers")], caps)
 }

@@ -13,13 +13,13 @@ use super::a_tier;
 use super::arguments::AppFlag;
 use super::key::moment;
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, Stdout, beginning, table, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, Stdout, beginning, table, text, time};
+use super::refusal::ArgumentNames;
 use super::send::seconds;
 use bellwire_core::delivery::Tier;
 use bellwire_core::lane::Gateway;
 
-const NAMES: &Names = &[
+const NAMES: &ArgumentNames = &[
     ("/filter/reason", "--reason"),
     ("/filter/status", "--status"),
     ("/filter/message", "--message"),
@@ -35,40 +35,41 @@ const NAMES: &Names = &[
 
 const STATES: [&str; 4] = ["open", "replayed", "discarded", "closed"];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum DeadLetters {
     /// List dead letters, the newest first.
     #[command(after_help = "Example:\n  bellwire dead-letters list --app shop --state open --reason retries_exhausted")]
     List {
         #[command(flatten)]
-        which: Which,
+        which: SelectionArgs,
         #[command(flatten)]
-        state: State,
-        /// How many, 1 to 250.
+        state: StateArg,
+        /// Maximum number of dead letters, 1 to 250.
         #[arg(long, default_value_t = 50)]
         limit: u16,
     },
     /// Count dead letters by what they have in common.
     #[command(after_help = "Example:\n  bellwire dead-letters groups --app shop --by reason --state open")]
     Groups {
-        /// By what.
+        /// Field to group by.
         #[arg(long, default_value = "reason", value_parser = PossibleValuesParser::new(
             ["reason", "gateway", "status", "tier", "message", "day"]))]
         by: String,
         #[command(flatten)]
-        which: Which,
+        which: SelectionArgs,
         #[command(flatten)]
-        state: State,
+        state: StateArg,
     },
-    /// Send open dead letters again, to those for whom they died. No dead letter is sent twice: it is safe to repeat.
+    /// Send open dead letters again, to their original recipients. Each dead letter is replayed at most once, so the command is safe to
+    /// repeat.
     #[command(after_help = "Examples:
   bellwire dead-letters replay --app shop --message msg_0198… --dry-run
   bellwire dead-letters replay --app shop --reason unauthorized --ttl 12h")]
     Replay {
         #[command(flatten)]
         handling: Handling,
-        /// How long push services may keep it from now: seconds, or such as 30m, 12h, 7d; by default as long as at first.
+        /// Time that push services may keep the message, from now: seconds, or a duration such as 30m, 12h, 7d; by default the original
+        /// TTL.
         #[arg(long, value_parser = seconds)]
         ttl: Option<u64>,
     },
@@ -81,52 +82,51 @@ pub(super) enum DeadLetters {
     #[command(after_help = "Example:\n  bellwire dead-letters export --app shop --state open > letters.csv")]
     Export {
         #[command(flatten)]
-        which: Which,
+        which: SelectionArgs,
         #[command(flatten)]
-        state: State,
-        /// In which form.
+        state: StateArg,
+        /// Output format.
         #[arg(long, default_value = "csv", value_parser = PossibleValuesParser::new(["csv", "ndjson"]))]
         format: String,
     },
 }
 
-/// Which dead letters.
 #[derive(Debug, Args)]
-pub(super) struct Which {
+pub(super) struct SelectionArgs {
     #[command(flatten)]
     app: AppFlag,
     #[command(flatten)]
-    filter: Filter,
+    filter: FilterArgs,
 }
 
 /// Letters that fit all of it.
 #[derive(Debug, Args)]
-struct Filter {
+struct FilterArgs {
     /// Why they died, such as `retries_exhausted`.
     #[arg(long)]
     reason: Option<String>,
     /// HTTP status of the last answer.
     #[arg(long)]
     status: Option<i16>,
-    /// What was sent.
+    /// Id of the message.
     #[arg(long)]
     message: Option<String>,
-    /// To whom.
+    /// Id of the subscription.
     #[arg(long)]
     subscription: Option<String>,
     /// The topic that the message was addressed to.
     #[arg(long)]
     topic: Option<String>,
-    /// The message's tier.
+    /// Tier of the message.
     #[arg(long, value_parser = a_tier())]
     tier: Option<Tier>,
-    /// The push service.
+    /// Gateway that got the deliveries.
     #[arg(long, value_parser = PossibleValuesParser::new(Gateway::ALL.map(Gateway::name)))]
     gateway: Option<String>,
     /// Died then or later: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<DateTime<Utc>>,
-    /// Died before then.
+    /// Only those that failed before this time.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<DateTime<Utc>>,
     /// Retries that were made.
@@ -134,31 +134,30 @@ struct Filter {
     retries: Option<i32>,
 }
 
-/// Where they stand.
 #[derive(Debug, Args)]
-pub(super) struct State {
-    /// Where they stand; by default anywhere.
+pub(super) struct StateArg {
+    /// State of the dead letters; any by default.
     #[arg(long, value_parser = PossibleValuesParser::new(STATES))]
     state: Option<String>,
 }
 
-/// Which open dead letters, and how many of them.
+/// Selection of open dead letters, and a limit on their number.
 #[derive(Debug, Args)]
 pub(super) struct Handling {
     #[command(flatten)]
-    which: Which,
-    /// Every open dead letter: needed where nothing else says which.
+    which: SelectionArgs,
+    /// Select every open dead letter; required if no filter is given.
     #[arg(long)]
     all: bool,
-    /// Count only.
+    /// Only count the dead letters.
     #[arg(long)]
     dry_run: bool,
-    /// How many at most, 1 to 100,000; 10,000 by default.
+    /// Maximum number of dead letters, 1 to 100,000; 10,000 by default.
     #[arg(long)]
     cap: Option<i64>,
 }
 
-impl Filter {
+impl FilterArgs {
     /// The members that were given.
     fn members(&self) -> Map<String, Value> {
         let all = json!({
@@ -171,9 +170,9 @@ impl Filter {
     }
 }
 
-impl Which {
+impl SelectionArgs {
     /// The path of a route, with the filter and more in its query.
-    fn path(&self, route: &str, state: &State, more: &[(&str, &str)]) -> String {
+    fn path(&self, route: &str, state: &StateArg, more: &[(&str, &str)]) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         for (name, value) in self.filter.members() {
             query.append_pair(&name, value.as_str().unwrap_or(&value.to_string()));
@@ -185,7 +184,6 @@ impl Which {
 }
 
 impl DeadLetters {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let get = async |path| local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, path) }).await;
         match self {
@@ -212,7 +210,7 @@ impl Handling {
     async fn run(self, local: &Local, out: Output, what: &str, ttl: Option<u64>) -> anyhow::Result<()> {
         let filter = self.which.filter.members();
         if filter.is_empty() && !self.all {
-            anyhow::bail!("say which letters, by --reason, --message … or --all");
+            anyhow::bail!("no dead letters selected: use --reason, --message … or --all");
         }
         let mut body = json!({"filter": filter, "dry_run": self.dry_run, "cap": self.cap});
         if let Some(ttl) = ttl {
@@ -233,7 +231,7 @@ fn told(what: &str, handled: &Value) -> String {
     }];
     if n("unreachable") > 0 {
         lines.push(format!(
-            "Of those that fit, {} are for subscriptions that are not active any more.",
+            "Of the selected ones, {} are for subscriptions that are no longer active.",
             n("unreachable")
         ));
     }
@@ -256,7 +254,7 @@ fn grouped(by: &str, groups: &Value) -> String {
     table(["COUNT", "NEWEST", &by.to_uppercase()], groups.as_array().into_iter().flatten().map(row))
 }
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("ID", text, "/id"),
     ("DIED", time, "/at"),
     ("STATE", text, "/state"),

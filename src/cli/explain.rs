@@ -7,21 +7,20 @@ use serde_json::Value;
 
 use super::local::{Ask, Local, path};
 use super::output::{Output, text};
-use super::refusal::Names;
+use super::refusal::ArgumentNames;
 
-const NAMES: &Names = &[("message", "MESSAGE"), ("subscription", "SUBSCRIPTION")];
+const NAMES: &ArgumentNames = &[("message", "MESSAGE"), ("subscription", "SUBSCRIPTION")];
 
-/// A delivery.
 #[derive(Debug, Args)]
 #[group(skip)] // its verb has the same name
 pub(super) struct Explain {
     /// The app's short name or id; by default the one that the message is of.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
-    /// The message's id.
+    /// Id of the message.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     message: String,
-    /// The subscription's id.
+    /// Id of the subscription.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     subscription: String,
 }

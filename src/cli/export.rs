@@ -16,17 +16,17 @@ use url::form_urlencoded;
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
 use super::output::{Output, Stdout};
-use super::refusal::Names;
+use super::refusal::ArgumentNames;
 use crate::api::exports::line::{END, SUBSCRIPTION};
 
-const NAMES: &Names =
+const NAMES: &ArgumentNames =
     &[("app", "--app"), ("only", "--only"), ("format", "--format"), ("raw", "--raw"), ("after", "--resume")];
 /// More octets than any line has.
 const LINE_MAX: u64 = 1 << 20;
-/// How often it says how far it has come.
+/// Time between two progress lines.
 const SAID_EVERY: Duration = Duration::from_secs(5);
 
-/// What to take out, and where to.
+/// Arguments of `bellwire export`.
 #[derive(Debug, Args)]
 #[group(skip)] // the verb has the same name
 pub(super) struct Export {
@@ -35,22 +35,21 @@ pub(super) struct Export {
     /// A new file that only its owner may read; by default standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only this.
+    /// Only this type of line.
     #[arg(long, value_parser = PossibleValuesParser::new(["subscriptions"]))]
     only: Option<String>,
-    /// In which form: lines of JSON, or a table of subscriptions.
+    /// Output format: JSON lines, or a CSV table of subscriptions.
     #[arg(long, default_value = "ndjson", value_parser = PossibleValuesParser::new(["ndjson", "csv"]))]
     format: String,
     /// With `--format csv`: do not put apostrophes before cells that a spreadsheet would evaluate as formulas.
     #[arg(long)]
     raw: bool,
-    /// Go on with a file that broke off.
+    /// Resume an interrupted export to the same file.
     #[arg(long, requires = "output")]
     resume: bool,
 }
 
 impl Export {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let (mut to, after) = self.open()?;
         if after == After::All {
@@ -78,11 +77,11 @@ impl Export {
         local
             .stream(Ask { names: NAMES, ..Ask::new(Method::GET, at) }, take)
             .await
-            .context("the export broke off: what there is of it is no whole file (with --output, --resume goes on)")?;
+            .context("the export was interrupted: the file is incomplete (with --output, continue it by --resume)")?;
         to.flush()?;
         if let Some(file) = &self.output {
             let people = format!(
-                "{octets} octets were written to {}. Whoever reads it can send to these browsers.",
+                "{octets} octets were written to {}. A reader of the file can send to these browsers.",
                 file.display()
             );
             out.say(&json!({"octets": octets, "file": file}), &people)?;
@@ -90,14 +89,14 @@ impl Export {
         Ok(())
     }
 
-    /// Where to write, and what is there.
+    /// Opens the output. Returns the writer and the position to resume from.
     fn open(&self) -> anyhow::Result<(Box<dyn Write>, After)> {
         let Some(at) = &self.output else { return Ok((Box::new(Stdout), After::Nothing)) };
         if self.resume {
             if self.format != "ndjson" {
                 bail!("--resume: only lines of JSON go on");
             }
-            let (file, after) = go_on(at).with_context(|| format!("cannot go on with {}", at.display()))?;
+            let (file, after) = go_on(at).with_context(|| format!("cannot resume {}", at.display()))?;
             return Ok((Box::new(file), after));
         }
         // There are private keys in it.
@@ -106,7 +105,7 @@ impl Export {
     }
 }
 
-/// What a file has.
+/// Content of the output file before this export.
 #[derive(Debug, PartialEq, Eq)]
 enum After {
     Nothing,

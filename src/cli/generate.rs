@@ -1,4 +1,4 @@
-//! What packages carry beside the program: completions for shells and man pages, made from the command line's own description.
+//! Files that packages ship with the program: shell completions and man pages, generated from the command-line definition.
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -10,10 +10,10 @@ use super::output::Output;
 use crate::config::{Config, Flags, reachable};
 use crate::http_server::probe;
 
-/// How long the answer may take. Whoever looks after containers waits for some 30 s by default.
+/// Response timeout. Container platforms wait 30 s by default.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fails unless the server at the address of the settings says that it can serve.
+/// Fails unless the server at the configured address reports that it is ready.
 pub(super) async fn ask(flags: &Flags, out: Output) -> anyhow::Result<()> {
     let address = reachable(Config::load(flags)?.listen);
     let answer = timeout(PATIENCE, probe::status(address, "/readyz")).await;

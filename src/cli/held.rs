@@ -8,25 +8,23 @@ use serde_json::{Value, json};
 
 use super::local::{Ask, Local, path};
 use super::output::{Output, table, text, time};
-use crate::store::operations::restoring::{self, Held as What};
+use crate::store::operations::restoring::{self, HeldWork as What};
 use bellwire_core::id::AppId;
 
-/// What is read at a time.
+/// Page size.
 const AT_ONCE: i64 = 200;
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
-pub(super) enum Held {
+pub(super) enum HeldCommand {
     /// List campaigns and messages that a restore has held back, up to 200.
     List(Of),
-    /// Let all of them go on. What the server of before had sent since the backup is sent once more; browsers that got it drop
-    /// the repeat as long as they remember its id.
+    /// Resume all held deliveries. Deliveries that the earlier server sent after the backup are sent again. A browser drops the repeat
+    /// while it remembers the id.
     Resume(Of),
     /// Cancel all of them.
     Cancel(Of),
 }
 
-/// Whose.
 #[derive(Debug, Args)]
 pub(super) struct Of {
     /// Only of this app: its short name or id.
@@ -34,7 +32,7 @@ pub(super) struct Of {
     app: Option<String>,
 }
 
-impl Held {
+impl HeldCommand {
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let (of, verb) = match self {
             Self::List(of) => return list(local, of, out).await,

@@ -1,13 +1,13 @@
-//! What stands below the options in `--help`.
+//! Text below the options in `--help`.
 
 pub(super) const EXIT_CODES: &str = "Exit codes:
   0  done
-  1  failed; standard error says why
+  1  failed; standard error has the reason
   2  wrong arguments or settings
   3  doctor found something that needs attention";
 
 pub(super) const MORE_SETTINGS: &str =
-    "Every setting of `bellwire serve` is taken, too, as a flag, a variable or from bellwire.toml.";
+    "Every setting of `bellwire serve` is accepted too: as a flag, a variable, or in bellwire.toml.";
 
 pub(super) const INIT_EXAMPLE: &str = "Example:
   bellwire init shop --origin http://localhost:3000";
@@ -42,7 +42,7 @@ pub(super) const METRICS_EXAMPLES: &str = "Examples:
   bellwire metrics --since 2030-01-01 --until 2030-02-01 --step 1d --measure subscriptions_lost --by reason";
 
 pub(super) const SIMULATOR_EXAMPLE: &str =
-    "Example, with a server that delivers to it (PORT is in the line that is printed):
+    "Example, with a server that delivers to the simulator (PORT: from the line that the command prints):
   bellwire simulate-gateway --gateway fcm=fcm.bellwire.test --ca-file ca.pem
   bellwire serve --gateways fcm.bellwire.test=fcm@127.0.0.1:PORT --gateway-ca-file ca.pem --allow-loopback
 

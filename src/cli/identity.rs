@@ -8,11 +8,11 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, text, time};
+use super::refusal::ArgumentNames;
 use super::send::read;
 
-const NAMES: &Names = &[
+const NAMES: &ArgumentNames = &[
     ("/name", "--name"),
     ("/form", "--form"),
     ("/public_key", "--public-key"),
@@ -20,9 +20,9 @@ const NAMES: &Names = &[
     ("app", "APP"),
 ];
 
-/// What a backend makes of a key.
+/// Forms of identity proof that a backend can create with a key.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub(super) enum Form {
+pub(super) enum ProofFormArg {
     /// Signed JWTs, which expire.
     #[default]
     Jwt,
@@ -30,7 +30,6 @@ pub(super) enum Form {
     Hmac,
 }
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum IdentityKey {
     /// Make a secret that your backend signs with, printed once and for all; or take a public key of your backend's pair.
@@ -42,12 +41,12 @@ pub(super) enum IdentityKey {
         /// The app's short name or id.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         app: String,
-        /// Its name for people.
+        /// Display name.
         #[arg(long)]
         name: String,
-        /// What your backend signs with it. A key proves nothing in the other form.
+        /// Form of proof that your backend creates with the key. The key is not valid for the other form.
         #[arg(long, value_enum, default_value_t)]
-        form: Form,
+        form: ProofFormArg,
         /// The file of a public key on P-256, PEM or a JWK; - for standard input.
         #[arg(long, value_name = "FILE")]
         public_key: Option<PathBuf>,
@@ -58,12 +57,12 @@ pub(super) enum IdentityKey {
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         app: String,
     },
-    /// Forget a key at once and for good: what it signed proves nothing any more.
+    /// Delete a key at once and for good. Proofs made with it are no longer valid.
     Delete {
         /// The app's short name or id.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         app: String,
-        /// Its id, as `bellwire app identity-key list` shows it.
+        /// Id of the key, as `bellwire app identity-key list` shows it.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
@@ -98,7 +97,7 @@ impl IdentityKey {
     }
 }
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("ID", text, "/id"),
     ("ALGORITHM", text, "/algorithm"),
     ("FORM", text, "/form"),

@@ -9,7 +9,7 @@ use super::app;
 use super::invocation;
 use super::local::{Ask, Local, path};
 use super::output::{Output, text};
-use super::refusal::Refusal;
+use super::refusal::CommandError;
 use crate::api::problem::ProblemCode;
 use bellwire_webpush::keys::check_subject;
 
@@ -17,10 +17,9 @@ use bellwire_webpush::keys::check_subject;
 const TOPIC: &str = "news";
 /// Contact of its VAPID key where the site's address is none that push services take.
 const NOBODY: &str = "mailto:push@example.com";
-/// What a backend needs: it sends, looks what came of it, and says whose a browser is.
+/// Scopes of a backend's API key: send messages, read results, and assign browsers to users.
 const SCOPES: [&str; 3] = ["send", "read", "subscribers"];
 
-/// Its arguments.
 #[derive(Debug, Args)]
 #[group(skip)] // the verb has the same name
 pub(super) struct Init {
@@ -34,7 +33,7 @@ pub(super) struct Init {
     subject: Option<String>,
 }
 
-/// What to paste where.
+/// Snippets for the page, the service worker and the backend.
 struct Snippets {
     worker: String,
     page: String,
@@ -75,7 +74,7 @@ impl Init {
         let ask = Ask { body, names: app::NAMES, ..Ask::new(Method::POST, path(["apps"])) };
         let made = match local.ask(ask).await {
             Err(error)
-                if error.downcast_ref().is_some_and(|refusal: &Refusal| refusal.code == ProblemCode::SlugTaken) =>
+                if error.downcast_ref().is_some_and(|refusal: &CommandError| refusal.code == ProblemCode::SlugTaken) =>
             {
                 bail!(
                     "there is an app {slug} already, and nothing was changed. `bellwire app show {slug}` shows it, \
@@ -95,7 +94,7 @@ impl Init {
              Keep the key, it is shown only now:\n\nBELLWIRE_KEY={secret}\n\n\
              In /service-worker.js on your site, at the top:\n\n{worker}\n\n\
              On your page:\n\n{page}\n\n\
-             To send, once somebody has pressed the button:\n\n{send}\n"
+             To send, once a visitor has pressed the button:\n\n{send}\n"
         );
         out.say(&json!({"app": made, "key": key, "worker": worker, "page": page, "send": send}), &people)?;
         if subject == NOBODY {

@@ -6,15 +6,14 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::local::{Ask, Beginning, Local, path};
-use super::output::{Output, Shown, text, time};
-use super::refusal::Names;
+use super::local::{Ask, DataDirState, Local, path};
+use super::output::{Output, TableColumn, text, time};
+use super::refusal::ArgumentNames;
 use bellwire_core::scope::Scope;
 
-const NAMES: &Names =
+const NAMES: &ArgumentNames =
     &[("/name", "--name"), ("/scopes", "--scope"), ("/expires_at", "--expires-at"), ("api_key", "KEY")];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Key {
     /// Make an API key. Its secret is printed, once and for all.
@@ -25,14 +24,13 @@ pub(super) enum Key {
     Create {
         #[command(flatten)]
         owner: Owner,
-        /// Its name for people.
+        /// Display name.
         #[arg(long)]
         name: String,
-        /// What it may do; repeatable, or separated by commas. With --operator: `operator` unless it is `metrics`.
+        /// Scopes of the key; repeatable, or separated by commas. With --operator: `operator` by default, or `metrics`.
         #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', required_unless_present = "operator")]
         scopes: Vec<Scope>,
-        /// From when on it is not valid any more: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z;
-        /// never by default.
+        /// Expiry: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z; no expiry by default.
         #[arg(long, value_name = "TIME", value_parser = moment)]
         expires_at: Option<DateTime<Utc>>,
     },
@@ -44,7 +42,7 @@ pub(super) enum Key {
     Revoke {
         #[command(flatten)]
         owner: Owner,
-        /// Its id, as `bellwire key list` shows it.
+        /// Id of the key, as `bellwire key list` shows it.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
         /// Leave the keys that it made valid, and those that these made: for a key that is replaced, not stolen.
@@ -76,10 +74,10 @@ impl Owner {
 
 impl Key {
     /// Whether it may come first.
-    pub(super) fn beginning(&self) -> Beginning {
+    pub(super) fn beginning(&self) -> DataDirState {
         match self {
-            Self::Create { owner: Owner { operator: true, .. }, .. } => Beginning::Here,
-            _ => Beginning::Before,
+            Self::Create { owner: Owner { operator: true, .. }, .. } => DataDirState::Here,
+            _ => DataDirState::Before,
         }
     }
 
@@ -115,7 +113,7 @@ pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
     text.parse().ok().or_else(day).ok_or("must be such as 2030-01-31 or 2030-01-31T08:30:00Z")
 }
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("ID", text, "/id"),
     ("SECRET", |key, hint| format!("{}…", text(key, hint)), "/hint"),
     ("SCOPES", text, "/scopes"),

@@ -1,4 +1,3 @@
-//! `bellwire master-key` and `bellwire keys`.
 
 use std::path::PathBuf;
 
@@ -7,17 +6,18 @@ use serde_json::json;
 
 use super::admin::{self, NewMasterKey};
 use super::output::{Output, table};
-use super::{EXIT_CODES, Settings};
+use super::{EXIT_CODES, ServerSettings};
 
-/// What can be done with the master key.
+/// Actions on the master key.
 #[derive(Debug, Subcommand)]
 pub(super) enum MasterKey {
-    /// Wrap the data keys under a new master key. Servers that run go on; give those elsewhere the new one before their next start.
+    /// Wrap the data keys under a new master key. Running servers continue to work; give servers elsewhere the new master key before they
+    /// next start.
     #[command(after_help = EXIT_CODES)]
     Rotate(Rotate),
 }
 
-/// Where the new master key comes from.
+/// Source of the new master key.
 #[derive(Debug, Args)]
 pub(super) struct Rotate {
     /// The new key is in this file; it is made there if there is none. By default the file of the master key is replaced.
@@ -27,7 +27,7 @@ pub(super) struct Rotate {
     #[arg(long, value_name = "COMMAND")]
     to_command: Option<String>,
     #[command(flatten)]
-    settings: Settings,
+    settings: ServerSettings,
 }
 
 impl MasterKey {
@@ -44,18 +44,18 @@ impl MasterKey {
     }
 }
 
-/// What can be done with data keys.
+/// Actions on data keys.
 #[derive(Debug, Subcommand)]
-pub(super) enum Keys {
+pub(super) enum KeysCommand {
     /// Add a seal key. It takes over in a minute, and the role `maintenance` seals anew under it what is kept for long.
     #[command(after_help = EXIT_CODES)]
-    Rotate(Settings),
+    Rotate(ServerSettings),
     /// List the seal keys, and what is still sealed under each.
     #[command(after_help = EXIT_CODES)]
-    List(Settings),
+    List(ServerSettings),
 }
 
-impl Keys {
+impl KeysCommand {
     pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Rotate(settings) => {

@@ -1,4 +1,4 @@
-//! The API in this process, for whoever has database and master key at hand.
+//! The API within this process, for callers with access to the database and the master key.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use sqlx::PgPool;
 use tower::ServiceExt as _;
 
-use super::refusal::{Names, Refusal};
+use super::refusal::{ArgumentNames, CommandError};
 use crate::api::problem::Problem;
 use crate::config::Config;
 use crate::server;
@@ -26,7 +26,7 @@ const CONNECTIONS: u32 = 6;
 
 /// Whether a verb may be the first thing that happens in a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beginning {
+pub(super) enum DataDirState {
     Here,
     /// There must be something already; where there is nothing, the directory is probably the wrong one.
     Before,
@@ -35,7 +35,7 @@ pub(super) enum Beginning {
 /// An open database and the API on it.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// Where browsers and backends reach the server, without a slash at the end.
+    /// Public URL of the server, without a trailing slash.
     pub server: String,
     context: Context,
     router: Router,
@@ -50,7 +50,7 @@ pub(super) struct Ask<'a> {
     pub body: Value,
     pub idempotency_key: Option<&'a str>,
     pub last_event_id: Option<&'a str>,
-    pub names: &'a Names,
+    pub names: &'a ArgumentNames,
 }
 
 impl Ask<'static> {
@@ -62,28 +62,28 @@ impl Ask<'static> {
 
 impl Local {
     /// Opens the database as a server does: the embedded Postgres of a running one is shared.
-    pub(super) async fn open(mut config: Config, beginning: Beginning) -> anyhow::Result<Self> {
+    pub(super) async fn open(mut config: Config, beginning: DataDirState) -> anyhow::Result<Self> {
         config.database_connections = CONNECTIONS;
         let data = config.data_dir.display();
         let embedded = config.database_url.is_none();
         let is_new = embedded && !Embedded::exists(&config.postgres_options());
-        if is_new && beginning == Beginning::Before {
+        if is_new && beginning == DataDirState::Before {
             bail!(
-                "there is no data in {data}. Start `bellwire serve` first, or say where its data is: --data-dir, or \
+                "there is no data in {data}. Start `bellwire serve` first, or give its data directory or database: --data-dir, or \
                  BELLWIRE_DATABASE_URL as the server has it"
             );
         }
         let context = Context::open(&config, Migrations::Begin).await?;
-        let elsewhere = "say where by --data-dir, or by BELLWIRE_DATABASE_URL as the server has it";
+        let elsewhere = "use --data-dir, or the BELLWIRE_DATABASE_URL of the server";
         if is_new {
             eprintln!(
                 "Warning: there was no data in {data}, and no server uses it: a new database was made there. If your server \
-                 has its data elsewhere, it will not know what is made here; {elsewhere}."
+                 has its data elsewhere, it does not see changes made here; {elsewhere}."
             );
         } else if context.holds_postgres() {
             eprintln!(
                 "Warning: no server is running on {data}: working on its data directly. If your server has its data \
-                 elsewhere, it will not know of it; {elsewhere}."
+                 elsewhere, it does not see this one; {elsewhere}."
             );
         }
         let router = server::local_router(&context, &config)?;
@@ -95,7 +95,7 @@ impl Local {
         self.context.close().await;
     }
 
-    /// Connections to the database, for what is no business of the API.
+    /// Connections to the database, for reads outside the API.
     pub(super) fn pool(&self) -> &PgPool {
         &self.context.pool
     }
@@ -120,7 +120,7 @@ impl Local {
     }
 
     /// Makes a request whose body may be of any length.
-    pub(super) async fn upload(&self, path: String, names: &Names, body: Body) -> anyhow::Result<Value> {
+    pub(super) async fn upload(&self, path: String, names: &ArgumentNames, body: Body) -> anyhow::Result<Value> {
         let request = Request::builder().method(Method::POST).uri(path).body(body);
         let answer =
             self.answered(request.context("this cannot be written as a request")?, &Value::Null, names).await?;
@@ -147,13 +147,13 @@ impl Local {
     }
 
     /// Has the API answer a request with that JSON as its body.
-    async fn answered(&self, request: Request<Body>, body: &Value, names: &Names) -> anyhow::Result<Body> {
+    async fn answered(&self, request: Request<Body>, body: &Value, names: &ArgumentNames) -> anyhow::Result<Body> {
         let Ok(response) = self.router.clone().oneshot(request).await;
         let status = response.status();
         if !status.is_success() {
             let problem = response.extensions().get::<Problem>();
             let problem = problem.with_context(|| format!("the response {status} is not a problem"))?;
-            return Err(Refusal::new(problem, body, names).into());
+            return Err(CommandError::new(problem, body, names).into());
         }
         Ok(response.into_body())
     }
@@ -192,7 +192,7 @@ pub(super) fn rows(page: &Value) -> impl Iterator<Item = &Value> {
     page["data"].as_array().into_iter().flatten()
 }
 
-/// A path of these segments, each encoded: whatever a person typed stays within its segment.
+/// Builds a path from segments. Each segment is percent-encoded, so that input cannot add segments.
 pub(super) fn path<const N: usize>(segments: [&str; N]) -> String {
     let mut path = String::from("/v1");
     for segment in segments {

@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 
 use super::local::{Ask, Local, path};
 use super::output::{Output, text, time};
-use super::refusal::Names;
+use super::refusal::ArgumentNames;
 use bellwire_core::duration;
 
-const NAMES: &Names = &[("/filter", "FILTER"), ("/seconds", "--for")];
+const NAMES: &ArgumentNames = &[("/filter", "FILTER"), ("/seconds", "--for")];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum LogLevel {
     /// Show what is logged beyond what each process was started with.

@@ -7,19 +7,18 @@ use serde_json::Value;
 
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, beginning, fields_of, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, beginning, fields_of, text, time};
+use super::refusal::ArgumentNames;
 
-const NAMES: &Names = &[("message", "MESSAGE"), ("key", "--key"), ("limit", "--limit")];
+const NAMES: &ArgumentNames = &[("message", "MESSAGE"), ("key", "--key"), ("limit", "--limit")];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
-pub(super) enum Message {
+pub(super) enum MessageCommand {
     /// List an app's messages, the newest first.
     List {
         #[command(flatten)]
         app: AppFlag,
-        /// How many, 1 to 250.
+        /// Maximum number of messages, 1 to 250.
         #[arg(long, default_value_t = 50)]
         limit: u16,
     },
@@ -28,31 +27,31 @@ pub(super) enum Message {
     Show(One),
     /// Stop sending within a second, until it is resumed. Its time to live keeps running.
     Pause(One),
-    /// Go on sending.
+    /// Resume sending.
     Resume(One),
     /// Stop sending within a second, for good.
     #[command(
         after_help = "Example, of a message that was sent with a key:\n  bellwire message cancel --app shop --key booking-7"
     )]
-    Cancel(Which),
+    Cancel(MessageSelector),
 }
 
 /// A message, by its id or by its sender's own name for it.
 #[derive(Debug, Args)]
-pub(super) struct Which {
+pub(super) struct MessageSelector {
     /// The app's short name or id; by default the one that the message is of.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
-    /// Its id.
+    /// Id of the message.
     #[arg(value_parser = NonEmptyStringValueParser::new(), required_unless_present = "key")]
     message: Option<String>,
-    /// Its key.
+    /// Idempotency key of the message.
     #[arg(long, value_parser = NonEmptyStringValueParser::new(), conflicts_with = "message", requires = "app")]
     key: Option<String>,
 }
 
-impl Which {
-    /// Where it is cancelled in the API.
+impl MessageSelector {
+    /// API path of the cancellation.
     async fn cancel(self, local: &Local) -> anyhow::Result<String> {
         match (self.app, self.message, self.key) {
             (Some(app), None, Some(key)) => Ok(path(["apps", &app, "messages", "by-key", &key, "cancel"])),
@@ -61,19 +60,18 @@ impl Which {
     }
 }
 
-/// A message.
 #[derive(Debug, Args)]
 pub(super) struct One {
     /// The app's short name or id; by default the one that the message is of.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
-    /// Its id.
+    /// Id of the message.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     message: String,
 }
 
 impl One {
-    /// Where it is in the API, or one of its verbs.
+    /// API path of the message, or of an action on it.
     async fn path(self, local: &Local, verb: Option<&str>) -> anyhow::Result<String> {
         let app = match self.app {
             Some(app) => app,
@@ -84,7 +82,7 @@ impl One {
     }
 }
 
-impl Message {
+impl MessageCommand {
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let (method, path) = match self {
             Self::List { app, limit } => {
@@ -122,7 +120,7 @@ const COUNTS: [&str; 17] = [
     "closed",
 ];
 
-const FIELDS: &[Shown] = &[
+const FIELDS: &[TableColumn] = &[
     ("message", text, "/id"),
     ("state", text, "/state"),
     ("tier", text, "/tier"),
@@ -144,7 +142,7 @@ fn show(message: &Value) -> String {
     format!("{about}\n{}", counts.join("\n"))
 }
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("ID", text, "/id"),
     ("STATE", text, "/state"),
     ("TIER", text, "/tier"),

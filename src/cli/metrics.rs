@@ -9,10 +9,10 @@ use url::form_urlencoded;
 use super::key::moment;
 use super::local::{Ask, Local, path, rows};
 use super::output::{Output, columns, text, time};
-use super::refusal::Names;
+use super::refusal::ArgumentNames;
 use bellwire_core::clock::Clock;
 
-const NAMES: &Names = &[
+const NAMES: &ArgumentNames = &[
     ("app", "--app"),
     ("time[start]", "--since"),
     ("time[end]", "--until"),
@@ -23,10 +23,9 @@ const NAMES: &Names = &[
     ("filters[tier]", "--tier"),
     ("filters[message]", "--message"),
 ];
-/// What is shown unless somebody asks for something else.
+/// Default measures.
 const MEASURES: &str = "accepted,gone,expired,dead,cancelled,acceptance_rate,latency_p50,latency_p95";
 
-/// The arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Figures {
     /// Only of this app: its short name or id; all apps unless given.
@@ -41,16 +40,16 @@ pub(super) struct Figures {
     /// Length of a step, such as 5m, 1h or 1d; one sum for all unless given.
     #[arg(long)]
     step: Option<String>,
-    /// What to show, such as accepted, error_rate or subscriptions_lost; several by commas.
+    /// Measures to show, such as accepted, error_rate or subscriptions_lost; several by commas.
     #[arg(long = "measure", value_name = "MEASURES", default_value = MEASURES)]
     measures: String,
-    /// What to break it down by, such as gateway, tier or app; several by commas.
+    /// Dimensions to group by, such as gateway, tier or app; several by commas.
     #[arg(long, value_name = "DIMENSIONS")]
     by: Option<String>,
     /// Only these push services.
     #[arg(long)]
     gateway: Option<String>,
-    /// Only these tiers.
+    /// Only these tiers; several by commas.
     #[arg(long)]
     tier: Option<String>,
     /// Only this message, to more than 100 recipients.
@@ -98,7 +97,7 @@ impl Figures {
     }
 }
 
-/// What a measure comes to: whole numbers as they are, others to three digits.
+/// Formats the value of a measure: integers unchanged, others with three decimals.
 fn value(point: &Value, measure: &str) -> String {
     match &point["metrics"][measure] {
         Value::Number(number) if number.is_f64() => format!("{:.3}", number.as_f64().unwrap_or_default()),

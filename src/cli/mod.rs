@@ -62,9 +62,9 @@ use help::{
     BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, EXPLAIN_EXAMPLE, EXPORT_EXAMPLES, IMPORT_EXAMPLES, INIT_EXAMPLE,
     METRICS_EXAMPLES, MORE_SETTINGS, RESTORE_EXAMPLES, SIMULATOR_EXAMPLE,
 };
-use local::Beginning;
+use local::DataDirState;
 use output::{ClosedPipe, Output};
-use settings::{FewSettings, Settings};
+use settings::{FewSettings, ServerSettings};
 
 /// Tasks that a thread runs before it looks at the sockets again.
 const EVENT_INTERVAL: u32 = 7;
@@ -77,7 +77,7 @@ const NEEDS_ATTENTION: u8 = 3;
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_CODES, propagate_version = true)]
 struct Cli {
-    /// Answer in JSON.
+    /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -86,7 +86,7 @@ struct Cli {
 
 /// A verb with verbs of its own, and the settings that name the database.
 #[derive(Debug, Args)]
-struct Group<Verbs: Subcommand> {
+struct CommandGroup<Verbs: Subcommand> {
     #[command(subcommand)]
     verb: Verbs,
     #[command(flatten)]
@@ -112,28 +112,28 @@ enum Verb {
     Init(Single<init::Init>),
     /// Make, list and change apps: the sites that send.
     #[command(after_help = MORE_SETTINGS)]
-    App(Group<app::App>),
+    App(CommandGroup<app::App>),
     /// Make, list, change and remove topics, to which messages are sent.
     #[command(after_help = MORE_SETTINGS)]
-    Topic(Group<topic::Topic>),
+    Topic(CommandGroup<topic::Topic>),
     /// Set, list, show, count and remove segments, by which a message is for some of its audience only.
     #[command(after_help = MORE_SETTINGS)]
-    Segment(Group<segment::Segment>),
+    Segment(CommandGroup<segment::Segment>),
     /// Copy out all that is kept of a person, or erase it.
     #[command(after_help = MORE_SETTINGS)]
-    User(Group<user::User>),
-    /// Have others told over HTTP of what happens: make, try out, list and change webhooks, and send again what had failed.
+    User(CommandGroup<user::User>),
+    /// Send events to other systems over HTTP: create, test, list and change webhooks, and resend failed requests.
     #[command(after_help = MORE_SETTINGS)]
-    Webhook(Group<webhook::Webhook>),
+    Webhook(CommandGroup<webhook::Webhook>),
     /// Say how many messages a person is sent in a day or a week.
     #[command(after_help = MORE_SETTINGS)]
-    Cap(Group<cap::Cap>),
+    Cap(CommandGroup<cap::Cap>),
     /// Make, try out, list and remove templates, which are filled in for each recipient.
     #[command(after_help = MORE_SETTINGS)]
-    Template(Group<template::Template>),
+    Template(CommandGroup<template::TemplateCommand>),
     /// Manage the VAPID keys that an app's pushes are signed with.
     #[command(after_help = MORE_SETTINGS)]
-    Vapid(Group<vapid::Vapid>),
+    Vapid(CommandGroup<vapid::Vapid>),
     /// Take out everything that an app owns, secrets included, for `bellwire import` on another server.
     #[command(after_help = EXPORT_EXAMPLES)]
     Export(Single<export::Export>),
@@ -142,13 +142,13 @@ enum Verb {
     Import(Single<import::Import>),
     /// Make, list and revoke API keys.
     #[command(after_help = MORE_SETTINGS)]
-    Key(Group<key::Key>),
-    /// Invite people to this server, and say what they may do.
+    Key(CommandGroup<key::Key>),
+    /// Invite people to this server, and set their roles.
     #[command(after_help = MORE_SETTINGS)]
-    Admin(Group<team::Team>),
+    Admin(CommandGroup<team::Team>),
     /// Tell who did what, with keys, signed in and at the command line.
     #[command(after_help = MORE_SETTINGS)]
-    Audit(Group<audit::Audit>),
+    Audit(CommandGroup<audit::Audit>),
     /// Show figures over time: what became of deliveries, receipts and subscriptions.
     #[command(after_help = METRICS_EXAMPLES)]
     Metrics(Single<Box<metrics::Figures>>),
@@ -156,22 +156,22 @@ enum Verb {
     Send(Single<Box<send::Send>>),
     /// Watch and steer messages.
     #[command(after_help = MORE_SETTINGS)]
-    Message(Group<message::Message>),
+    Message(CommandGroup<message::MessageCommand>),
     /// Plan, start, watch and steer campaigns.
     #[command(after_help = MORE_SETTINGS)]
-    Campaign(Group<campaign::Campaign>),
+    Campaign(CommandGroup<campaign::Campaign>),
     /// Show what happens as it happens: progress of campaigns, lanes, alerts, outcomes by second. Until Ctrl-C.
     ///
     /// A page on a terminal, a line for each event elsewhere, and a line of JSON for each with `--json`.
     #[command(after_help = MORE_SETTINGS)]
     Watch(Single<watch::Watch>),
-    /// Tell one delivery's story: which rule, whose policy, what the push service said, why then, what next.
+    /// Explain one delivery: its audience rule, retry policy, gateway responses, retry times and next attempt.
     #[command(after_help = EXPLAIN_EXAMPLE)]
     Explain(Single<explain::Explain>),
     /// Find deliveries that failed; send them again, put them aside, copy them out.
     #[command(after_help = MORE_SETTINGS)]
-    DeadLetters(Group<Box<dead_letters::DeadLetters>>),
-    /// Show what delivery policies say, and try them out on a simulated gateway.
+    DeadLetters(CommandGroup<Box<dead_letters::DeadLetters>>),
+    /// Show delivery policies, and try them on a simulated gateway.
     #[command(subcommand, after_help = EXIT_CODES)]
     Policy(policy::Policy),
     /// Deliver a campaign to simulated browsers on this machine, with faults, and check the account.
@@ -183,9 +183,9 @@ enum Verb {
     /// Bring a backup back, into a database that is empty, and hold back what was pending: it may have been sent since.
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(backup::Restore),
-    /// List what a restore has held back, let it go on, or cancel it.
+    /// List what a restore has held back, resume it, or cancel it.
     #[command(after_help = MORE_SETTINGS)]
-    Held(Group<held::Held>),
+    Held(CommandGroup<held::HeldCommand>),
     /// Bring the database up to date, without serving.
     #[command(after_help = EXIT_CODES)]
     Migrate {
@@ -198,20 +198,20 @@ enum Verb {
         #[arg(long)]
         distribute: bool,
         #[command(flatten)]
-        settings: Settings,
+        settings: ServerSettings,
     },
     /// Check what a start depends on, and how the server, its database and the network around it do, without changing anything.
     #[command(after_help = EXIT_CODES)]
     Doctor {
-        /// Ask nobody over the network but the database: neither push services, nor the server at its public URL.
+        /// Make no network connection except to the database: neither to push services, nor to the server's public URL.
         #[arg(long)]
         offline: bool,
         #[command(flatten)]
-        settings: Settings,
+        settings: ServerSettings,
     },
     /// Log more, or less, for a while, without a restart.
     #[command(after_help = MORE_SETTINGS)]
-    LogLevel(Group<log_level::LogLevel>),
+    LogLevel(CommandGroup<log_level::LogLevel>),
     /// Ask the server on this machine whether it can serve, for health checks of containers.
     ///
     /// It is looked for at the address that `listen` names, and can serve if its database answers.
@@ -220,12 +220,12 @@ enum Verb {
     /// Print what completes commands of `bellwire` in a shell. Packages have put it in its place.
     #[command(after_help = COMPLETIONS_EXAMPLE)]
     Completions {
-        /// Which shell's.
+        /// Name of the shell.
         shell: clap_complete::Shell,
     },
     /// Write man pages of all commands and of bellwire.toml into a directory. Packages have put them in their place.
     Man {
-        /// Where to; it is made if it is not there.
+        /// Target directory; created if missing.
         directory: PathBuf,
     },
     /// Manage the key that protects all others.
@@ -233,7 +233,7 @@ enum Verb {
     MasterKey(keys::MasterKey),
     /// Manage the keys that secrets are sealed with in the database.
     #[command(subcommand)]
-    Keys(keys::Keys),
+    Keys(keys::KeysCommand),
     /// Manage the embedded Postgres.
     #[command(subcommand)]
     Postgres(PostgresVerb),
@@ -248,7 +248,7 @@ enum Verb {
 enum PostgresVerb {
     /// Move the embedded Postgres to the newest major version that is installed, or to that of `postgres_bin`. Stop the server before.
     #[command(after_help = EXIT_CODES)]
-    Upgrade(Settings),
+    Upgrade(ServerSettings),
 }
 
 /// Runs the program and returns its exit code.
@@ -295,27 +295,27 @@ async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Resu
     match verb {
         Verb::Serve(args) => serve::serve(args, inherited, out).await?,
         Verb::App(chosen) => run!(chosen, chosen.verb.beginning()),
-        Verb::Init(chosen) => run!(chosen, Beginning::Here),
-        Verb::Topic(chosen) => run!(chosen, Beginning::Before),
-        Verb::User(chosen) => run!(chosen, Beginning::Before),
-        Verb::Segment(chosen) => run!(chosen, Beginning::Before),
-        Verb::Webhook(chosen) => run!(chosen, Beginning::Before),
-        Verb::Cap(chosen) => run!(chosen, Beginning::Before),
-        Verb::LogLevel(chosen) => run!(chosen, Beginning::Before),
-        Verb::Template(chosen) => run!(chosen, Beginning::Before),
-        Verb::Vapid(chosen) => run!(chosen, Beginning::Before),
-        Verb::Export(chosen) => run!(chosen, Beginning::Before),
-        Verb::Import(chosen) => run!(chosen, Beginning::Here),
+        Verb::Init(chosen) => run!(chosen, DataDirState::Here),
+        Verb::Topic(chosen) => run!(chosen, DataDirState::Before),
+        Verb::User(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Segment(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Webhook(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Cap(chosen) => run!(chosen, DataDirState::Before),
+        Verb::LogLevel(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Template(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Vapid(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Export(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Import(chosen) => run!(chosen, DataDirState::Here),
         Verb::Key(chosen) => run!(chosen, chosen.verb.beginning()),
         Verb::Admin(chosen) => run!(chosen, chosen.verb.beginning()),
-        Verb::Audit(chosen) => run!(chosen, Beginning::Before),
-        Verb::Metrics(chosen) => run!(chosen, Beginning::Before),
-        Verb::Send(chosen) => run!(chosen, Beginning::Before),
-        Verb::Message(chosen) => run!(chosen, Beginning::Before),
-        Verb::Campaign(chosen) => run!(chosen, Beginning::Before),
-        Verb::Watch(chosen) => run!(chosen, Beginning::Before),
-        Verb::Explain(chosen) => run!(chosen, Beginning::Before),
-        Verb::DeadLetters(chosen) => run!(chosen, Beginning::Before),
+        Verb::Audit(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Metrics(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Send(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Message(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Campaign(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Watch(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Explain(chosen) => run!(chosen, DataDirState::Before),
+        Verb::DeadLetters(chosen) => run!(chosen, DataDirState::Before),
         Verb::Migrate { force, distribute, settings } => {
             admin::migrate(&settings.load()?, force, distribute, out).await?;
         }
@@ -325,7 +325,7 @@ async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Resu
         Verb::Man { directory } => generate::man(Cli::command(), &directory)?,
         Verb::Backup(backup) => backup.run(out).await?,
         Verb::Restore(restore) => restore.run(out).await?,
-        Verb::Held(chosen) => run!(chosen, Beginning::Before),
+        Verb::Held(chosen) => run!(chosen, DataDirState::Before),
         Verb::MasterKey(verb) => verb.run(out).await?,
         Verb::Keys(verb) => verb.run(out).await?,
         Verb::Postgres(PostgresVerb::Upgrade(settings)) => {
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn settings_are_taken_behind_every_verb() {
         let cli = Cli::try_parse_from(["bellwire", "app", "list", "--data-dir", "/x", "--json"]).unwrap();
-        let Verb::App(Group { settings, .. }) = cli.verb else { panic!("{cli:?}") };
+        let Verb::App(CommandGroup { settings, .. }) = cli.verb else { panic!("{cli:?}") };
         assert!(cli.json);
         assert_eq!(settings.0, Flags::from_pairs([("data_dir", "/x".to_owned())]));
     }

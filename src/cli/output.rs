@@ -1,4 +1,4 @@
-//! What verbs print: JSON for programs, short text and tables for people.
+//! Output of commands: JSON for programs, short text and tables for people.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::invocation;
 use super::local::rows;
 
-/// In which form to answer.
+/// Output format.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output {
     pub json: bool,
@@ -20,12 +20,12 @@ impl Output {
     }
 
     /// Prints an answer, for people as its fields, one a line.
-    pub(super) fn fields(self, shown: &[Shown], answer: &Value) -> io::Result<()> {
+    pub(super) fn fields(self, shown: &[TableColumn], answer: &Value) -> io::Result<()> {
         self.say(answer, &fields_of(shown, answer))
     }
 
     /// Prints a page, for people as a table of its rows.
-    pub(super) fn table(self, shown: &[Shown], page: &Value) -> io::Result<()> {
+    pub(super) fn table(self, shown: &[TableColumn], page: &Value) -> io::Result<()> {
         self.say(page, &table_of(shown, rows(page)))
     }
 
@@ -67,7 +67,7 @@ impl ClosedPipe {
     }
 }
 
-/// What stands at that pointer, as a person would write it; a dash for nothing.
+/// Formats the value at a JSON pointer for people; a dash for a missing or null value.
 pub(super) fn text(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         None | Some(Value::Null) => "-".to_owned(),
@@ -100,10 +100,10 @@ pub(super) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator
 }
 
 /// Heading of a column or name of a field, how its value is shown, and the pointer to that value.
-pub(super) type Shown = (&'static str, fn(&Value, &str) -> String, &'static str);
+pub(super) type TableColumn = (&'static str, fn(&Value, &str) -> String, &'static str);
 
 /// A table with a row for each value.
-pub(super) fn table_of<'a>(shown: &[Shown], values: impl IntoIterator<Item = &'a Value>) -> String {
+pub(super) fn table_of<'a>(shown: &[TableColumn], values: impl IntoIterator<Item = &'a Value>) -> String {
     let row = |value| shown.iter().map(|(_, show, pointer)| show(value, pointer)).collect();
     columns(
         std::iter::once(shown.iter().map(|(heading, ..)| (*heading).to_owned()).collect())
@@ -124,9 +124,9 @@ pub(super) fn columns(rows: impl Iterator<Item = Vec<String>>) -> String {
 }
 
 /// Names and values, one field a line.
-pub(super) fn fields_of(shown: &[Shown], value: &Value) -> String {
+pub(super) fn fields_of(shown: &[TableColumn], value: &Value) -> String {
     let width = shown.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
-    let line = |(name, show, pointer): &Shown| format!("{name:<width$}  {}", show(value, pointer));
+    let line = |(name, show, pointer): &TableColumn| format!("{name:<width$}  {}", show(value, pointer));
     shown.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 

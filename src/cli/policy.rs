@@ -1,4 +1,4 @@
-//! `bellwire policy …`: what delivery policies say, and what they would do. Needs no server and no database.
+//! `bellwire policy`: delivery policies and their simulation. Needs no server and no database.
 
 mod given;
 mod simulate;
@@ -34,7 +34,6 @@ pub(super) enum Policy {
 }
 
 impl Policy {
-    /// Runs the verb.
     pub(super) fn run(&self, out: Output) -> anyhow::Result<()> {
         match self {
             Policy::Preview(args) => args.run(out),
@@ -43,16 +42,16 @@ impl Policy {
     }
 }
 
-/// Which policies are meant.
+/// Selection of policies.
 #[derive(Debug, Args)]
-pub(super) struct Given {
+pub(super) struct PolicyArgs {
     /// A policy: JSON, @FILE, or - for standard input; NAME= before it names it. Can be given several times.
     #[arg(long, value_name = "[NAME=]POLICY")]
     policy: Vec<String>,
     /// A fixed policy of Amazon SNS, or all that the web-push retry guide publishes.
     #[arg(long, value_parser = PossibleValuesParser::new(Preset::ALL.map(Preset::name).into_iter().chain([Guide::PRESET])))]
     preset: Vec<String>,
-    /// What this tier does when nobody says otherwise; also fills in what a policy leaves out [default: promotional].
+    /// Use the default policy of this tier; also completes a partial policy [default: promotional].
     #[arg(long, value_parser = a_tier())]
     tier: Option<Tier>,
     /// The most that `retries` of QStash's form may ask for, and its default.
@@ -60,11 +59,11 @@ pub(super) struct Given {
     max_retries: u32,
 }
 
-/// What `preview` is told.
+/// Arguments of `bellwire policy preview`.
 #[derive(Debug, Args)]
 pub(super) struct Preview {
     #[command(flatten)]
-    given: Given,
+    given: PolicyArgs,
     /// Time to live of the message, at whose end retries end [default: that of the tier].
     #[arg(long, value_name = "SECONDS")]
     ttl: Option<u32>,
@@ -104,7 +103,7 @@ impl Preview {
     }
 }
 
-/// Writes a picture.
+/// Writes an SVG chart.
 fn write_svg(file: &Path, svg: &str, out: Output) -> anyhow::Result<()> {
     use anyhow::Context as _;
     std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;

@@ -4,20 +4,20 @@ use serde_json::Value;
 
 use crate::api::problem::{FieldError, Problem, ProblemCode};
 
-/// Which argument stands for which place of a request: `(pointer or parameter, argument)`.
-pub(super) type Names = [(&'static str, &'static str)];
+/// Pairs of a JSON pointer or parameter of the request and the argument that set it.
+pub(super) type ArgumentNames = [(&'static str, &'static str)];
 
 /// Why a verb was refused, for people.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
-pub(super) struct Refusal {
+pub(super) struct CommandError {
     text: String,
     pub code: ProblemCode,
 }
 
-impl Refusal {
+impl CommandError {
     /// Writes it out. `body` is what was sent, to quote items of lists from.
-    pub(super) fn new(problem: &Problem, body: &Value, names: &Names) -> Self {
+    pub(super) fn new(problem: &Problem, body: &Value, names: &ArgumentNames) -> Self {
         let lines: Vec<String> = problem.errors.iter().map(|error| line(error, body, names)).collect();
         let text = match lines.as_slice() {
             [] => format!("{}{}", problem.detail, hint(problem)),
@@ -28,7 +28,7 @@ impl Refusal {
     }
 }
 
-fn line(error: &FieldError, body: &Value, names: &Names) -> String {
+fn line(error: &FieldError, body: &Value, names: &ArgumentNames) -> String {
     let place = [&error.pointer, &error.parameter, &error.header].into_iter().flatten().next();
     let place = place.map_or("", String::as_str);
     let named = names.iter().filter_map(|(at, name)| Some((name, place.strip_prefix(at)?)));
@@ -46,7 +46,7 @@ fn line(error: &FieldError, body: &Value, names: &Names) -> String {
     format!("{argument}: {}", error.detail)
 }
 
-/// Where to look for what there is not.
+/// Hint for an object that does not exist: the command that lists such objects.
 fn hint(problem: &Problem) -> &'static str {
     let lists = [
         ("app", " `bellwire app list` shows those that there are."),
@@ -72,7 +72,7 @@ mod tests {
     fn told(problem: Problem) -> String {
         let body = json!({"origins": ["https://good.example.com", "nonsense"], "slug": "A", "content": {"url": "x"}});
         let names = [("/origins", "--origin"), ("/slug", "SLUG"), ("/content/url", "--url"), ("message", "MESSAGE")];
-        Refusal::new(&problem, &body, &names).to_string()
+        CommandError::new(&problem, &body, &names).to_string()
     }
 
     #[test]

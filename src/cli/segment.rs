@@ -8,10 +8,10 @@ use url::form_urlencoded;
 
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, beginning, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, beginning, text, time};
+use super::refusal::ArgumentNames;
 
-const NAMES: &Names = &[
+const NAMES: &ArgumentNames = &[
     ("/expression", "EXPRESSION"),
     ("/description", "--description"),
     ("/segment", "SEGMENT"),
@@ -20,36 +20,35 @@ const NAMES: &Names = &[
     ("app", "--app"),
 ];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Segment {
-    /// Make a segment, or make it say something else. Messages keep what it said when they were sent.
+    /// Create or replace a segment. Messages already sent keep the earlier expression.
     #[command(after_help = "Examples:
   bellwire segment set paying --app shop 'plan = \"pro\" or tag(\"beta\")'
   bellwire segment set sleeping --app shop 'last_seen > 60d' --description 'Away for two months'")]
     Set {
         #[command(flatten)]
-        segment: Named,
-        /// Who belongs to it; docs/segments.md has the grammar.
+        segment: SegmentArg,
+        /// Expression that selects the subscriptions; docs/segments.md has the grammar.
         #[arg(value_name = "EXPRESSION")]
         expression: String,
-        /// What it is for.
+        /// Description for people.
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
     },
     /// List an app's segments.
     List(AppFlag),
     /// Show a segment.
-    Show(Named),
-    /// Remove a segment. Messages keep what it said when they were sent.
-    Delete(Named),
+    Show(SegmentArg),
+    /// Delete a segment. Messages already sent keep its expression.
+    Delete(SegmentArg),
     /// Tell how many belong to a segment, or to an expression.
     #[command(after_help = "Examples:
   bellwire segment count paying --app shop
   bellwire segment count 'country in (\"AT\", \"DE\") and last_seen < 30d' --app shop --exact")]
     Count {
         #[command(flatten)]
-        segment: Chosen,
+        segment: SegmentSource,
         /// Count one by one instead of estimating from a sample.
         #[arg(long)]
         exact: bool,
@@ -57,17 +56,16 @@ pub(super) enum Segment {
     /// List the newest subscriptions that belong to a segment, or to an expression.
     Members {
         #[command(flatten)]
-        segment: Chosen,
-        /// How many, up to 250.
+        segment: SegmentSource,
+        /// Maximum number of subscriptions, up to 250.
         #[arg(long, default_value_t = 20)]
         limit: u16,
     },
 }
 
-/// A stored segment.
 #[derive(Debug, Args)]
-pub(super) struct Named {
-    /// Its name: small letters, digits and hyphens
+pub(super) struct SegmentArg {
+    /// Name: lower-case letters, digits and hyphens
     #[arg(value_name = "SEGMENT", value_parser = NonEmptyStringValueParser::new())]
     name: String,
     #[command(flatten)]
@@ -76,7 +74,7 @@ pub(super) struct Named {
 
 /// A segment, stored or not.
 #[derive(Debug, Args)]
-pub(super) struct Chosen {
+pub(super) struct SegmentSource {
     /// A segment's name, or an expression
     #[arg(value_name = "SEGMENT", value_parser = NonEmptyStringValueParser::new())]
     segment: String,
@@ -87,23 +85,23 @@ pub(super) struct Chosen {
 impl Segment {
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
-            Self::Set { segment: Named { name, app }, expression, description } => {
+            Self::Set { segment: SegmentArg { name, app }, expression, description } => {
                 let ask = Ask::new(Method::PUT, path(["apps", &app, "segments", &name]));
                 let body = json!({"expression": expression, "description": description});
                 out.fields(FIELDS, &local.ask(Ask { body, names: NAMES, ..ask }).await?)?;
             }
             Self::List(app) => out.table(COLUMNS, &local.list(&path(["apps", &app, "segments"])).await?)?,
-            Self::Show(Named { name, app }) => {
+            Self::Show(SegmentArg { name, app }) => {
                 let ask = Ask::new(Method::GET, path(["apps", &app, "segments", &name]));
                 let segment = local.ask(Ask { names: NAMES, ..ask }).await?;
                 out.fields(FIELDS, &segment)?;
             }
-            Self::Delete(Named { name, app }) => {
+            Self::Delete(SegmentArg { name, app }) => {
                 let ask = Ask::new(Method::DELETE, path(["apps", &app, "segments", &name]));
                 local.ask(Ask { names: NAMES, ..ask }).await?;
                 out.say(&json!({"name": name, "deleted": true}), &format!("The segment {name} is gone."))?;
             }
-            Self::Count { segment: Chosen { segment, app }, exact } => {
+            Self::Count { segment: SegmentSource { segment, app }, exact } => {
                 let ask = Ask::new(Method::POST, path(["apps", &app, "segments", "preview"]));
                 let body = json!({"segment": segment, "exact": exact});
                 let preview = local.ask(Ask { body, names: NAMES, ..ask }).await?;
@@ -112,7 +110,7 @@ impl Segment {
                 }
                 out.say(&preview, &count(&preview))?;
             }
-            Self::Members { segment: Chosen { segment, app }, limit } => {
+            Self::Members { segment: SegmentSource { segment, app }, limit } => {
                 let mut query = form_urlencoded::Serializer::new(format!("limit={limit}"));
                 query.append_pair("segment", &segment);
                 let at = format!("{}?{}", path(["apps", &app, "subscriptions"]), query.finish());
@@ -127,7 +125,7 @@ impl Segment {
     }
 }
 
-const FIELDS: &[Shown] = &[
+const FIELDS: &[TableColumn] = &[
     ("segment", text, "/name"),
     ("expression", text, "/expression"),
     ("description", text, "/description"),
@@ -135,7 +133,7 @@ const FIELDS: &[Shown] = &[
     ("changed", time, "/changed_at"),
 ];
 
-const COLUMNS: &[Shown] =
+const COLUMNS: &[TableColumn] =
     &[("SEGMENT", text, "/name"), ("CHANGED", time, "/changed_at"), ("EXPRESSION", beginning::<100>, "/expression")];
 
 fn count(preview: &Value) -> String {
@@ -147,7 +145,7 @@ fn count(preview: &Value) -> String {
     format!("{} of {} active subscriptions, {how}", text(reach, "/count"), text(reach, "/of"))
 }
 
-const MEMBERS: &[Shown] = &[
+const MEMBERS: &[TableColumn] = &[
     ("ID", text, "/id"),
     ("GATEWAY", text, "/gateway"),
     ("USER", text, "/user_id"),

@@ -1,4 +1,3 @@
-//! `bellwire send`.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -12,12 +11,12 @@ use serde_json::{Map, Value, json};
 use super::a_tier;
 use super::local::{Ask, Local, path};
 use super::output::{Output, text};
-use super::refusal::Names;
+use super::refusal::ArgumentNames;
 use bellwire_core::base64url;
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_core::duration;
 
-const NAMES: &Names = &[
+const NAMES: &ArgumentNames = &[
     ("/to", "--all, --topic, --segment, --user or --subscription"),
     ("/to/topic", "--topic"),
     ("/to/segment", "--segment"),
@@ -46,7 +45,7 @@ const NAMES: &Names = &[
     ("Idempotency-Key", "--idempotency-key"),
 ];
 
-/// What `send` is told.
+/// Arguments of `bellwire send`.
 #[derive(Debug, Args)]
 #[group(skip)] // the verb has the same name
 #[command(group = ArgGroup::new("recipients").required(true).multiple(true)
@@ -60,12 +59,12 @@ const NAMES: &Names = &[
   bellwire send --app shop --user 42 --title 'Your table is booked for 19:00' --at 2026-12-01T17:00 --timezone Europe/Vienna --key booking-7
   bellwire send --app shop --message message.json
 
-Prints the message's id. `bellwire message show` tells how it goes.")]
+Prints the message's id. `bellwire message show` shows the progress.")]
 pub(super) struct Send {
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: String,
     #[command(flatten)]
-    to: To,
+    to: RecipientArgs,
     /// To those alone of everyone, or of a topic, who belong to this segment: its name, or an expression.
     #[arg(long, conflicts_with_all = ["users", "subscriptions", "message"])]
     segment: Option<String>,
@@ -76,16 +75,16 @@ pub(super) struct Send {
     /// Decides retries, weight and defaults; promotional by default.
     #[arg(long, value_parser = a_tier())]
     tier: Option<Tier>,
-    /// How long push services may keep it: seconds, or such as 30m, 12h, 7d; by default the tier's.
+    /// Time that push services may keep the message: seconds, or a duration such as 30m, 12h, 7d; by default the tier's.
     #[arg(long, value_parser = seconds)]
     ttl: Option<u64>,
-    /// How urgently a device is woken for it; by default the tier's.
+    /// Urgency: push services use it to decide whether to wake a device; by default the tier's.
     #[arg(long, value_parser = PossibleValuesParser::new(Urgency::ALL.map(Urgency::name)))]
     urgency: Option<String>,
     /// Push services keep only the newest message of this key for a browser that is away.
     #[arg(long, value_name = "KEY")]
     collapse_key: Option<String>,
-    /// When to send it: a time such as 2026-12-01T09:00:00Z, at most 90 days ahead; without an offset with --timezone.
+    /// Time to send: such as 2026-12-01T09:00:00Z, at most 90 days ahead; without an offset with --timezone.
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
     /// The IANA time zone of --at, such as Europe/Vienna.
@@ -101,7 +100,7 @@ pub(super) struct Send {
     dry_run: bool,
 }
 
-/// Who is left out: those to whom all of this applies.
+/// Exclusion of inactive subscriptions: those that meet all conditions.
 #[derive(Debug, Args)]
 struct Sunset {
     /// Leave out who was shown so many messages, 1 to 100, since they last clicked one.
@@ -116,7 +115,7 @@ struct Sunset {
 }
 
 impl Sunset {
-    /// The rule. None: nobody is left out.
+    /// The sunset rule as JSON. `None` excludes no subscription.
     fn rule(&self) -> Option<Value> {
         let Self { unclicked, unclicked_for, welcome } = self;
         let members = [
@@ -130,10 +129,10 @@ impl Sunset {
     }
 }
 
-/// For whom: one of these, or a segment.
+/// Audience: exactly one of these, or a segment.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-struct To {
+struct RecipientArgs {
     /// To every subscription of the app.
     #[arg(long)]
     all: bool,
@@ -151,16 +150,16 @@ struct To {
     message: Option<PathBuf>,
 }
 
-/// What it says.
+/// Content of the message.
 #[derive(Debug, Args)]
 struct Content {
     /// First line of the notification.
     #[arg(long)]
     title: Option<String>,
-    /// Text below it.
+    /// Text below the title.
     #[arg(long, requires = "title")]
     body: Option<String>,
-    /// Where a click leads.
+    /// URL that a click opens.
     #[arg(long, requires = "title")]
     url: Option<String>,
     /// URL of a small picture.
@@ -175,7 +174,7 @@ struct Content {
     /// Instead of a notification: the name of a template, which is filled in for each recipient.
     #[arg(long, value_name = "NAME", conflicts_with = "title")]
     template: Option<String>,
-    /// What the template is told: a JSON object, or @FILE.
+    /// Data for the template: a JSON object, or @FILE.
     #[arg(long, value_name = "JSON", requires = "template")]
     data: Option<String>,
     /// Instead of a notification: text for the page's own push handler.
@@ -190,7 +189,6 @@ struct Content {
 }
 
 impl Send {
-    /// Sends it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let body = match &self.to.message {
             Some(file) => serde_json::from_slice(&read(file)?)
@@ -227,10 +225,10 @@ impl Send {
         let Content { title, template, data, payload, payload_file, .. } = &self.content;
         if title.is_none() && template.is_none() && payload.is_none() && payload_file.is_none() {
             bail!(
-                "say what to send: --title for a notification, --template, --payload for the page's own handler, or --message"
+                "no content given: use --title for a notification, --template, --payload for the page's own handler, or --message"
             );
         }
-        let To { all, topic, users, subscriptions, .. } = &self.to;
+        let RecipientArgs { all, topic, users, subscriptions, .. } = &self.to;
         let mut to = match topic {
             _ if *all => json!({"all": true}),
             Some(topic) => json!({"topic": topic}),

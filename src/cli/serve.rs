@@ -1,4 +1,3 @@
-//! `bellwire serve`.
 
 use std::future::Future;
 use std::io::Write;
@@ -11,13 +10,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::admin;
 use super::output::{Output, Stdout};
-use super::{Settings, invocation};
+use super::{ServerSettings, invocation};
 use crate::config::{self, Config, LogFormat, reachable};
 use crate::http_server::inherited::Inherited;
 use crate::server::{self, context::Migrations};
-use bellwire_core::origin::Audience;
+use bellwire_core::origin::PageAudience;
 
-/// What `serve` is told.
+/// Arguments of `bellwire serve`.
 #[derive(Debug, Args)]
 pub(super) struct Serve {
     /// Refuse to start on an old schema instead of migrating it.
@@ -30,10 +29,10 @@ pub(super) struct Serve {
     #[arg(long)]
     print_template: bool,
     #[command(flatten)]
-    settings: Settings,
+    settings: ServerSettings,
 }
 
-/// Runs a server until it is told to stop, on the socket that a service manager handed over, if one did.
+/// Runs a server until a signal stops it. Uses the socket of the service manager if one was passed.
 pub(super) async fn serve(args: Serve, inherited: Inherited, out: Output) -> anyhow::Result<()> {
     if args.print_template {
         return Ok(Stdout.write_all(config::template().as_bytes())?);
@@ -64,8 +63,7 @@ pub(super) async fn serve(args: Serve, inherited: Inherited, out: Output) -> any
     server::run(config, migrations, listener, started, shutdown).await
 }
 
-/// Is ready once the process is told to stop: by SIGTERM, Ctrl-C, or the end of its terminal, unless it was started to
-/// outlive that (`nohup`).
+/// Returns a future that completes at SIGTERM, Ctrl-C or SIGHUP. SIGHUP is ignored if the process was started with `nohup`.
 pub(super) fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // To listen for it would undo that it is ignored.
@@ -85,14 +83,14 @@ pub(super) fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Whether whoever started this process had it ignore SIGHUP, where the system tells (proc_pid_status(5)).
+/// Whether the parent process set SIGHUP to be ignored; `false` where the system does not report it (proc_pid_status(5)).
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// What a person needs to know who started it for the first time.
+/// Text for the first start: addresses, data directory and next steps.
 fn welcome(config: &Config, address: SocketAddr) -> String {
     let scheme = if config.speaks_https() { "https" } else { "http" };
     let here = format!("{scheme}://{}", reachable(address));
@@ -106,8 +104,8 @@ fn welcome(config: &Config, address: SocketAddr) -> String {
     };
     let settings = if config.database_url.is_some() { " (with the same database and master key)" } else { "" };
     let example = match config.example.filter(|_| config.roles.api) {
-        Some(Audience::Everybody) => format!("  Try:   {url}/example/\n"),
-        Some(Audience::ThisMachine) if config.trusted_proxies == 0 => {
+        Some(PageAudience::Everybody) => format!("  Try:   {url}/example/\n"),
+        Some(PageAudience::ThisMachine) if config.trusted_proxies == 0 => {
             format!("  Try:   {here}/example/ (on this machine)\n")
         }
         _ => String::new(),

@@ -3,18 +3,18 @@
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use super::invocation;
-use super::local::{Beginning, Local};
+use super::local::{DataDirState, Local};
 use crate::config::{Config, Flags};
 use crate::server::telemetry;
 
 /// The settings of a server, all shown.
 #[derive(Debug, Args)]
-pub(super) struct Settings {
+pub(super) struct ServerSettings {
     #[command(flatten)]
     flags: Flags,
 }
 
-impl Settings {
+impl ServerSettings {
     /// Reads all settings and starts logging.
     pub(super) fn load(&self) -> anyhow::Result<Config> {
         invocation::remember(&self.flags);
@@ -24,8 +24,8 @@ impl Settings {
     }
 }
 
-/// The same settings for verbs that hardly need any: all are taken, behind or before the verb's own arguments, but only
-/// those that say where the data is are shown.
+/// The same settings for commands that need few of them. Every setting is accepted, before or after the command's own arguments. `--help`
+/// shows only those that locate the data.
 #[derive(Debug)]
 pub(super) struct FewSettings(pub Flags);
 
@@ -58,7 +58,7 @@ impl FromArgMatches for FewSettings {
 }
 
 impl FewSettings {
-    /// Reads the settings and starts logging, of warnings only unless told otherwise.
+    /// Loads the settings and starts logging, at level `warn` by default.
     pub(super) fn load(&self) -> anyhow::Result<Config> {
         invocation::remember(&self.0);
         let config = Config::load(&self.0)?;
@@ -69,7 +69,7 @@ impl FewSettings {
     /// Reads the settings, and runs a verb on what they name.
     pub(super) async fn with(
         &self,
-        beginning: Beginning,
+        beginning: DataDirState,
         verb: impl AsyncFnOnce(&Local) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let config = self.load()?;
@@ -84,7 +84,7 @@ fn begin_logging(config: &Config, filter: &str) -> anyhow::Result<()> {
     telemetry::init(filter, config.log_format)?;
     for variable in config.unknown_variables() {
         tracing::warn!(
-            "{variable} is no setting and changes nothing; `bellwire serve --print-config` shows all settings"
+            "{variable} is not a setting and has no effect; `bellwire serve --print-config` shows all settings"
         );
     }
     if let Some(file) = config.passed_over() {

@@ -6,22 +6,21 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::local::{Ask, Beginning, Local, path, rows};
-use super::output::{Output, Shown, text, time};
-use super::refusal::Names;
+use super::local::{Ask, DataDirState, Local, path, rows};
+use super::output::{Output, TableColumn, text, time};
+use super::refusal::ArgumentNames;
 use bellwire_core::role::Role;
 
-const NAMES: &Names = &[("/email", "EMAIL"), ("/roles", "--app"), ("teammate", "EMAIL")];
+const NAMES: &ArgumentNames = &[("/email", "EMAIL"), ("/roles", "--app"), ("teammate", "EMAIL")];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Team {
-    /// Invite somebody: print a one-time link that lets them in and works for three days. Send it to them.
+    /// Invite a teammate: print a one-time sign-up link that is valid for three days. Send the link yourself.
     #[command(after_help = "Examples:
   bellwire admin invite ann@example.com --role admin
   bellwire admin invite ben@example.com --role sender --app shop")]
     Invite {
-        /// Their address, by which they sign in. Nothing is sent there.
+        /// Email address, used to sign in. Bellwire sends no email.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         email: String,
         #[command(flatten)]
@@ -30,7 +29,7 @@ pub(super) enum Team {
     /// List who may sign in, and what they may do.
     #[command(after_help = "Example:\n  bellwire admin list")]
     List,
-    /// Set what somebody may do, in place of all their roles.
+    /// Set a teammate's roles, replacing all earlier roles.
     #[command(after_help = "Example:\n  bellwire admin change ben@example.com --role viewer")]
     Change {
         #[command(flatten)]
@@ -38,39 +37,38 @@ pub(super) enum Team {
         #[command(flatten)]
         roles: Roles,
     },
-    /// Let somebody begin anew: forget their password, end their sessions, print a new one-time link. It asks for a passkey if
-    /// they have one.
+    /// Reset a teammate's account: delete the password, end the sessions and print a new one-time link. A registered passkey stays
+    /// required.
     #[command(after_help = "Example:\n  bellwire admin reset ann@example.com")]
     Reset(Teammate),
-    /// Let somebody in without a passkey who has lost theirs: remove all of them, end their sessions. The password stays.
+    /// Delete all passkeys of a teammate who lost them, and end the sessions. The password stays.
     #[command(after_help = "Example:\n  bellwire admin reset-passkeys ann@example.com")]
     ResetPasskeys(Teammate),
-    /// Shut somebody out: end their sessions and let them sign in no more.
+    /// Disable a teammate's account: end the sessions and block sign-in.
     #[command(after_help = "Example:\n  bellwire admin disable ben@example.com")]
     Disable(Teammate),
-    /// Let somebody sign in again who was shut out.
+    /// Enable a disabled account again.
     #[command(after_help = "Example:\n  bellwire admin enable ben@example.com")]
     Enable(Teammate),
-    /// Unlink somebody's account at the OpenID provider and end their sessions: the next account with their address takes its place.
+    /// Unlink a teammate's account at the OpenID provider and end the sessions. The next account with the same address is linked instead.
     #[command(after_help = "Example:\n  bellwire admin unlink ben@example.com")]
     Unlink(Teammate),
-    /// Remove somebody for good. The API keys that they made stay valid.
+    /// Delete a teammate for good. API keys that the teammate created stay valid.
     #[command(after_help = "Example:\n  bellwire admin remove ben@example.com")]
     Remove(Teammate),
 }
 
-/// Whom.
 #[derive(Debug, Args)]
 pub(super) struct Teammate {
-    /// Their address or id, as `bellwire admin list` shows them.
+    /// Email address or id, as `bellwire admin list` shows them.
     #[arg(value_name = "EMAIL", value_parser = NonEmptyStringValueParser::new())]
     teammate: String,
 }
 
-/// What somebody may do, and where.
+/// Roles, and the apps they apply to.
 #[derive(Debug, Args)]
 pub(super) struct Roles {
-    /// What they may do; each role includes those before it.
+    /// Role to grant; each role includes the lower ones.
     #[arg(long, value_enum)]
     role: Role,
     /// On this app: its short name or id; repeatable, or separated by commas. Without it: on all apps, and on the server itself.
@@ -90,8 +88,8 @@ impl Roles {
 
 impl Team {
     /// Whether it may come first.
-    pub(super) fn beginning(&self) -> Beginning {
-        if let Self::Invite { .. } = self { Beginning::Here } else { Beginning::Before }
+    pub(super) fn beginning(&self) -> DataDirState {
+        if let Self::Invite { .. } = self { DataDirState::Here } else { DataDirState::Before }
     }
 
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
@@ -114,7 +112,7 @@ impl Team {
                 let at = format!("{}/passkeys", find(local, &teammate).await?);
                 let reset = local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
                 let (who, removed) = (teammate.teammate, text(&reset, "/removed"));
-                out.say(&reset, &format!("{who} has no passkey any more; removed: {removed}."))?;
+                out.say(&reset, &format!("{who} no longer has a passkey; removed: {removed}."))?;
             }
             Self::Disable(teammate) => {
                 let changed = change(local, &teammate, json!({"disabled": true})).await?;
@@ -142,13 +140,13 @@ impl Team {
     }
 }
 
-/// Where a teammate is found, by address or id.
+/// Finds a teammate by address or id and returns the API path.
 async fn find(local: &Local, Teammate { teammate }: &Teammate) -> anyhow::Result<String> {
     let team = local.list(&path(["team"])).await?;
     let email = teammate.trim().to_lowercase();
     let found = rows(&team).find(|row| row["email"] == *email || row["id"] == *teammate);
     let id = found.and_then(|row| row["id"].as_str());
-    let id = id.with_context(|| format!("nobody here is {teammate}; `bellwire admin list` shows who is"))?;
+    let id = id.with_context(|| format!("teammate {teammate} does not exist; `bellwire admin list` shows all"))?;
     Ok(path(["team", id]))
 }
 
@@ -177,7 +175,7 @@ fn in_words(teammate: &Value) -> String {
     if roles.is_empty() { "without a role".to_owned() } else { roles.join(", ") }
 }
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("ID", text, "/id"),
     ("EMAIL", text, "/email"),
     ("ROLES", |teammate, _| in_words(teammate), ""),

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, text, time};
+use super::refusal::ArgumentNames;
 use super::send::{given_json, read};
 
-const NAMES: &Names = &[
+const NAMES: &ArgumentNames = &[
     ("template", "TEMPLATE"),
     ("app", "--app"),
     ("/template", "TEMPLATE"),
@@ -25,39 +25,38 @@ const NAMES: &Names = &[
     ("/to/topic", "--topic"),
 ];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
-pub(super) enum Template {
+pub(super) enum TemplateCommand {
     /// Make a template, or write it anew. Messages that were sent before stay as they are.
     #[command(after_help = "Example:
   echo '{\"content\": {\"title\": \"Hello {{ attributes.name | default(\\\"there\\\") }}\"}}' |
     bellwire template put welcome --app shop --file -")]
     Put {
         #[command(flatten)]
-        template: Named,
+        template: TemplateArg,
         /// The template in JSON, as the API takes it; - for standard input.
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
     },
     /// List an app's templates.
     List(AppFlag),
-    /// Show what a template says, in JSON.
-    Show(Named),
+    /// Show a template, in JSON.
+    Show(TemplateArg),
     /// Remove a template. Messages that were sent before are delivered all the same.
-    Delete(Named),
+    Delete(TemplateArg),
     /// Show what comes of a template in each of its languages. Nothing is sent.
     #[command(
         after_help = "Example:\n  bellwire template preview welcome --app shop --user 42 --data '{\"city\": \"Linz\"}'"
     )]
     Preview {
         #[command(flatten)]
-        template: Named,
+        template: TemplateArg,
         #[command(flatten)]
         data: Data,
-        /// For this user's browser; by default for somebody of whom nothing is known.
+        /// Render for this user's browser; by default for an unknown user.
         #[arg(long)]
         user: Option<String>,
-        /// For this subscription.
+        /// Render for this subscription.
         #[arg(long, value_name = "ID", conflicts_with = "user")]
         subscription: Option<String>,
     },
@@ -65,7 +64,7 @@ pub(super) enum Template {
     #[command(after_help = "Example:\n  bellwire template check welcome --app shop --topic news")]
     Check {
         #[command(flatten)]
-        template: Named,
+        template: TemplateArg,
         #[command(flatten)]
         data: Data,
         /// On every subscription of the app.
@@ -77,26 +76,25 @@ pub(super) enum Template {
     },
 }
 
-/// Which template.
 #[derive(Debug, Args)]
-pub(super) struct Named {
-    /// Its name: lower-case letters, digits and dashes
+pub(super) struct TemplateArg {
+    /// Name: lower-case letters, digits and hyphens
     #[arg(value_name = "TEMPLATE", value_parser = NonEmptyStringValueParser::new())]
     name: String,
     #[command(flatten)]
     app: AppFlag,
 }
 
-impl Named {
+impl TemplateArg {
     fn path(&self) -> String {
         path(["apps", &self.app, "templates", &self.name])
     }
 }
 
-/// What the message would tell it.
+/// Template data.
 #[derive(Debug, Args)]
 pub(super) struct Data {
-    /// What the message tells it: a JSON object, or @FILE.
+    /// Data for the template: a JSON object, or @FILE.
     #[arg(long, value_name = "JSON")]
     data: Option<String>,
 }
@@ -107,7 +105,7 @@ impl Data {
     }
 }
 
-impl Template {
+impl TemplateCommand {
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Put { template, file } => {
@@ -126,7 +124,7 @@ impl Template {
                 let name = &template.name;
                 out.say(&json!({"name": name, "deleted": true}), &format!("The template {name} is gone."))?;
             }
-            Self::Preview { template: Named { name, app }, data, user, subscription } => {
+            Self::Preview { template: TemplateArg { name, app }, data, user, subscription } => {
                 let body = given([
                     ("template", name.into()),
                     ("data", data.value()?),
@@ -137,7 +135,7 @@ impl Template {
                 let shown = local.ask(Ask { body, names: NAMES, ..ask }).await?;
                 out.say(&shown, &preview(&shown)?)?;
             }
-            Self::Check { template: Named { name, app }, data, all, topic } => {
+            Self::Check { template: TemplateArg { name, app }, data, all, topic } => {
                 let to = if all { json!({"all": true}) } else { json!({"topic": topic}) };
                 let body = given([("template", name.into()), ("data", data.value()?), ("to", to)]);
                 let ask = Ask::new(Method::POST, path(["apps", &app, "templates", "check"]));
@@ -149,7 +147,7 @@ impl Template {
     }
 }
 
-const COLUMNS: &[Shown] =
+const COLUMNS: &[TableColumn] =
     &[("TEMPLATE", text, "/name"), ("CHANGED", time, "/changed_at"), ("CREATED", time, "/created_at")];
 
 /// The members that are given.

@@ -7,25 +7,24 @@ use serde_json::json;
 
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, text, time};
+use super::refusal::ArgumentNames;
 use super::send::given_json;
 
-const NAMES: &Names =
+const NAMES: &ArgumentNames =
     &[("/name", "TOPIC"), ("/join", "--join"), ("/policy", "--policy"), ("topic", "TOPIC"), ("app", "--app")];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Topic {
-    /// Make a topic.
+    /// Create a topic.
     #[command(after_help = "Examples:
   bellwire topic create news --app shop
   bellwire topic create staff --app shop --join server
   bellwire topic create orders --app shop --policy @policy.json")]
     Create {
         #[command(flatten)]
-        topic: Named,
-        /// Who may join it, and leave it.
+        topic: TopicArg,
+        /// Clients that may join and leave the topic.
         #[arg(long, value_enum, default_value_t)]
         join: Join,
         /// Delivery policy of messages to it: JSON, or @FILE.
@@ -34,36 +33,34 @@ pub(super) enum Topic {
     },
     /// List an app's topics.
     List(AppFlag),
-    /// Change who may join a topic. Whoever is in it stays.
+    /// Change who may join a topic. Current subscribers stay.
     #[command(after_help = "Example:\n  bellwire topic change staff --app shop --join server")]
     Change {
         #[command(flatten)]
-        topic: Named,
-        /// Who may join it, and leave it.
+        topic: TopicArg,
+        /// Clients that may join and leave the topic.
         #[arg(long, value_enum)]
         join: Join,
     },
     /// Remove a topic and its policy. The subscriptions that were in it stay, without it.
-    Delete(Named),
+    Delete(TopicArg),
 }
 
-/// Which topic.
 #[derive(Debug, Args)]
-pub(super) struct Named {
-    /// Its name: letters, digits and any of _.~%-
+pub(super) struct TopicArg {
+    /// Name: letters, digits and any of _.~%-
     #[arg(value_name = "TOPIC", value_parser = NonEmptyStringValueParser::new())]
     name: String,
     #[command(flatten)]
     app: AppFlag,
 }
 
-/// Who may join a topic.
+/// Clients that may join a topic.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(super) enum Join {
     /// Browsers, of their own accord, and servers.
     #[default]
     Anyone,
-    /// Servers only.
     Server,
 }
 
@@ -76,19 +73,19 @@ impl Join {
 impl Topic {
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
-            Self::Create { topic: Named { name, app }, join, policy } => {
+            Self::Create { topic: TopicArg { name, app }, join, policy } => {
                 let ask = Ask::new(Method::POST, path(["apps", &app, "topics"]));
                 let policy = policy.map(|policy| given_json("--policy", &policy)).transpose()?;
                 let body = json!({"name": name, "join": join.name(), "policy": policy});
                 out.fields(FIELDS, &local.ask(Ask { body, names: NAMES, ..ask }).await?)?;
             }
             Self::List(app) => out.table(COLUMNS, &local.list(&path(["apps", &app, "topics"])).await?)?,
-            Self::Change { topic: Named { name, app }, join } => {
+            Self::Change { topic: TopicArg { name, app }, join } => {
                 let ask = Ask::new(Method::PATCH, path(["apps", &app, "topics", &name]));
                 let topic = local.ask(Ask { body: json!({"join": join.name()}), names: NAMES, ..ask }).await?;
                 out.fields(FIELDS, &topic)?;
             }
-            Self::Delete(Named { name, app }) => {
+            Self::Delete(TopicArg { name, app }) => {
                 let ask = Ask::new(Method::DELETE, path(["apps", &app, "topics", &name]));
                 local.ask(Ask { names: NAMES, ..ask }).await?;
                 out.say(&json!({"name": name, "deleted": true}), &format!("The topic {name} is gone."))?;
@@ -98,7 +95,7 @@ impl Topic {
     }
 }
 
-const FIELDS: &[Shown] = &[
+const FIELDS: &[TableColumn] = &[
     ("topic", text, "/name"),
     ("may be joined by", text, "/join"),
     ("made by", text, "/made_by"),
@@ -106,7 +103,7 @@ const FIELDS: &[Shown] = &[
     ("created", time, "/created_at"),
 ];
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("TOPIC", text, "/name"),
     ("JOIN", text, "/join"),
     ("MADE BY", text, "/made_by"),

@@ -8,31 +8,29 @@ use clap::{Args, Subcommand};
 
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, Stdout, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, Stdout, text, time};
+use super::refusal::ArgumentNames;
 
-const NAMES: &Names = &[("user", "USER"), ("app", "--app")];
+const NAMES: &ArgumentNames = &[("user", "USER"), ("app", "--app")];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum User {
     /// Copy all that is kept of a user to standard output, as one JSON document. It ends in `"complete":true`, unless it broke off.
     #[command(after_help = "Example:\n  bellwire user export ann@example.com --app shop > ann.json")]
-    Export(Named),
+    Export(UserArg),
     /// Unsubscribe all browsers of a user and forget all that is known of them, for good.
     #[command(after_help = "Example:\n  bellwire user erase ann@example.com --app shop --yes-erase ann@example.com")]
     Erase {
         #[command(flatten)]
-        user: Named,
+        user: UserArg,
         /// The user once more: what is erased cannot be brought back.
         #[arg(long, value_name = "USER")]
         yes_erase: String,
     },
 }
 
-/// Which user.
 #[derive(Debug, Args)]
-pub(super) struct Named {
+pub(super) struct UserArg {
     /// The site's name for them: `user_id`.
     #[arg(value_name = "USER", value_parser = NonEmptyStringValueParser::new())]
     user: String,
@@ -41,10 +39,9 @@ pub(super) struct Named {
 }
 
 impl User {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
-            Self::Export(Named { user, app }) => {
+            Self::Export(UserArg { user, app }) => {
                 let ask = Ask::new(Method::GET, path(["apps", &app, "users", &user, "export"]));
                 let mut end = Vec::new();
                 let copied = local.stream(Ask { names: NAMES, ..ask }, |octets| {
@@ -54,7 +51,7 @@ impl User {
                 copied.await?;
                 anyhow::ensure!(end.ends_with(END), "the export broke off");
             }
-            Self::Erase { user: Named { user, app }, yes_erase } => {
+            Self::Erase { user: UserArg { user, app }, yes_erase } => {
                 anyhow::ensure!(user == yes_erase, "--yes-erase: is not the user to be erased");
                 let ask = Ask::new(Method::DELETE, path(["apps", &app, "users", &user]));
                 let erasure = local.ask(Ask { names: NAMES, ..ask }).await?;
@@ -72,7 +69,7 @@ impl User {
 
 const END: &[u8] = b"\"complete\":true}\n";
 
-const FIELDS: &[Shown] = &[
+const FIELDS: &[TableColumn] = &[
     ("erasure", text, "/id"),
     ("subscriptions", text, "/subscriptions"),
     ("messages", text, "/messages"),

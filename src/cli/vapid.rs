@@ -11,12 +11,12 @@ use zeroize::Zeroizing;
 
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path, rows};
-use super::output::{Output, Shown, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, text, time};
+use super::refusal::ArgumentNames;
 use super::send::read;
 use bellwire_core::base64url;
 
-const NAMES: &Names = &[
+const NAMES: &ArgumentNames = &[
     ("/private_key", "FILE"),
     ("/public_key", "--public-key"),
     ("/subject", "the contact"),
@@ -24,7 +24,6 @@ const NAMES: &Names = &[
     ("vapid_key", "the key's id"),
 ];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Vapid {
     /// List an app's VAPID keys and how many subscriptions depend on each.
@@ -40,8 +39,9 @@ pub(super) enum Vapid {
     },
     /// Import a key from another sender, so that its subscribers stay.
     ///
-    /// The private key is read from a file, since any user of the machine can read command lines: PEM or DER (PKCS#8 or SEC1),
-    /// a JWK, base64 or hex of its 32 octets, what `web-push generate-vapid-keys` prints, or a `.env`, YAML or JSON file with one of them.
+    /// The private key is read from a file, because command lines are visible to all users of a machine. Formats: PEM or DER (PKCS#8 or
+    /// SEC1), a JWK, base64 or hex of the 32 bytes, the output of `web-push generate-vapid-keys`, or a `.env`, YAML or JSON file with one
+    /// of them.
     #[command(after_help = "Example:
   bellwire vapid import --app shop old-key.pem --public-key BPx…")]
     Import {
@@ -49,7 +49,7 @@ pub(super) enum Vapid {
         of: Of,
         /// The file of the private key; - for standard input.
         file: PathBuf,
-        /// Its public key in base64, to be sure that they belong together.
+        /// Public key in base64, to check that the two belong together.
         #[arg(long, value_name = "BASE64")]
         public_key: Option<String>,
         /// Contact for push services, `mailto:` or `https:`; by default that of the active key.
@@ -64,19 +64,19 @@ pub(super) enum Vapid {
     Export {
         #[command(flatten)]
         of: Of,
-        /// Its id; by default the active key.
+        /// Id of the key; the active key by default.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: Option<String>,
-        /// In which form.
-        #[arg(long, value_enum, default_value_t = Format::Pem)]
-        format: Format,
+        /// Output format.
+        #[arg(long, value_enum, default_value_t = PrivateKeyFormat::Pem)]
+        format: PrivateKeyFormat,
     },
     /// Change whom push services may contact about a key's pushes.
     #[command(after_help = "Example:\n  bellwire vapid subject --app shop mailto:push@example.com")]
     Subject {
         #[command(flatten)]
         of: Of,
-        /// `mailto:` or `https:`
+        /// Contact: a `mailto:` or `https:` URL
         contact: String,
         /// The id of the key; by default the active one.
         #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
@@ -84,17 +84,15 @@ pub(super) enum Vapid {
     },
 }
 
-/// The app.
 #[derive(Debug, Args)]
 pub(super) struct Of {
     #[command(flatten)]
     app: AppFlag,
 }
 
-/// How a private key is written.
+/// Encodings of a private key.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum Format {
-    /// PKCS#8 PEM.
+pub(super) enum PrivateKeyFormat {
     Pem,
     /// base64url of its 32 octets, as the `web-push` libraries want it.
     Raw,
@@ -135,8 +133,8 @@ impl Vapid {
                 let at = format!("{}/export", of.key(local, key).await?);
                 let pair = local.ask(Ask { names: NAMES, ..Ask::new(Method::POST, at) }).await?;
                 let form = match format {
-                    Format::Pem => "/private_key_pem",
-                    Format::Raw => "/private_key",
+                    PrivateKeyFormat::Pem => "/private_key_pem",
+                    PrivateKeyFormat::Raw => "/private_key",
                 };
                 out.say(&pair, text(&pair, form).trim_end())?;
                 let (id, public) = (text(&pair, "/id"), text(&pair, "/public_key"));
@@ -182,7 +180,7 @@ async fn add(
     Ok(())
 }
 
-const FIELDS: &[Shown] = &[
+const FIELDS: &[TableColumn] = &[
     ("id", text, "/id"),
     ("state", text, "/state"),
     ("contact", text, "/subject"),
@@ -190,7 +188,7 @@ const FIELDS: &[Shown] = &[
     ("created", time, "/created_at"),
 ];
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("ID", text, "/id"),
     ("STATE", text, "/state"),
     ("SUBSCRIPTIONS", text, "/subscriptions"),

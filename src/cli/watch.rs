@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use super::local::{Ask, Local, path};
 use super::output::{Output, Stdout, table, text, time};
-use super::refusal::Names;
+use super::refusal::ArgumentNames;
 use super::serve::told_to_stop;
 use bellwire_core::event_type::EventType;
 
-const NAMES: &Names = &[("app", "--app"), ("kinds", "--kinds"), ("Last-Event-ID", "--after")];
-/// How long to wait before coming back to a stream that ended.
+const NAMES: &ArgumentNames = &[("app", "--app"), ("kinds", "--kinds"), ("Last-Event-ID", "--after")];
+/// Delay before reconnecting to a stream that ended.
 pub(super) const COME_BACK: Duration = Duration::from_secs(1);
 /// Events that a page shows, the newest last.
 const RECENT: usize = 20;
@@ -28,7 +28,6 @@ const BAR: usize = 30;
 /// Clears a terminal and goes to its upper left corner (ECMA-48: ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// What to watch.
 #[derive(Debug, Args)]
 #[group(skip)] // its verb has the same name
 pub(super) struct Watch {
@@ -44,7 +43,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches until it is told to stop. A stream that ends is taken up behind the last event.
+    /// Watches until a signal stops the command. Reconnects to a stream that ended, after the last event.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let mut at = match &self.app {
             Some(app) => path(["apps", app, "events", "stream"]),
@@ -136,14 +135,14 @@ enum Screen {
     /// A line of JSON each, with its id.
     Json,
     Lines,
-    Page(Page),
+    Page(WatchView),
 }
 
 impl Screen {
     fn new(out: Output) -> Self {
         match out.json {
             true => Self::Json,
-            false if io::stdout().is_terminal() => Self::Page(Page::default()),
+            false if io::stdout().is_terminal() => Self::Page(WatchView::default()),
             false => Self::Lines,
         }
     }
@@ -174,15 +173,15 @@ fn line(frame: &Frame) -> String {
     line.replace(char::is_control, " ") // nothing steers the terminal
 }
 
-/// What a terminal shows: campaigns in motion, the outcomes of the last second, the latest events.
+/// Terminal view: active campaigns, the outcomes of the last second, the latest events.
 #[derive(Debug, Default)]
-struct Page {
+struct WatchView {
     campaigns: BTreeMap<String, Value>,
     outcomes: BTreeMap<String, (Instant, Value)>,
     recent: VecDeque<String>,
 }
 
-impl Page {
+impl WatchView {
     /// Forgets the outcomes that have been shown long enough. Returns whether there were any.
     fn age(&mut self, now: Instant) -> bool {
         let before = self.outcomes.len();
@@ -218,7 +217,7 @@ impl Page {
     }
 }
 
-impl std::fmt::Display for Page {
+impl std::fmt::Display for WatchView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let n = |data: &Value, name: &str| data[name].as_i64().unwrap_or(0);
         let campaign = |(message, data): (&String, &Value)| {
@@ -280,7 +279,7 @@ mod tests {
             kind: kind.into(),
             data: json!({"app": "app_1", "at": "2027-01-15T08:00:00Z", "data": data}),
         };
-        let mut page = Page::default();
+        let mut page = WatchView::default();
         let progress = json!({"message": "msg_1", "state": "sending", "audience_estimate": 200, "targeted": 150,
                               "waiting": 50, "accepted": 90});
         let now = Instant::now();

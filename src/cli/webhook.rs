@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::arguments::AppFlag;
 use super::key::moment;
 use super::local::{Ask, Local, path};
-use super::output::{Output, Shown, fields_of, table_of, text, time};
-use super::refusal::Names;
+use super::output::{Output, TableColumn, fields_of, table_of, text, time};
+use super::refusal::ArgumentNames;
 
-const NAMES: &Names = &[
+const NAMES: &ArgumentNames = &[
     ("/name", "--name"),
     ("/url", "--url"),
     ("/events", "--event"),
@@ -28,7 +28,6 @@ const NAMES: &Names = &[
     ("app", "--app"),
 ];
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Webhook {
     /// Make a webhook. Its secret goes to standard output, now and never again.
@@ -43,44 +42,44 @@ pub(super) enum Webhook {
     /// List an app's webhooks.
     List(AppFlag),
     /// Show a webhook.
-    Show(Named),
+    Show(WebhookArg),
     /// Change a webhook, enable or disable it.
     #[command(after_help = "Example:\n  bellwire webhook change wh_0198… --app shop --enable")]
     Change {
         #[command(flatten)]
-        webhook: Named,
+        webhook: WebhookArg,
         #[command(flatten)]
         says: Says,
-        /// Have it told of what happens from now on.
+        /// Enable the webhook: it receives events from now on.
         #[arg(long, conflicts_with = "disable")]
         enable: bool,
-        /// Have it told of nothing.
+        /// Disable the webhook: it receives no events.
         #[arg(long)]
         disable: bool,
     },
     /// Remove a webhook, with all that waits for it.
-    Delete(Named),
+    Delete(WebhookArg),
     /// Give a webhook a new secret, which goes to standard output; the one until now signs beside it for a while.
     Rotate {
         #[command(flatten)]
-        webhook: Named,
+        webhook: WebhookArg,
         /// For how many hours, up to 168.
         #[arg(long, default_value_t = 24)]
         overlap_hours: i64,
     },
     /// Send a webhook's receiver an event that tries it out.
-    Test(Named),
+    Test(WebhookArg),
     /// List the newest requests to a webhook's receiver, or show one with its tries.
     Deliveries {
         #[command(flatten)]
-        webhook: Named,
-        /// Show this one.
+        webhook: WebhookArg,
+        /// Only this request.
         #[arg(value_name = "DELIVERY", value_parser = NonEmptyStringValueParser::new())]
         delivery: Option<String>,
         /// Only those that are pending, delivered or failed.
         #[arg(long, value_parser = ["pending", "delivered", "failed"])]
         state: Option<String>,
-        /// How many, up to 250.
+        /// Maximum number of requests, up to 250.
         #[arg(long, default_value_t = 20)]
         limit: u16,
     },
@@ -88,45 +87,44 @@ pub(super) enum Webhook {
     #[command(after_help = "Example:\n  bellwire webhook replay wh_0198… --app shop --since 2030-01-31T08:30:00Z")]
     Replay {
         #[command(flatten)]
-        webhook: Named,
+        webhook: WebhookArg,
         #[command(flatten)]
-        which: Which,
+        which: ResendArgs,
     },
 }
 
-/// Which webhook.
 #[derive(Debug, Args)]
-pub(super) struct Named {
-    /// Its id
+pub(super) struct WebhookArg {
+    /// Id of the webhook
     #[arg(value_name = "WEBHOOK", value_parser = NonEmptyStringValueParser::new())]
     id: String,
     #[command(flatten)]
     app: AppFlag,
 }
 
-impl Named {
-    /// Its path, or one beneath it.
+impl WebhookArg {
+    /// API path of the webhook, or of a resource below it.
     fn path<const N: usize>(&self, more: [&str; N]) -> String {
         path(["apps", &self.app, "webhooks", &self.id]) + &path(more)["/v1".len()..]
     }
 }
 
-/// What is said of a webhook.
+/// Settings of a webhook.
 #[derive(Debug, Args)]
 pub(super) struct Says {
-    /// What people call it.
+    /// Display name.
     #[arg(long)]
     name: Option<String>,
-    /// Where its receiver is.
+    /// URL of the receiver.
     #[arg(long)]
     url: Option<String>,
-    /// What it is told of, such as delivery.gone; several separated by commas.
+    /// Event types to send, such as delivery.gone; several separated by commas.
     #[arg(long = "event", value_name = "EVENT", value_delimiter = ',')]
     events: Vec<String>,
-    /// How many events a request may tell of, up to 500.
+    /// Maximum number of events per request, up to 500.
     #[arg(long)]
     max_events: Option<i32>,
-    /// When a request is made again: a delivery policy as JSON.
+    /// Retry policy: a delivery policy as JSON.
     #[arg(long, value_name = "JSON", value_parser = |text: &str| serde_json::from_str::<Value>(text))]
     policy: Option<Value>,
 }
@@ -141,20 +139,18 @@ impl Says {
     }
 }
 
-/// Which requests.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(super) struct Which {
+pub(super) struct ResendArgs {
     /// All that were made since then.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<DateTime<Utc>>,
-    /// Only this one.
+    /// Only this request.
     #[arg(long, value_name = "DELIVERY")]
     delivery: Option<String>,
 }
 
 impl Webhook {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let ask = |method: Method, at: String| Ask { names: NAMES, ..Ask::new(method, at) };
         match self {
@@ -200,7 +196,7 @@ impl Webhook {
                 let at = format!("{}?limit={limit}{state}", webhook.path(["deliveries"]));
                 say_page(&local.ask(ask(Method::GET, at)).await?, out)?;
             }
-            Self::Replay { webhook, which: Which { since, delivery } } => {
+            Self::Replay { webhook, which: ResendArgs { since, delivery } } => {
                 let body = json!({"since": since, "webhook_delivery": delivery});
                 let done = Ask { body, ..ask(Method::POST, webhook.path(["replay"])) };
                 let done = local.ask(done).await?;
@@ -226,7 +222,7 @@ fn say_page(page: &Value, out: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-const FIELDS: &[Shown] = &[
+const FIELDS: &[TableColumn] = &[
     ("webhook", text, "/id"),
     ("name", text, "/name"),
     ("url", text, "/url"),
@@ -245,7 +241,7 @@ const FIELDS: &[Shown] = &[
     ("last changed by", text, "/changed_by"),
 ];
 
-const COLUMNS: &[Shown] = &[
+const COLUMNS: &[TableColumn] = &[
     ("ID", text, "/id"),
     ("STATE", text, "/state"),
     ("BREAKER", text, "/breaker"),
@@ -256,7 +252,7 @@ const COLUMNS: &[Shown] = &[
     ("URL", text, "/url"),
 ];
 
-const DELIVERIES: &[Shown] = &[
+const DELIVERIES: &[TableColumn] = &[
     ("ID", text, "/id"),
     ("STATE", text, "/state"),
     ("EVENTS", text, "/events"),
@@ -265,10 +261,10 @@ const DELIVERIES: &[Shown] = &[
     ("NEXT TRY", time, "/due_at"),
 ];
 
-const DELIVERY: &[Shown] =
+const DELIVERY: &[TableColumn] =
     &[("delivery", text, "/id"), ("state", text, "/state"), ("events", text, "/events"), ("next try", time, "/due_at")];
 
-const TRIES: &[Shown] = &[
+const TRIES: &[TableColumn] = &[
     ("TRY", text, "/number"),
     ("AT", time, "/at"),
     ("STATUS", text, "/http_status"),

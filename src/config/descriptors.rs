@@ -1,4 +1,4 @@
-//! How many files and sockets the settings may have a process open.
+//! Number of file descriptors that the settings may need.
 //!
 //! | for | descriptors |
 //! |---|---|
@@ -17,7 +17,7 @@ const ORIGINS: u64 = 16;
 const RECEIVERS: u64 = 2;
 /// Clients of the listener for metrics.
 const SCRAPERS: u64 = 16;
-/// What is neither a client nor a connection outwards.
+/// Descriptors that are neither clients nor outgoing connections.
 const OTHERS: u64 = 128;
 
 impl Config {

@@ -1,4 +1,4 @@
-//! The file of settings: where it is looked for, whether it can be believed, and what it says.
+//! The settings file: its location, its permissions, and its parser.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::{Error, SETTINGS};
 use bellwire_postgres::trust::{self, Untrusted};
 
 const NAME: &str = "bellwire.toml";
-/// Where it is looked for when there is none in the data directory.
+/// Directory of the file when the data directory has none.
 const SYSTEM_DIR: &str = "/etc/bellwire";
 
 pub(super) type Values = (PathBuf, BTreeMap<String, String>);
@@ -26,12 +26,12 @@ pub(super) fn passed_over(read: Option<&Path>) -> Option<PathBuf> {
     (read.as_ref() != Some(&here)).then_some(here)
 }
 
-/// Reads it, if nobody else can have written it.
+/// Reads the file, provided that no other user can write to it.
 pub(super) fn read(file: &Path) -> Result<Values, Error> {
     let failed = |reason: String| Error::File { file: file.to_owned(), reason };
     trust::check(file).map_err(|why| match why {
         Untrusted::Io { source, .. } => failed(source.to_string()),
-        why => failed(format!("it is not read, since somebody else may have written it: {why}")),
+        why => failed(format!("not read, because another user may have written it: {why}")),
     })?;
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     parse(file, &text)

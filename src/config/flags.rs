@@ -57,7 +57,7 @@ impl Args for Flags {
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
             .help(
-                "File of settings, which nobody else may own or write [BELLWIRE_CONFIG] [default: bellwire.toml in the data \
+                "Settings file, which no other user may own or write [BELLWIRE_CONFIG] [default: bellwire.toml in the data \
                  directory, or /etc/bellwire/bellwire.toml, if there is one]",
             )
             .help_heading("Settings");

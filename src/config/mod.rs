@@ -29,21 +29,23 @@ pub(crate) use descriptors::RECEIVER_CONNECTIONS;
 pub(crate) use flags::Flags;
 pub(crate) use settings::{Config, PolicyDefaults};
 use settings::{SETTINGS, Setting};
-use sources::{Origin, Sources, default_data_dir, name_of};
+use sources::{ValueSource, Sources, default_data_dir, name_of};
 pub(crate) use template::{man_page, template};
 pub(crate) use value::reachable;
 pub(crate) use value::{LogFormat, Roles, Secret};
 
-/// What every variable begins with, but for those that have names of their own.
+/// Prefix of the environment variables, except of those with their own names.
 const PREFIX: &str = "BELLWIRE_";
 /// The variable by which platforms name a database, be it meant for us or for another application.
 const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
 const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
+/// API key of a backend, as `bellwire init` prints it and the examples read it. The server does not use it.
+const BACKEND_KEY_VARIABLE: &str = "BELLWIRE_KEY";
 /// A machine or container with less memory than this, in MiB, is small,
 const SMALL_MIB: u32 = 512;
 /// and has so many connections to its embedded Postgres.
 const SMALL_CONNECTIONS: u32 = 10;
-/// What is printed for a secret.
+/// Replacement for a secret in output.
 const MASK: &str = "********";
 
 /// Why the settings cannot be used. The texts are written for the person who started Bellwire.
@@ -51,7 +53,7 @@ const MASK: &str = "********";
 pub(crate) enum Error {
     #[error("{name} {found}, but must be {allowed}")]
     Value {
-        /// Where it was given: the flag, variable, or key and file.
+        /// Name of the flag or variable, or key and file.
         name: String,
         /// The value, unless it is secret.
         found: String,
@@ -59,12 +61,12 @@ pub(crate) enum Error {
     },
     #[error("{} has the unknown key `{key}`; `bellwire serve --print-config` shows all that there are", file.display())]
     UnknownKey { file: PathBuf, key: String },
-    /// The file is not TOML, cannot be read, or may have been written by somebody else.
+    /// The file is not TOML, is unreadable, or is writable by another user.
     #[error("{}: {reason}", file.display())]
     File { file: PathBuf, reason: String },
 }
 
-/// What this server is to an OpenID provider.
+/// Registration of this server at an OpenID provider.
 #[derive(Debug)]
 pub(crate) struct OidcClient<'a> {
     pub issuer: &'a str,
@@ -99,7 +101,7 @@ impl Config {
         Self::read(&sources)?.consistent()
     }
 
-    /// Checks what one setting alone cannot tell.
+    /// Checks rules that involve several settings.
     fn consistent(mut self) -> Result<Self, Error> {
         if let (None, Some(domain)) = (&self.public_url, &self.acme_domain) {
             // Not with the port of `listen`: the authority, and so everybody, reaches the host at 443.
@@ -128,7 +130,7 @@ impl Config {
         }
         self.consistently_https()?;
         if self.oidc_newcomer_role.is_some() && self.oidc_domains.is_empty() {
-            let allowed = "given together with oidc_newcomer_role: it would let in whomever the provider knows";
+            let allowed = "given together with oidc_newcomer_role: without it, every account of the provider could sign in";
             return Err(wrong("oidc_domains", "is empty", allowed));
         }
         Ok(self)
@@ -155,7 +157,7 @@ impl Config {
         self.tls_cert.is_some() || self.acme_domain.is_some()
     }
 
-    /// What we are to the OpenID provider, if one is named.
+    /// Registration at the OpenID provider, if one is configured.
     pub(crate) fn oidc_client(&self) -> Option<OidcClient<'_>> {
         Some(OidcClient {
             issuer: self.oidc_issuer.as_deref()?,
@@ -164,7 +166,7 @@ impl Config {
         })
     }
 
-    /// Variables that are named like settings but are none: mostly misspelt, and without effect.
+    /// Variables with the prefix of settings that are not settings, sorted: mostly misspelt, and without effect.
     pub(crate) fn unknown_variables(&self) -> &[String] {
         &self.unknown_variables
     }
@@ -176,10 +178,10 @@ impl Config {
 
     /// Whether a setting, named by its key, was left at its default.
     pub(crate) fn is_default(&self, key: &str) -> bool {
-        self.given.iter().any(|(setting, given)| setting.key == key && matches!(given.origin, Origin::Default))
+        self.given.iter().any(|(setting, given)| setting.key == key && matches!(given.origin, ValueSource::Default))
     }
 
-    /// What gave a setting, named by its key, its value: the flag, variable, or key and file.
+    /// Source of a setting's value: the flag, variable, or key and file.
     pub(crate) fn origin(&self, key: &str) -> String {
         let (setting, given) = self.given.iter().find(|(setting, _)| setting.key == key).expect("a setting's key");
         name_of(setting, given)
@@ -191,16 +193,16 @@ impl Config {
     }
 
     /// The server's figures of delivery policies.
-    pub(crate) fn policy(&self) -> policy::Settings {
+    pub(crate) fn policy(&self) -> policy::TierSettings {
         let defaults = match self.policy_defaults {
-            PolicyDefaults::Tuned => policy::Settings::DEFAULT,
-            PolicyDefaults::Guide => policy::Settings::GUIDE,
+            PolicyDefaults::Tuned => policy::TierSettings::DEFAULT,
+            PolicyDefaults::Guide => policy::TierSettings::GUIDE,
         };
         fn pick<T>(is_default: bool, default: T, given: T) -> T {
             if is_default { default } else { given }
         }
         let is = |key| self.is_default(key);
-        policy::Settings {
+        policy::TierSettings {
             circuit_failure_threshold: pick(
                 is("circuit_failure_threshold"),
                 defaults.circuit_failure_threshold,
@@ -214,15 +216,15 @@ impl Config {
         }
     }
 
-    /// What is in force and where it comes from, as a `bellwire.toml`, with secrets masked.
+    /// Effective settings and their sources, as a `bellwire.toml`, with secrets masked.
     pub(crate) fn print(&self) -> String {
         let mut text = String::new();
         for (setting, given) in &self.given {
             let origin = match &given.origin {
-                Origin::Flag(flag) => format!("--{flag}"),
-                Origin::Variable(variable) => variable.clone(),
-                Origin::File(file) => file.display().to_string(),
-                Origin::Default => "default".to_owned(),
+                ValueSource::Flag(flag) => format!("--{flag}"),
+                ValueSource::Variable(variable) => variable.clone(),
+                ValueSource::File(file) => file.display().to_string(),
+                ValueSource::Default => "default".to_owned(),
             };
             // A JSON string is a TOML string, too.
             let value = serde_json::Value::from(given.text.as_str());
@@ -240,15 +242,15 @@ impl Config {
         })
     }
 
-    /// How connections leave this network, if it wants that by a proxy.
+    /// Proxy for outgoing connections, if one is configured.
     pub(crate) fn egress(&self) -> Option<Egress> {
         let proxy = Proxy::parse(self.egress_proxy.as_ref()?.expose()).ok()?;
         Some(Egress::new(proxy, self.egress_resolve, self.egress_no_proxy.clone()))
     }
 
-    /// What is told to a collector of OpenTelemetry, if there is one.
-    pub(crate) fn otlp(&self) -> Option<otlp::Settings> {
-        Some(otlp::Settings {
+    /// OpenTelemetry export settings, if a collector is configured.
+    pub(crate) fn otlp(&self) -> Option<otlp::OtlpConfig> {
+        Some(otlp::OtlpConfig {
             endpoint: self.otel_exporter_otlp_endpoint.clone()?,
             extra_ca_pem: None,
             headers: self.otel_exporter_otlp_headers.clone(),
@@ -264,7 +266,7 @@ impl Config {
         Duration::from_millis(self.slow_statement_ms.into())
     }
 
-    /// Connections to Postgres, at most: some 4 MiB each, so an embedded one on a small machine has fewer unless told otherwise.
+    /// Maximum connections to Postgres. Each takes about 4 MiB, so the default is lower for an embedded Postgres on a small machine.
     pub(crate) fn connections(&self) -> u32 {
         let is_small = self.database_url.is_none() && self.postgres_options().memory_mib() < SMALL_MIB;
         let is_free = self.is_default("database_connections");
@@ -283,13 +285,13 @@ impl Config {
         }
     }
 
-    pub(crate) fn master_key_source(&self) -> master_key::Source {
+    pub(crate) fn master_key_source(&self) -> master_key::MasterKeySource {
         if let Some(command) = &self.master_key_command {
-            return master_key::Source::Command(Zeroizing::new(command.expose().to_owned()));
+            return master_key::MasterKeySource::Command(Zeroizing::new(command.expose().to_owned()));
         }
         match self.master_key.as_ref().and_then(|secret| MasterKey::parse(secret.expose()).ok()) {
-            Some(key) => master_key::Source::Given(key),
-            None => master_key::Source::File(
+            Some(key) => master_key::MasterKeySource::Given(key),
+            None => master_key::MasterKeySource::File(
                 self.master_key_file.clone().unwrap_or_else(|| self.data_dir.join("master.key")),
             ),
         }
@@ -297,7 +299,7 @@ impl Config {
 }
 
 fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let known = |name: &str| name == FILE_VARIABLE || SETTINGS.iter().any(|setting| setting.variable() == name);
+    let known = |name: &str| [FILE_VARIABLE, BACKEND_KEY_VARIABLE].contains(&name) || SETTINGS.iter().any(|setting| setting.variable() == name);
     // Kubernetes and Docker links describe a service called `bellwire` by such variables to its neighbours.
     let link = |name: &str| ["SERVICE_", "PORT_"].iter().any(|kind| name[PREFIX.len()..].starts_with(kind));
     let ours = |name: &&str| name.starts_with(PREFIX) && *name != "BELLWIRE_PORT";

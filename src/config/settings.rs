@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use url::Url;
 
-use super::sources::{Given, Sources};
+use super::sources::{RawValue, Sources};
 use super::value::{
     LogFormat, Roles, Secret, collector, domain, duration, each, fraction, headers, https_url, keyword, list, listener,
     mailbox, name, number, optional, parsed, path, private_url, roles, secret, share, switch, text,
@@ -15,23 +15,23 @@ use super::value::{
 use super::{COMMON_DATABASE_VARIABLE, Error, PREFIX, unknown_variables};
 use crate::otlp::Sampling;
 use crate::vault::master_key::MasterKey;
-use bellwire_core::origin::Audience;
+use bellwire_core::origin::PageAudience;
 use bellwire_core::role::Role;
 use bellwire_gateway::{Exempt, Nat64, Proxy, Resolve};
 
-/// Where the defaults of delivery policies come from.
+/// Sources of the default delivery policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PolicyDefaults {
-    /// This server's simulations.
+    /// Defaults from this project's simulations.
     Tuned,
     /// The web-push retry guide.
     Guide,
 }
 
-/// What is known of a setting before it has a value.
+/// Metadata of a setting, independent of its value.
 #[derive(Debug)]
 pub(super) struct Setting {
-    /// Its name in the file; flag and variable follow from it.
+    /// Key in the file; the flag and the variable derive from it.
     pub(super) key: &'static str,
     pub(super) help: &'static [&'static str],
     pub(super) default: &'static str,
@@ -57,12 +57,11 @@ impl Setting {
 /// Declares each setting once: its documentation is also its help, its type the field's.
 macro_rules! settings {
     ($($(#[doc = $help:literal])+ $key:ident: $type:ty = $default:literal, $visibility:ident, $kind:expr;)+) => {
-        /// All settings, checked.
         #[derive(Debug, Clone)]
         pub(crate) struct Config {
             $($(#[doc = $help])+ pub $key: $type,)+
             /// Each setting as it was given, and where, with secrets masked: for `--print-config`.
-            pub(super) given: Vec<(&'static Setting, Given)>,
+            pub(super) given: Vec<(&'static Setting, RawValue)>,
             /// `PATH`, to find Postgres in.
             pub(super) search_path: Option<std::ffi::OsString>,
             /// Variables that look like settings and are none.
@@ -107,7 +106,7 @@ settings! {
     /// The host for which certificates are ordered by ACME, such as push.example.com, so that `listen` speaks HTTPS; empty: none. The
     /// authority must reach `listen` at port 443 of that host. To set it is to agree to the authority's terms of service.
     acme_domain: Option<String> = "", shown, optional(domain());
-    /// Where the authority of ACME is; by default Let's Encrypt.
+    /// URL of the ACME directory; Let's Encrypt by default.
     acme_directory: Url = "https://acme-v02.api.letsencrypt.org/directory", shown, https_url();
     /// An email address under which the authority of ACME may reach you; empty: none.
     acme_email: Option<String> = "", shown, optional(mailbox());
@@ -115,12 +114,11 @@ settings! {
     acme_ca_file: Option<PathBuf> = "", shown, optional(path());
     /// Address and port of a listener that sends browsers on to HTTPS, such as 0.0.0.0:80; empty: none. For `tls_cert` and `acme_domain`.
     redirect_listen: Option<SocketAddr> = "", shown, optional(listener());
-    /// For how long browsers are told to come by HTTPS only (Strict-Transport-Security), whenever they came by it to `public_url`; 0s: they are not told.
+    /// Strict-Transport-Security period, sent in HTTPS responses at `public_url`; 0s: the header is not sent.
     hsts_max_age: Duration = "365d", shown, duration(Duration::ZERO..=Duration::from_secs(63_072_000));
     /// The URL under which browsers reach this server; empty: derived from `acme_domain`, else from `listen`.
     public_url: Option<Url> = "", shown, optional(parsed("a URL, such as https://push.example.com, or empty"));
-    /// Where the embedded Postgres and the master key live; empty: /var/lib/bellwire for root, otherwise
-    /// ~/.local/share/bellwire.
+    /// Directory of the embedded Postgres and the master key; empty: /var/lib/bellwire for root, otherwise ~/.local/share/bellwire.
     data_dir: PathBuf = "", shown, path();
     /// A Postgres of your own, 15 or later: postgres://user:password@host/database; empty: an embedded one is run. Several hosts
     /// (…@a:5432,b:5432/database) are copies of which one is primary. Without it DATABASE_URL is taken, unless its database holds
@@ -136,25 +134,24 @@ settings! {
     read_lag_max: Duration = "5s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
     postgres_bin: Option<PathBuf> = "", shown, optional(path());
-    /// Memory in MiB that the embedded Postgres is sized for: of 2048 and more it takes 256 for itself, of less an eighth; 0: for
-    /// what this machine has, or its container.
+    /// Memory in MiB that the embedded Postgres is sized for. From 2048 MiB, Postgres gets 256 MiB; below, one eighth. 0: the memory of
+    /// this machine or container.
     memory_mib: u32 = "0", shown, number(0..=16_777_216);
-    /// Connections of this process to Postgres, at most; unless said 10 where an embedded one has less than 512 MiB. Of all processes
-    /// together Postgres must allow as many by `max_connections`.
+    /// Maximum connections of this process to Postgres. The default is 10 for an embedded Postgres with less than 512 MiB. Postgres must
+    /// allow the sum of all processes by `max_connections`.
     database_connections: u32 = "25", shown, number(6..=500);
-    /// What this process does: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run
-    /// somewhere.
+    /// Roles of this process: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run somewhere.
     roles: Roles = "api,worker,maintenance", shown, roles();
-    /// What is logged: a level (error, warn, info, debug, trace), or directives such as info,bellwire::dispatch=debug.
+    /// Log filter: a level (error, warn, info, debug, trace), or directives such as info,bellwire::dispatch=debug.
     log: String = "info", shown, parsed::<tracing_subscriber::EnvFilter>("a level or directives, such as info").into_text();
-    /// How log lines look.
+    /// Log format.
     log_format: LogFormat = "text", shown, keyword(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
     /// The master key, 32 octets in base64; empty: it is in `master_key_file`.
     master_key: Option<Secret> = "", masked, optional(secret("32 octets in base64", |text| MasterKey::parse(text).is_ok()));
     /// The file of the master key, made at the first start with mode 0600; empty: master.key in `data_dir`.
     master_key_file: Option<PathBuf> = "", shown, optional(path());
-    /// A command of the shell that prints the master key, such as the client of a key management service; it runs at the start, and
-    /// when a seal key was added. Empty: it is in `master_key` or `master_key_file`.
+    /// Shell command that prints the master key, such as the client of a key management service. It runs at each start and after a new seal
+    /// key. Empty: the key comes from `master_key` or `master_key_file`.
     master_key_command: Option<Secret> = "", masked, optional(secret("a command of 1 to 4096 characters", |text| (1..=4_096).contains(&text.len())));
     /// Milliseconds: a statement to the database that takes longer is logged, without its values, and counted.
     slow_statement_ms: u32 = "1000", shown, number(1..=60_000);
@@ -163,17 +160,17 @@ settings! {
     metrics_listen: Option<SocketAddr> = "", shown, optional(listener());
     /// Connections that may be open at a time. If all are, the one without a request for longest is closed for a new one.
     connections_max: u32 = "10000", shown, number(16..=1_000_000);
-    /// Connections that one client address (IPv6: a /64) may have open at a time, a quarter of them in TLS handshakes; an IPv6 /48
-    /// four times as many. Without meaning where `trusted_proxies` is above 0: all come from the proxy.
+    /// Maximum open connections per client address (IPv6: per /64), a quarter of them in TLS handshakes. An IPv6 /48 may have four times as
+    /// many. Not applied where `trusted_proxies` is above 0, since all connections come from the proxy.
     connections_per_client: u32 = "512", shown, number(1..=1_000_000);
-    /// How long a connection may stay open without a request; longer than a proxy in front keeps it, so that the proxy
-    /// does not find it closed.
+    /// Maximum time that a connection may stay open without a request. Set a longer time than the idle timeout of a proxy in front, so that
+    /// the proxy closes first.
     idle_timeout: Duration = "150s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
-    /// How long a request's line and headers may take, from their first octet on; and how long a TLS handshake.
+    /// Timeout for a request's line and headers, from their first byte; also for a TLS handshake.
     header_timeout: Duration = "15s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// Octets of a request's line and headers, at most.
     header_limit_octets: u32 = "16384", shown, number(8_192..=262_144);
-    /// How long a request's body may take.
+    /// Timeout for a request's body.
     body_timeout: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// Octets of the body of a server's request, at most.
     body_limit_octets: u32 = "1048576", shown, number(16_384..=67_108_864);
@@ -204,33 +201,33 @@ settings! {
     receipt_app_rate_per_minute: u32 = "1000000", shown, number(1..=10_000_000);
     /// Requests with receipts that all clients together may make to one app at once before that rate holds.
     receipt_app_burst: u32 = "100000", shown, number(1..=10_000_000);
-    /// Whether the example page is served at /example/, with an app of its own: `auto`, to browsers on this machine only;
-    /// `true`, to everybody; `false`, to nobody.
-    example: Option<Audience> = "auto", shown, keyword(&[
-        ("auto", Some(Audience::ThisMachine)), ("true", Some(Audience::Everybody)), ("false", None),
+    /// Audience of the example page at /example/, which has its own app. `auto`: browsers on this machine; `true`: everyone; `false`: the
+    /// page is off.
+    example: Option<PageAudience> = "auto", shown, keyword(&[
+        ("auto", Some(PageAudience::ThisMachine)), ("true", Some(PageAudience::Everybody)), ("false", None),
     ]);
     /// The OpenID provider by which teammates may sign in: its issuer, to the letter as the provider writes it, such as
     /// https://accounts.google.com; empty: none. It takes the next two and `public_url`, under which the provider is to
     /// know /v1/session/oidc/callback.
     oidc_issuer: Option<String> = "", shown, optional(private_url());
-    /// What the OpenID provider calls this server.
+    /// Client id of this server at the OpenID provider.
     oidc_client_id: Option<String> = "", shown, optional(text(255));
-    /// The secret by which the OpenID provider knows this server.
+    /// Client secret of this server at the OpenID provider.
     oidc_client_secret: Option<Secret> = "", masked, optional(secret("1 to 1024 characters", |text| (1..=1_024).contains(&text.len())));
-    /// What people call the OpenID provider; empty: by its host.
+    /// Display name of the OpenID provider; empty: its host.
     oidc_label: Option<String> = "", shown, optional(text(64));
     /// Domains of the email addresses that are let in by the OpenID provider, such as example.com; empty: any, of teammates who
     /// were invited.
     oidc_domains: Vec<String> = "", shown, list();
-    /// What somebody of these domains becomes, for all apps, whom nobody has invited: `viewer`, `sender`, `operator`; `none`: they
-    /// are not let in. Admins are invited.
+    /// Role, for all apps, of newcomers from these domains without an invitation: `viewer`, `sender`, `operator`; `none`: they cannot sign
+    /// in. The admin role requires an invitation.
     oidc_newcomer_role: Option<Role> = "none", shown, keyword(&[
         ("none", None), ("viewer", Some(Role::Viewer)), ("sender", Some(Role::Sender)), ("operator", Some(Role::Operator)),
     ]);
     /// Certificates (PEM) that the OpenID provider is trusted by, beside Mozilla's.
     oidc_ca_file: Option<PathBuf> = "", shown, optional(path());
-    /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
-    /// that header is not believed, nor X-Forwarded-Proto.
+    /// Number of proxies in front that append to X-Forwarded-For. The client address is the one that the outermost proxy saw. 0:
+    /// X-Forwarded-For and X-Forwarded-Proto are ignored.
     trusted_proxies: u32 = "0", shown, number(0..=8);
     /// Hosts that stand for gateways, as `host=gateway` or `host=gateway@ip:port` to connect there instead: for the
     /// simulator and for private push services.
@@ -239,17 +236,17 @@ settings! {
     gateway_ca_file: Option<PathBuf> = "", shown, optional(path());
     /// Whether endpoints may resolve to this machine: for the simulator only.
     allow_loopback: bool = "false", shown, switch();
-    /// The proxy through which gateways, webhooks and the OpenID provider are reached: http://proxy:3128, socks5://proxy:1080 or
-    /// socks5h://proxy:1080, with user:password@ before the host where it wants that; empty: none.
+    /// Proxy for connections to gateways, webhooks and the OpenID provider: http://proxy:3128, socks5://proxy:1080 or socks5h://proxy:1080.
+    /// Credentials go before the host: user:password@. Empty: no proxy.
     egress_proxy: Option<Secret> = "", masked, optional(secret(Proxy::ALLOWED, |text| Proxy::parse(text).is_ok()));
     /// Hosts that are reached without the proxy: names with all below them, addresses, networks such as 10.0.0.0/8, or * for all.
     /// This machine always is.
     egress_no_proxy: Vec<Exempt> = "", shown, each("a comma-separated list of host names, addresses, networks such as 10.0.0.0/8, or *");
-    /// Who looks names up: `here`, this server, which asks the proxy for an address that it has checked; `proxy`, the proxy, for
-    /// known push services and the hosts of `gateways` (all others are looked up and checked here). With socks5h:// the proxy does.
+    /// Resolver of host names. `here`: this server, which gives the proxy a checked address. `proxy`: the proxy, for known push services
+    /// and the hosts of `gateways`; this server still resolves and checks other names. socks5h:// implies `proxy`.
     egress_resolve: Resolve = "here", shown, keyword(&[("here", Resolve::Here), ("proxy", Resolve::Proxy)]);
-    /// Prefixes by which this network translates IPv6 to IPv4 (NAT64), each of 32, 40, 48, 56, 64 or 96 bits: such an address may be
-    /// connected to where the IPv4 address in it may be.
+    /// Prefixes by which this network translates IPv6 to IPv4 (NAT64), each of 32, 40, 48, 56, 64 or 96 bits. An address with such a prefix
+    /// is allowed if its embedded IPv4 address is.
     nat64_prefixes: Vec<Nat64> = "64:ff9b::/96", shown,
         each("a comma-separated list of IPv6 prefixes of 32, 40, 48, 56, 64 or 96 bits, such as 64:ff9b::/96");
     /// Connections to each origin of a gateway, at most.
@@ -262,25 +259,25 @@ settings! {
     batch_min: u32 = "50", shown, number(1..=500);
     /// Recipients of a batch, at most.
     batch_max: u32 = "500", shown, number(1..=500);
-    /// The share of failures that opens a circuit breaker: above 0, at most 1. The web-push retry guide says 0.05. This and
-    /// the next four are for tiers without figures of their own.
+    /// Share of failures that opens a circuit breaker: above 0, at most 1. The web-push retry guide recommends 0.05. This and the next four
+    /// are defaults for tiers without their own values.
     circuit_failure_threshold: f64 = "0.25", shown, share();
     /// That share counts from so many POSTs in a minute on.
     circuit_min_attempts: u32 = "400", shown, number(1..=1_000_000);
     /// So many POSTs that failed in a row open a circuit breaker, too.
     circuit_consecutive_failures: u32 = "5", shown, number(1..=1_000);
-    /// How long a circuit breaker opens at first.
+    /// Initial open time of a circuit breaker.
     circuit_open: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
-    /// How long it opens at most: each trip that follows soon doubles it up to this. As long as the first: it does not grow,
-    /// as the web-push retry guide has it.
+    /// Maximum open time of a circuit breaker: each further trip in short succession doubles the open time up to this limit. Equal to the
+    /// initial time: constant, as in the web-push retry guide.
     circuit_open_max: Duration = "60s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
-    /// An app is held when it sends, within a quarter of an hour, more than so many deliveries for each of its active
-    /// subscriptions, and `runaway_floor` more; 0: never. Apps may have figures of their own.
+    /// Limit on runaway senders. An app is held when it sends more than this number of deliveries per active subscription, plus
+    /// `runaway_floor`, within 15 minutes. 0: no limit. Apps may override it.
     runaway_factor: u32 = "10", shown, number(0..=1_000);
     /// So many deliveries within a quarter of an hour hold no app, however small it is.
     runaway_floor: u32 = "10000", shown, number(0..=1_000_000_000);
-    /// What holds for tiers without a policy of their own: what this server was tuned to (`tuned`), or all that the web-push
-    /// retry guide publishes (`guide`): 5 retries from 2 s to 60 s, and of the five settings before those that are not given.
+    /// Defaults for tiers without their own policy. `tuned`: this server's tuned values. `guide`: the values of the web-push retry guide (5
+    /// retries from 2 s to 60 s), which also replace those of the five settings above that are not set.
     policy_defaults: PolicyDefaults = "tuned", shown,
         keyword(&[("tuned", PolicyDefaults::Tuned), ("guide", PolicyDefaults::Guide)]);
     /// Days that messages, their attempts and receipts are kept; more than the longest time to live, which is 28 days.
@@ -292,7 +289,7 @@ settings! {
     subscription_retention_days: u32 = "90", shown, number(1..=3_650);
     /// Days that it is kept when a webhook's receiver took what; requests that failed are kept as long as dead letters.
     webhook_retention_days: u32 = "3", shown, number(1..=365);
-    /// Days that it is kept what somebody clicks, and when, after their last receipt.
+    /// Days that click times of a user are kept after the last receipt.
     habit_retention_days: u32 = "400", shown, number(1..=3_650);
     /// Days that figures over time are kept by the minute.
     minute_metrics_retention_days: u32 = "2", shown, number(1..=30);
@@ -300,18 +297,19 @@ settings! {
     hour_metrics_retention_days: u32 = "90", shown, number(1..=3_650);
     /// Days that figures over time are kept by the day.
     day_metrics_retention_days: u32 = "1825", shown, number(1..=36_500);
-    /// Days that the audit log is kept; 0: for ever. It tells who did what from where, which is personal, too.
+    /// Days that the audit log is kept; 0: for ever. The log contains personal data: actors, actions and addresses.
     audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
-    /// A collector of OpenTelemetry that takes OTLP over HTTP (`http/protobuf`, by convention at port 4318), such as
-    /// http://127.0.0.1:4318: traces and metrics are sent to /v1/traces and /v1/metrics beneath it; empty: to nobody.
+    /// OpenTelemetry collector that accepts OTLP over HTTP (`http/protobuf`, by convention on port 4318), such as http://127.0.0.1:4318.
+    /// Traces go to /v1/traces and metrics to /v1/metrics below it. Empty: no export.
     otel_exporter_otlp_endpoint: Option<Url> = "", shown, optional(collector());
     /// Certificates (PEM) that the collector is trusted by, beside Mozilla's.
     otel_exporter_otlp_certificate: Option<PathBuf> = "", shown, optional(path());
     /// Headers of requests to the collector, as name=value, separated by commas; values percent-encoded.
     otel_exporter_otlp_headers: HeaderMap = "", masked, headers();
-    /// What the collector knows this server by.
+    /// Service name in exported telemetry.
     otel_service_name: String = "bellwire", shown, name();
-    /// Which requests are traced: `parentbased_…`, those that their traced caller says, and of the others all, none or a share.
+    /// Requests to trace. The `parentbased_…` values follow the caller's sampling decision; untraced callers count as for the plain values:
+    /// all, none or a share.
     otel_traces_sampler: Sampling = "parentbased_always_on", shown, keyword(&[
         ("always_on", Sampling::AlwaysOn),
         ("always_off", Sampling::AlwaysOff),
@@ -324,6 +322,6 @@ settings! {
     otel_traces_sampler_arg: f64 = "1", shown, fraction();
     /// Milliseconds from one sending of metrics to the next.
     otel_metric_export_interval: u32 = "60000", shown, number(1_000..=3_600_000);
-    /// How long a stop waits for requests and deliveries in flight.
+    /// Maximum time that a stop waits for requests and deliveries in flight.
     shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
 }

@@ -1,27 +1,27 @@
-//! Where settings come from: the command line, the environment, the file, or their defaults.
+//! Sources of settings: the command line, the environment, the file, or the defaults.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::file::Values;
-use super::value::Kind;
+use super::value::ValueKind;
 use super::{Error, MASK, Setting};
 
 #[derive(Debug, Clone)]
-pub(super) struct Given {
+pub(super) struct RawValue {
     pub text: String,
-    pub origin: Origin,
+    pub origin: ValueSource,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Origin {
+pub(super) enum ValueSource {
     Flag(String),
     Variable(String),
     File(PathBuf),
     Default,
 }
 
-/// Where values are looked for, in this order.
+/// Sources in order of precedence.
 pub(super) struct Sources<'a> {
     pub flags: &'a BTreeMap<&'static str, String>,
     pub environment: &'a dyn Fn(&str) -> Option<String>,
@@ -33,53 +33,53 @@ pub(super) struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    fn given(&self, setting: &Setting) -> Given {
+    fn given(&self, setting: &Setting) -> RawValue {
         let variables = std::iter::once(setting.variable()).chain(setting.common_variable().map(str::to_owned));
         let mut set = variables.filter_map(|variable| Some(((self.environment)(&variable)?, variable)));
         if let Some(text) = self.flags.get(setting.key) {
-            Given { text: text.clone(), origin: Origin::Flag(setting.flag()) }
+            RawValue { text: text.clone(), origin: ValueSource::Flag(setting.flag()) }
         } else if let Some((text, variable)) = set.next() {
-            Given { text, origin: Origin::Variable(variable) }
+            RawValue { text, origin: ValueSource::Variable(variable) }
         } else if let Some((file, text)) = self.file.as_ref().and_then(|(f, keys)| Some((f, keys.get(setting.key)?))) {
-            Given { text: text.clone(), origin: Origin::File(file.clone()) }
+            RawValue { text: text.clone(), origin: ValueSource::File(file.clone()) }
         } else if setting.key == "data_dir" {
-            Given { text: self.default_data_dir.clone(), origin: Origin::Default }
+            RawValue { text: self.default_data_dir.clone(), origin: ValueSource::Default }
         } else {
-            Given { text: setting.default.to_owned(), origin: Origin::Default }
+            RawValue { text: setting.default.to_owned(), origin: ValueSource::Default }
         }
     }
 
     pub(super) fn value<T: 'static>(
         &self,
         setting: &'static Setting,
-        kind: &Kind<T>,
-        all: &mut Vec<(&'static Setting, Given)>,
+        kind: &ValueKind<T>,
+        all: &mut Vec<(&'static Setting, RawValue)>,
     ) -> Result<T, Error> {
         let given = self.given(setting);
         let value = kind.parse(given.text.trim()).ok_or_else(|| refusal(setting, &given, kind.allowed()))?;
         let secret = setting.secret && !given.text.is_empty();
-        all.push((setting, if secret { Given { text: MASK.to_owned(), ..given } } else { given }));
+        all.push((setting, if secret { RawValue { text: MASK.to_owned(), ..given } } else { given }));
         Ok(value)
     }
 }
 
-/// What a person calls a setting, by where it was given.
-pub(super) fn name_of(setting: &Setting, given: &Given) -> String {
+/// Name of a setting for people, by its source.
+pub(super) fn name_of(setting: &Setting, given: &RawValue) -> String {
     match &given.origin {
-        Origin::Flag(flag) => format!("--{flag}"),
-        Origin::Variable(variable) => variable.clone(),
-        Origin::File(file) => format!("`{}` in {}", setting.key, file.display()),
-        Origin::Default => setting.variable(),
+        ValueSource::Flag(flag) => format!("--{flag}"),
+        ValueSource::Variable(variable) => variable.clone(),
+        ValueSource::File(file) => format!("`{}` in {}", setting.key, file.display()),
+        ValueSource::Default => setting.variable(),
     }
 }
 
-fn refusal(setting: &Setting, given: &Given, allowed: &str) -> Error {
+fn refusal(setting: &Setting, given: &RawValue, allowed: &str) -> Error {
     let name = name_of(setting, given);
     let found = if setting.secret { "is wrong".to_owned() } else { format!("is {:?}", given.text) };
     Error::Value { name, found, allowed: allowed.to_owned() }
 }
 
-/// Where data goes unless a setting says otherwise: by the machine's habits.
+/// Default data directory, by the conventions of the platform.
 pub(super) fn default_data_dir(root: bool, environment: &dyn Fn(&str) -> Option<String>) -> String {
     if root {
         return "/var/lib/bellwire".to_owned();

@@ -7,18 +7,18 @@ use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use super::SETTINGS;
 use super::settings::Setting;
 
-/// How long the lines of the template may be.
+/// Maximum line length of the template.
 const WIDTH: usize = 120;
-/// Where the data is on machines that have this file. It is not commented out: the default depends on who starts the program, and
-/// commands are to find the data of the server.
+/// Data directory on machines with this file. The line is not commented out: the default depends on the user, and commands must find the
+/// server's data.
 const DATA_DIR: &str = "/var/lib/bellwire";
 
-const INTRODUCTION: &str = "Settings of Bellwire. Each line that is commented out shows a setting's default: remove the # to change it. \
-    What the command line and the environment say comes first. Servers read this file when they start; `bellwire serve \
-    --print-config` shows what is in force and `bellwire doctor` whether a server can start on it. Where it holds secrets, nobody \
-    but root and the user of the server should be able to read it.";
+const INTRODUCTION: &str = "Settings of Bellwire. Each commented line shows a setting's default: remove the # to change it. \
+    The command line and the environment take precedence. Servers read this file when they start; `bellwire serve \
+    --print-config` prints the effective settings; `bellwire doctor` checks that a server can start with them. A file with secrets \
+    should be readable only by root and the user of the server.";
 
-/// A file of all settings, each explained and, but for the data directory, commented out at its default.
+/// A file of all settings with explanations. All except the data directory are commented out at their defaults.
 pub(crate) fn template() -> String {
     let mut text = comment(INTRODUCTION);
     for setting in SETTINGS {
@@ -36,8 +36,8 @@ pub(crate) fn man_page() -> Roff {
     page.control("SH", ["NAME"]).text([roman("bellwire.toml - settings of Bellwire")]);
     page.control("SH", ["DESCRIPTION"]).text([roman(
         "A TOML file of keys and values: the one that --config or BELLWIRE_CONFIG names, else the one in the data directory, else \
-         /etc/bellwire/bellwire.toml. Flags of the command line and variables of the environment come before it. It must belong to \
-         root or the user who runs Bellwire, and nobody else may be able to write to it.",
+         /etc/bellwire/bellwire.toml. Command-line flags and environment variables take precedence. The owner must be \
+         root or the user who runs Bellwire, and no other user may have write permission.",
     )]);
     page.control("SH", ["SETTINGS"]);
     for setting in SETTINGS {
@@ -49,7 +49,7 @@ pub(crate) fn man_page() -> Roff {
     page
 }
 
-/// By which other names it can be set.
+/// Other names of a setting: flag and variable.
 fn elsewhere(setting: &Setting) -> Vec<Inline> {
     let variables = [bold(setting.variable()), roman(" in the environment")];
     let flag = [bold(format!("--{}", setting.flag())), roman(" on the command line, ")];
@@ -60,7 +60,7 @@ fn explanation(setting: &Setting) -> String {
     setting.help.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// Its default as TOML.
+/// Default value as TOML.
 fn value(setting: &Setting) -> String {
     let plain = setting.default.parse::<f64>().is_ok() || setting.default.parse::<bool>().is_ok();
     match setting.key {

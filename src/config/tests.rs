@@ -32,14 +32,14 @@ fn every_default_is_allowed() {
     assert_eq!(config.data_dir, Path::new("/data"));
     assert_eq!(config.roles, Roles { api: true, worker: true, maintenance: true });
     assert_eq!(config.shutdown_deadline, Duration::from_secs(20));
-    assert_eq!(server::http_limits(&config), http_server::Limits::default());
-    assert_eq!(config.policy(), policy::Settings::DEFAULT);
+    assert_eq!(server::http_limits(&config), http_server::ListenerLimits::default());
+    assert_eq!(config.policy(), policy::TierSettings::DEFAULT);
     let given = [config.circuit_failure_threshold, config.circuit_open_max.as_secs_f64()];
-    let tuned = policy::Settings::DEFAULT;
+    let tuned = policy::TierSettings::DEFAULT;
     assert_eq!(given, [tuned.circuit_failure_threshold, tuned.circuit_open_max.as_secs_f64()]);
     assert!(config.gateways.is_empty() && config.database_url.is_none() && !config.allow_loopback);
     assert!(
-        matches!(config.master_key_source(), master_key::Source::File(path) if path == Path::new("/data/master.key"))
+        matches!(config.master_key_source(), master_key::MasterKeySource::File(path) if path == Path::new("/data/master.key"))
     );
 }
 
@@ -103,10 +103,10 @@ fn https_needs_files_or_a_domain() {
 #[test]
 fn one_setting_selects_all_guide_values() {
     let guide = ("policy_defaults", "guide");
-    assert_eq!(read(&[guide], &[], "").unwrap().policy(), policy::Settings::GUIDE);
+    assert_eq!(read(&[guide], &[], "").unwrap().policy(), policy::TierSettings::GUIDE);
     let some = [guide, ("circuit_failure_threshold", "0.25"), ("circuit_consecutive_failures", "9")];
     let expected =
-        policy::Settings { circuit_failure_threshold: 0.25, circuit_failures_in_a_row: 9, ..policy::Settings::GUIDE };
+        policy::TierSettings { circuit_failure_threshold: 0.25, circuit_failures_in_a_row: 9, ..policy::TierSettings::GUIDE };
     assert_eq!(read(&some, &[], "").unwrap().policy(), expected);
 }
 
@@ -194,7 +194,7 @@ fn unknown_key_or_broken_file_is_refused() {
 fn secrets_are_never_shown() {
     let variables = [("DATABASE_URL", "postgres://u:hush@h/d"), ("BELLWIRE_MASTER_KEY", KEY)];
     let config = read(&[], &variables, "").unwrap();
-    assert!(matches!(config.master_key_source(), master_key::Source::Given(_)));
+    assert!(matches!(config.master_key_source(), master_key::MasterKeySource::Given(_)));
     assert_eq!(config.database_url.as_ref().unwrap().expose(), "postgres://u:hush@h/d");
     for text in [config.print(), format!("{config:?}")] {
         assert!(!text.contains("hush") && !text.contains(KEY), "{text}");
@@ -291,10 +291,10 @@ fn openid_provider_needs_all_settings() {
 }
 
 #[test]
-fn a_variable_that_is_no_setting_is_noticed() {
-    let variables = ["BELLWIRE_LISSEN", "BELLWIRE_LOG", "BELLWIRE_CONFIG", "BELLWIRE_SERVICE_HOST", "BELLWIRE_PORT"];
+fn unknown_variables_are_reported_but_not_the_backend_key() {
+    let variables = ["BELLWIRE_LISSEN", "BELLWIRE_KEYS", "BELLWIRE_KEY", "BELLWIRE_LOG", "BELLWIRE_CONFIG", "BELLWIRE_SERVICE_HOST", "BELLWIRE_PORT"];
     let variables: Vec<_> = variables.into_iter().chain(["PATH", "BELLWIRE_"]).map(|name| (name, "info")).collect();
-    assert_eq!(read(&[], &variables, "").unwrap().unknown_variables(), ["BELLWIRE_", "BELLWIRE_LISSEN"]);
+    assert_eq!(read(&[], &variables, "").unwrap().unknown_variables(), ["BELLWIRE_", "BELLWIRE_KEYS", "BELLWIRE_LISSEN"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What values settings take, and how each is read from its text.
+//! Types of setting values, and their parsers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,13 +18,13 @@ use bellwire_core::duration;
 
 type Parse<T> = dyn Fn(&str) -> Option<T>;
 
-/// How a text becomes a value, and what is allowed, in words.
-pub(super) struct Kind<T> {
+/// Parser of a value, with a description of the allowed values.
+pub(super) struct ValueKind<T> {
     allowed: Cow<'static, str>,
     parse: Box<Parse<T>>,
 }
 
-impl<T: 'static> Kind<T> {
+impl<T: 'static> ValueKind<T> {
     fn new(allowed: impl Into<Cow<'static, str>>, parse: impl Fn(&str) -> Option<T> + 'static) -> Self {
         Self { allowed: allowed.into(), parse: Box::new(parse) }
     }
@@ -38,23 +38,23 @@ impl<T: 'static> Kind<T> {
     }
 
     /// The same check, but the value is the text itself.
-    pub(super) fn into_text(self) -> Kind<String> {
-        Kind::new(self.allowed, move |text| (self.parse)(text).map(|_| text.to_owned()))
+    pub(super) fn into_text(self) -> ValueKind<String> {
+        ValueKind::new(self.allowed, move |text| (self.parse)(text).map(|_| text.to_owned()))
     }
 }
 
-pub(super) fn parsed<T: FromStr + 'static>(allowed: &'static str) -> Kind<T> {
-    Kind::new(allowed, |text| text.parse().ok())
+pub(super) fn parsed<T: FromStr + 'static>(allowed: &'static str) -> ValueKind<T> {
+    ValueKind::new(allowed, |text| text.parse().ok())
 }
 
-pub(super) fn number(range: RangeInclusive<u32>) -> Kind<u32> {
+pub(super) fn number(range: RangeInclusive<u32>) -> ValueKind<u32> {
     let allowed = format!("a whole number from {} to {}", range.start(), range.end());
-    Kind::new(allowed, move |text| text.parse().ok().filter(|number| range.contains(number)))
+    ValueKind::new(allowed, move |text| text.parse().ok().filter(|number| range.contains(number)))
 }
 
-/// Where to listen: an address and a port, or `localhost` and a port, which is this machine's IPv4 address.
-pub(super) fn listener() -> Kind<SocketAddr> {
-    Kind::new("an address and a port, such as 127.0.0.1:8787, localhost:8787 or 0.0.0.0:8787", |text| {
+/// Listen address: an IP address and port, or `localhost` and port for this machine's IPv4 address.
+pub(super) fn listener() -> ValueKind<SocketAddr> {
+    ValueKind::new("an address and a port, such as 127.0.0.1:8787, localhost:8787 or 0.0.0.0:8787", |text| {
         let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
         local.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).or_else(|| text.parse().ok())
     })
@@ -71,30 +71,30 @@ pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// A share of a whole that is not nothing.
-pub(super) fn share() -> Kind<f64> {
-    Kind::new("a number above 0, at most 1, such as 0.25", |text| {
+pub(super) fn share() -> ValueKind<f64> {
+    ValueKind::new("a number above 0, at most 1, such as 0.25", |text| {
         text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0)
     })
 }
 
 /// A share of a whole, nothing and all of it included.
-pub(super) fn fraction() -> Kind<f64> {
-    Kind::new("a number from 0 to 1, such as 0.01", |text| {
+pub(super) fn fraction() -> ValueKind<f64> {
+    ValueKind::new("a number from 0 to 1, such as 0.01", |text| {
         text.parse().ok().filter(|share| (0.0..=1.0).contains(share))
     })
 }
 
-/// What something is called: 1 to 255 characters without control characters.
-pub(super) fn name() -> Kind<String> {
-    Kind::new("1 to 255 characters", |text| {
+/// Display name: 1 to 255 characters without control characters.
+pub(super) fn name() -> ValueKind<String> {
+    ValueKind::new("1 to 255 characters", |text| {
         let fits = (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control);
         fits.then(|| text.to_owned())
     })
 }
 
-/// Where a collector is. A password in it would be shown; that is what headers are for.
-pub(super) fn collector() -> Kind<Url> {
-    Kind::new("a URL without user, query and fragment, such as http://127.0.0.1:4318", |text| {
+/// URL of a collector. A password in the URL would be shown; credentials belong in headers.
+pub(super) fn collector() -> ValueKind<Url> {
+    ValueKind::new("a URL without user, query and fragment, such as http://127.0.0.1:4318", |text| {
         let is_plain = |url: &Url| {
             matches!(url.scheme(), "http" | "https")
                 && url.has_host()
@@ -108,27 +108,27 @@ pub(super) fn collector() -> Kind<Url> {
 }
 
 /// Headers, as OpenTelemetry writes them: `name=value,name=value`, with percent-encoded values. They are not shown.
-pub(super) fn headers() -> Kind<HeaderMap> {
+pub(super) fn headers() -> ValueKind<HeaderMap> {
     let header = |item: &str| {
         let (name, value) = item.split_once('=')?;
         let mut value = HeaderValue::from_bytes(&percent_decode_str(value.trim()).collect::<Vec<_>>()).ok()?;
         value.set_sensitive(true);
         Some((name.trim().parse::<HeaderName>().ok()?, value))
     };
-    Kind::new("headers, such as authorization=Bearer%20abc,x-team=push", move |text| items(text).map(header).collect())
+    ValueKind::new("headers, such as authorization=Bearer%20abc,x-team=push", move |text| items(text).map(header).collect())
 }
 
-pub(super) fn switch() -> Kind<bool> {
+pub(super) fn switch() -> ValueKind<bool> {
     parsed("true or false")
 }
 
-pub(super) fn path() -> Kind<PathBuf> {
-    Kind::new("a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))
+pub(super) fn path() -> ValueKind<PathBuf> {
+    ValueKind::new("a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
-/// A URL that nobody in between can read: on https, or on this machine. It is kept to the letter.
-pub(super) fn private_url() -> Kind<String> {
-    Kind::new("a URL that begins with https://, or with http:// on this machine, without query and fragment", |text| {
+/// URL with protection against eavesdropping: https, or this machine. The text is kept unchanged.
+pub(super) fn private_url() -> ValueKind<String> {
+    ValueKind::new("a URL that begins with https://, or with http:// on this machine, without query and fragment", |text| {
         let url = Url::parse(text).ok()?;
         let is_fine = is_private(&url) && url.query().is_none() && url.fragment().is_none();
         (is_fine && text.len() <= 2_048).then(|| text.to_owned())
@@ -136,8 +136,8 @@ pub(super) fn private_url() -> Kind<String> {
 }
 
 /// A host's name that a public authority can certify: not an address, not a pattern.
-pub(super) fn domain() -> Kind<String> {
-    Kind::new("a host's name, such as push.example.com", |text| {
+pub(super) fn domain() -> ValueKind<String> {
+    ValueKind::new("a host's name, such as push.example.com", |text| {
         let label = |label: &str| {
             let fits = (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-');
             fits && label.bytes().all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-')
@@ -147,13 +147,13 @@ pub(super) fn domain() -> Kind<String> {
     })
 }
 
-pub(super) fn https_url() -> Kind<Url> {
-    Kind::new("a URL that begins with https://", |text| text.parse().ok().filter(|url: &Url| url.scheme() == "https"))
+pub(super) fn https_url() -> ValueKind<Url> {
+    ValueKind::new("a URL that begins with https://", |text| text.parse().ok().filter(|url: &Url| url.scheme() == "https"))
 }
 
-/// An email address, as far as it can be told from other texts.
-pub(super) fn mailbox() -> Kind<String> {
-    Kind::new("an email address", |text| {
+/// Email address, by a plausibility check.
+pub(super) fn mailbox() -> ValueKind<String> {
+    ValueKind::new("an email address", |text| {
         let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|octet| octet.is_ascii_graphic());
         let (local, host) = text.rsplit_once('@')?;
         (text.len() <= 254 && is_plain(local) && is_plain(host) && !text.contains([',', '?'])).then(|| text.to_owned())
@@ -161,49 +161,49 @@ pub(super) fn mailbox() -> Kind<String> {
 }
 
 /// So many characters of plain text, at most.
-pub(super) fn text(max_chars: usize) -> Kind<String> {
-    Kind::new(format!("1 to {max_chars} characters"), move |text| {
+pub(super) fn text(max_chars: usize) -> ValueKind<String> {
+    ValueKind::new(format!("1 to {max_chars} characters"), move |text| {
         let is_plain = !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control);
         is_plain.then(|| text.to_owned())
     })
 }
 
-pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {
+pub(super) fn duration(range: RangeInclusive<Duration>) -> ValueKind<Duration> {
     let (from, to) = (range.start().as_secs(), range.end().as_secs());
     let allowed = format!("a duration from {from}s to {to}s, such as 30s, 5m, 2h or 7d");
-    Kind::new(allowed, move |text| duration::parse(text).filter(|duration| range.contains(duration)))
+    ValueKind::new(allowed, move |text| duration::parse(text).filter(|duration| range.contains(duration)))
 }
 
-pub(super) fn keyword<T: Copy + 'static>(words: &'static [(&'static str, T)]) -> Kind<T> {
+pub(super) fn keyword<T: Copy + 'static>(words: &'static [(&'static str, T)]) -> ValueKind<T> {
     let allowed = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
-    Kind::new(allowed, |text| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value))
+    ValueKind::new(allowed, |text| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value))
 }
 
 /// Comma-separated, in any number.
-pub(super) fn list() -> Kind<Vec<String>> {
-    Kind::new("a comma-separated list", |text| Some(items(text).map(str::to_owned).collect()))
+pub(super) fn list() -> ValueKind<Vec<String>> {
+    ValueKind::new("a comma-separated list", |text| Some(items(text).map(str::to_owned).collect()))
 }
 
 /// Comma-separated, each of which is one of these.
-pub(super) fn each<T: FromStr + 'static>(allowed: &'static str) -> Kind<Vec<T>> {
-    Kind::new(allowed, |text| items(text).map(|item| item.parse().ok()).collect())
+pub(super) fn each<T: FromStr + 'static>(allowed: &'static str) -> ValueKind<Vec<T>> {
+    ValueKind::new(allowed, |text| items(text).map(|item| item.parse().ok()).collect())
 }
 
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-pub(super) fn secret(allowed: &'static str, right: fn(&str) -> bool) -> Kind<Secret> {
-    Kind::new(allowed, move |text| right(text).then(|| Secret(Zeroizing::new(text.to_owned()))))
+pub(super) fn secret(allowed: &'static str, right: fn(&str) -> bool) -> ValueKind<Secret> {
+    ValueKind::new(allowed, move |text| right(text).then(|| Secret(Zeroizing::new(text.to_owned()))))
 }
 
 /// An empty text stands for no value.
-pub(super) fn optional<T: 'static>(kind: Kind<T>) -> Kind<Option<T>> {
-    Kind::new(kind.allowed, move |text| if text.is_empty() { Some(None) } else { (kind.parse)(text).map(Some) })
+pub(super) fn optional<T: 'static>(kind: ValueKind<T>) -> ValueKind<Option<T>> {
+    ValueKind::new(kind.allowed, move |text| if text.is_empty() { Some(None) } else { (kind.parse)(text).map(Some) })
 }
 
-pub(super) fn roles() -> Kind<Roles> {
-    Kind::new("some of api, worker, maintenance, separated by commas", |text| {
+pub(super) fn roles() -> ValueKind<Roles> {
+    ValueKind::new("some of api, worker, maintenance, separated by commas", |text| {
         let mut roles = Roles { api: false, worker: false, maintenance: false };
         for item in items(text) {
             match item {
@@ -217,12 +217,12 @@ pub(super) fn roles() -> Kind<Roles> {
     })
 }
 
-/// What a process does. Any number of processes may share a database; each role must run in one of them.
+/// Roles of a process. Any number of processes may share a database. Each role must run in one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Roles {
-    /// Answers requests.
+    /// Answers API requests.
     pub api: bool,
-    /// Delivers.
+    /// Delivers messages.
     pub worker: bool,
     /// Expires, cleans up, makes partitions.
     pub maintenance: bool,

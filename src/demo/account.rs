@@ -1,4 +1,4 @@
-//! The account: what the server says became of every delivery, against what the gateways say they got.
+//! Comparison of the server's outcome of every delivery with the requests that the gateways recorded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::campaign::{Event, Record, message};
+use super::campaign::{TimelineEvent, Record, message};
 use super::faults::{self, Fate};
 use super::received::Received;
 use super::setup::{APP, Setup, host_of};
 use super::subscribers::Browser;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::Report;
+use bellwire_simulator::gateways::SimulatorReport;
 
 /// Deliveries whose end is asked for one by one, at most.
 const EXPLAINED_MAX: usize = 1_000;
@@ -22,13 +22,13 @@ pub(super) struct Account {
     /// Whether every check holds.
     pub adds_up: bool,
     pub subscriptions: usize,
-    /// Registrations per second.
+    /// Subscriptions registered per second.
     pub registered_per_s: f64,
     /// The campaign, then the single messages, as the server counts them.
-    pub messages: [Counts; 2],
+    pub messages: [KindCounts; 2],
     /// Dead deliveries of the campaign by what the gateway answered last.
     pub dead: BTreeMap<String, u64>,
-    /// What each gateway got.
+    /// Requests per gateway.
     pub gateways: Vec<GatewayLine>,
     /// Seconds from the campaign's request to the end of its last delivery.
     pub campaign_s: f64,
@@ -38,13 +38,13 @@ pub(super) struct Account {
     pub latency: Latency,
     /// Pushes that a gateway took twice, since its first answer was lost when it went down.
     pub repeated: u64,
-    pub events: Vec<Event>,
+    pub events: Vec<TimelineEvent>,
     pub checks: Vec<Check>,
 }
 
 /// The account of one kind of message, by the API's names. `targeted` is the sum of the others.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Counts {
+pub(super) struct KindCounts {
     pub kind: &'static str,
     pub targeted: u64,
     pub accepted: u64,
@@ -60,7 +60,7 @@ pub(super) struct Counts {
 pub(super) struct GatewayLine {
     pub gateway: Gateway,
     pub requests: u64,
-    /// By status.
+    /// Number of responses by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Single messages: request to first POST.
     pub latency: Latency,
@@ -98,7 +98,7 @@ impl Latency {
     }
 }
 
-impl Counts {
+impl KindCounts {
     fn add(&mut self, counts: &Value) {
         let n = |name: &str| counts[name].as_u64().unwrap_or(0);
         self.targeted += n("targeted");
@@ -123,7 +123,7 @@ pub(super) async fn settle(
     record: Record,
     received: Received,
 ) -> anyhow::Result<Account> {
-    let mut messages = ["campaign", "single messages"].map(|kind| Counts { kind, ..Counts::default() });
+    let mut messages = ["campaign", "single messages"].map(|kind| KindCounts { kind, ..KindCounts::default() });
     messages[0].add(&counts(setup, &record.campaign).await?);
     for single in &record.singles {
         messages[1].add(&counts(setup, &single.message).await?);
@@ -178,7 +178,7 @@ async fn pruned(setup: &Setup) -> anyhow::Result<u64> {
     }
 }
 
-/// What the server's history says about deliveries of the campaign that no gateway took.
+/// Reasons in the server's history for deliveries of the campaign that no gateway accepted.
 async fn reasons(
     setup: &Setup,
     browsers: &[Browser],
@@ -202,15 +202,15 @@ fn checks(
     browsers: &[Browser],
     record: &Record,
     received: &Received,
-    [campaign, singles]: &[Counts; 2],
+    [campaign, singles]: &[KindCounts; 2],
     pruned: u64,
-    report: &Report,
+    report: &SimulatorReport,
 ) -> Vec<Check> {
     let fated = |fate| browsers.iter().filter(|browser| browser.fate == fate).count() as u64;
     let (all, gone, dies) = (browsers.len() as u64, fated(Fate::Gone), fated(Fate::Dies));
     let sent = record.singles.len() as u64;
     let lane = |gateway, what| {
-        let of_gateway = |event: &&Event| event.origin.ends_with(&host_of(gateway)) && event.what == what;
+        let of_gateway = |event: &&TimelineEvent| event.origin.ends_with(&host_of(gateway)) && event.what == what;
         u64::from(record.events.iter().any(|event| of_gateway(&event)))
     };
     let faults = report.faults.values().map(|fault| fault.count).sum();

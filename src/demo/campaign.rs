@@ -1,4 +1,4 @@
-//! What is sent: a campaign to everybody, messages to single people beside it, and what the gateways do.
+//! The demo's workload: a campaign to all browsers, single messages beside it, and gateway faults.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,29 +23,29 @@ use bellwire_core::clock::Timestamp;
 const PACE: f64 = 80.0;
 /// The outage begins when the gateway has taken its browsers' campaign so far: one part in this many.
 const OUTAGE_AT: u64 = 5;
-/// How often the server is asked how far it is.
+/// Interval between polls of the server.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often the simulator is, which is in this process.
+/// Interval between polls of the simulator, which runs in this process.
 const GLANCE: Duration = Duration::from_millis(2);
-/// When something must be wrong.
+/// Timeout after which the demo fails.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// What the title of the campaign is, by which its pushes are told from the others.
+/// Title of the campaign, which identifies its pushes.
 pub(super) const CAMPAIGN_TITLE: &str = "The winter catalogue is here";
 
 /// A message to one person.
 #[derive(Debug)]
 pub(super) struct Single {
     pub message: String,
-    /// Which browser it is for, by its place among all.
+    /// Index of the browser.
     pub browser: usize,
     /// The text that only this person may read.
     pub code: String,
-    /// When the request began, in milliseconds since 1970.
+    /// Start of the request, in milliseconds since 1970.
     pub asked_at_ms: i64,
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Event {
+pub(super) struct TimelineEvent {
     /// Seconds since the campaign was sent.
     pub at_s: f64,
     pub origin: String,
@@ -57,12 +57,12 @@ pub(super) struct Event {
 #[derive(Debug)]
 pub(super) struct Record {
     pub campaign: String,
-    /// From the request to the end of its last delivery, as far as asking tells.
+    /// Time from the request to the end of its last delivery, as seen by polling.
     pub took: Duration,
-    /// When the outage began, in milliseconds since 1970.
+    /// Start of the outage, in milliseconds since 1970.
     pub down_at_ms: i64,
     pub singles: Vec<Single>,
-    pub events: Vec<Event>,
+    pub events: Vec<TimelineEvent>,
 }
 
 /// Sends everything and waits until every delivery has ended.
@@ -199,8 +199,8 @@ async fn wait_for(setup: &Setup, id: &str, show: impl Fn(&Value)) -> anyhow::Res
 }
 
 /// Watches the lanes for holds and breakers until everything is over.
-async fn watch(setup: &Setup, over: &AtomicBool, began: Instant, progress: &Progress) -> anyhow::Result<Vec<Event>> {
-    let (mut seen, mut events) = (Seen::new(), Vec::new());
+async fn watch(setup: &Setup, over: &AtomicBool, began: Instant, progress: &Progress) -> anyhow::Result<Vec<TimelineEvent>> {
+    let (mut seen, mut events) = (LaneStates::new(), Vec::new());
     loop {
         // Looked at before the lanes are, so that nothing that happened until the end is missed.
         let last = over.load(Ordering::Relaxed);
@@ -219,11 +219,11 @@ async fn watch(setup: &Setup, over: &AtomicBool, began: Instant, progress: &Prog
     }
 }
 
-/// What was last known of a way: until when it is held, until when its breaker is open.
-type Seen = BTreeMap<String, (Option<Timestamp>, Option<Timestamp>)>;
+/// Last state of each lane and origin: end of the hold, end of the open breaker.
+type LaneStates = BTreeMap<String, (Option<Timestamp>, Option<Timestamp>)>;
 
-/// What changed on a lane's way to one origin since it was last looked at.
-fn changes(origin: &Value, seen: &mut Seen, at_s: f64) -> Vec<Event> {
+/// Changes of a lane's state at one origin since the last poll.
+fn changes(origin: &Value, seen: &mut LaneStates, at_s: f64) -> Vec<TimelineEvent> {
     let time = |member: &str| origin[member].as_str()?.parse::<Timestamp>().ok();
     let name = origin["origin"].as_str().unwrap_or_default();
     let (held, open) = (time("held_until"), time("open_until").filter(|_| origin["breaker"] == "open"));
@@ -232,7 +232,7 @@ fn changes(origin: &Value, seen: &mut Seen, at_s: f64) -> Vec<Event> {
     let mut tell = |what, until: Option<Timestamp>| {
         let changed_at = time("changed_at").unwrap_or_default();
         let for_s = until.map(|until| (until - changed_at).as_seconds_f64().max(0.0));
-        events.push(Event { at_s, origin: name.to_owned(), what, for_s });
+        events.push(TimelineEvent { at_s, origin: name.to_owned(), what, for_s });
     };
     // Every answer of one burst asks for the pause anew; that is one pause.
     if held.is_some_and(|held| last.0.is_none_or(|last| held - last > TimeDelta::seconds(1))) {
@@ -246,7 +246,7 @@ fn changes(origin: &Value, seen: &mut Seen, at_s: f64) -> Vec<Event> {
     events
 }
 
-impl std::fmt::Display for Event {
+impl std::fmt::Display for TimelineEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let host = self.origin.trim_start_matches("https://");
         let for_s = self.for_s.unwrap_or(0.0);

@@ -1,4 +1,4 @@
-//! The demo's own client of the REST API: it knows no shortcut into the server.
+//! REST client of the demo. It uses the public API only.
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;

@@ -1,15 +1,15 @@
-//! What goes wrong in the demo, and what has to come of it.
+//! Faults of the demo's gateways, and their expected outcomes.
 //!
-//! Lasting faults belong to fixed shares of the endpoints, so that the outcome is known in advance; the burst and the
-//! outage happen to whatever is on its way, and must cost no delivery.
+//! Lasting faults belong to fixed shares of the endpoints, so that the outcome is known in advance. The burst and the outage affect the
+//! requests in flight and must cost no delivery.
 
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 
 /// The gateway that is overrun and asks for a pause.
 pub(super) const THROTTLING: Gateway = Gateway::Apple;
 pub(super) const DOWN: Gateway = Gateway::Wns;
-/// How long it is down, in milliseconds: a breaker of [`CIRCUIT_OPEN`] sends its first probes in vain.
+/// Length of the outage, in milliseconds. The first probe of a breaker of [`CIRCUIT_OPEN`] fails.
 pub(super) const DOWN_MS: u64 = 4_000;
 pub(super) const CIRCUIT_OPEN: &str = "2s";
 /// The `Retry-After` of the burst, in seconds.
@@ -21,16 +21,16 @@ const UNAVAILABLE: [f64; 2] = [0.01, 0.03];
 const TOO_LARGE_ONCE: [f64; 2] = [0.03, 0.034];
 const TOO_LARGE: [f64; 2] = [0.034, 0.036];
 
-/// What the faults of an endpoint's own come to.
+/// Expected fate of an endpoint's deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Its subscription has ended: 404 or 410.
+    /// The subscription has ended: 404 or 410.
     Gone,
     /// 503 at first, accepted later.
     Recovers,
     /// 413 at first, and again without padding; a smaller payload is accepted.
     Shrinks,
-    /// 413 whatever the size.
+    /// 413 for every size.
     Dies,
     Fine,
 }
@@ -53,23 +53,23 @@ pub(super) fn lasting() -> [Rule; 5] {
     let share = |share, action| Rule { share: Some(share), ..Rule::always(action) };
     let once = |rule| Rule { attempts: Some([1, 1]), ..rule };
     [
-        share(NOT_FOUND, Action::NotFound),
-        share(GONE, Action::Gone),
-        once(share(UNAVAILABLE, Action::Unavailable { retry_after_s: Some(1) })),
-        Rule { attempts: Some([1, 2]), ..share(TOO_LARGE_ONCE, Action::TooLarge) },
-        share(TOO_LARGE, Action::TooLarge),
+        share(NOT_FOUND, RuleAction::NotFound),
+        share(GONE, RuleAction::Gone),
+        once(share(UNAVAILABLE, RuleAction::Unavailable { retry_after_s: Some(1) })),
+        Rule { attempts: Some([1, 2]), ..share(TOO_LARGE_ONCE, RuleAction::TooLarge) },
+        share(TOO_LARGE, RuleAction::TooLarge),
     ]
 }
 
-/// So many answers of one gateway say: not now.
+/// Rule for this many responses of one gateway: 429.
 pub(super) fn burst(answers: u64) -> Rule {
-    let action = Action::Throttled { retry_after_s: Some(PAUSE_S) };
+    let action = RuleAction::Throttled { retry_after_s: Some(PAUSE_S) };
     Rule { gateway: Some(THROTTLING), count: Some(answers), ..Rule::always(action) }
 }
 
 /// One gateway cuts its connections and refuses new ones.
 pub(super) fn outage() -> Rule {
-    Rule { gateway: Some(DOWN), for_ms: Some(DOWN_MS), ..Rule::always(Action::RefuseTcp) }
+    Rule { gateway: Some(DOWN), for_ms: Some(DOWN_MS), ..Rule::always(RuleAction::RefuseTcp) }
 }
 
 #[cfg(test)]
@@ -82,10 +82,10 @@ mod tests {
         for at in (0..1_000).map(|n| f64::from(n) / 1_000.0) {
             let rule = rules.iter().find(|rule| rule.share.is_some_and(|[from, to]| from <= at && at < to));
             let expected = match rule.map(|rule| (&rule.action, rule.attempts)) {
-                Some((Action::NotFound | Action::Gone, None)) => Fate::Gone,
-                Some((Action::Unavailable { .. }, Some([1, 1]))) => Fate::Recovers,
-                Some((Action::TooLarge, Some([1, 2]))) => Fate::Shrinks,
-                Some((Action::TooLarge, None)) => Fate::Dies,
+                Some((RuleAction::NotFound | RuleAction::Gone, None)) => Fate::Gone,
+                Some((RuleAction::Unavailable { .. }, Some([1, 1]))) => Fate::Recovers,
+                Some((RuleAction::TooLarge, Some([1, 2]))) => Fate::Shrinks,
+                Some((RuleAction::TooLarge, None)) => Fate::Dies,
                 None => Fate::Fine,
                 other => panic!("{other:?}"),
             };

@@ -1,5 +1,4 @@
-//! What a demo that stays up has besides: enough that every page of the admin page has something to show. It is made by the public
-//! API and the command line alone.
+//! Extra content of a demo that stays up, so that every admin page has data. Created through the public API and the command line only.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,23 +18,23 @@ use super::subscribers::gateway_of;
 use bellwire_core::base64url;
 use bellwire_core::lane::Gateway;
 use bellwire_core::scope::Scope;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 
 /// A second app, whose VAPID key is being changed and whose campaigns go slowly.
 const JOURNAL: &str = "journal";
 const READERS: u32 = 400;
 /// Those of them that have visited since its key was changed.
 const MOVED: u32 = 248;
-/// Browsers of the first app that its backend registers, with all that it knows of people.
+/// Browsers of the first app that its backend registers, with user ids, tags and attributes.
 const CUSTOMERS: u32 = 120;
 const BEYOND: u32 = 1_000_000;
 /// Requests under way at the same time.
 const AT_ONCE: usize = 16;
-/// How long what is sent may take to get where it is to be shown.
+/// Maximum time until sent content is visible.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Whoever signs in by the link that the demo prints, and colleagues.
+/// The user of the demo's sign-in link, and colleagues.
 const TEAM: [(&str, &str, Option<&str>); 4] = [
     ("ann@example.com", "admin", None),
     ("ben@example.com", "operator", None),
@@ -157,11 +156,11 @@ impl Furnisher<'_> {
     /// Dead letters of several kinds, deliveries to be retried, and a lane that is held while something waits for it.
     async fn troubles(&self) -> anyhow::Result<()> {
         let app = format!("/v1/apps/{APP}");
-        let answer = |status, body: &str| Action::Answer { status, headers: Vec::new(), body: body.to_owned() };
+        let answer = |status, body: &str| RuleAction::Answer { status, headers: Vec::new(), body: body.to_owned() };
         let share = |share, action| Rule { share: Some(share), ..Rule::always(action) };
         for rule in [
-            share([0.50, 0.53], Action::BadRequest),
-            share([0.54, 0.56], Action::Redirect { to: "https://elsewhere.example/".to_owned() }),
+            share([0.50, 0.53], RuleAction::BadRequest),
+            share([0.54, 0.56], RuleAction::Redirect { to: "https://elsewhere.example/".to_owned() }),
             share([0.57, 0.58], answer(418, "This endpoint is a teapot.")),
         ] {
             self.setup.simulator.add_rule(rule)?;
@@ -170,7 +169,7 @@ impl Furnisher<'_> {
             json!({"to": {"topic": TOPIC}, "content": {"title": "New in this week", "body": "Boots, and a sale."}});
         let first = self.send(&app, news).await?;
         self.until(&app, &first, |message| message["state"] == "done").await?;
-        let busy = share([0.10, 0.25], Action::Unavailable { retry_after_s: None });
+        let busy = share([0.10, 0.25], RuleAction::Unavailable { retry_after_s: None });
         self.setup.simulator.add_rule(Rule { gateway: Some(Gateway::Mozilla), ..busy })?;
         let lane = self.lane(Gateway::Apple).await?;
         let hold = json!({"seconds": 7_200, "reason": "their status page is red"});
@@ -245,5 +244,5 @@ async fn team(data: &Path) -> anyhow::Result<String> {
         let invited: Value = serde_json::from_slice(&output.stdout)?;
         first.get_or_insert(text(&invited["link"], "path")?.to_owned());
     }
-    first.context("the team has somebody")
+    first.context("the team has a member")
 }

@@ -5,8 +5,8 @@
 //! setup (simulator here, server as a process) ─ subscribers (registers) ─ campaign (sends; faults) ─ received ─ account ─ table
 //! ```
 //!
-//! The demo uses the public REST API only, but for the operator's first key. What the server says became of each
-//! delivery is compared with what the simulated gateways took and could read.
+//! The demo uses the public REST API only, except for the operator's first key. It compares the server's outcome of each delivery with the
+//! requests that the simulated gateways accepted and could decrypt.
 
 mod account;
 mod campaign;
@@ -31,10 +31,10 @@ use setup::{APP, Setup};
 /// Messages to single people.
 const SINGLES: u32 = 200;
 
-/// What `bellwire demo` is told.
+/// Arguments of `bellwire demo`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
-    /// Browsers to register
+    /// Number of browsers to register
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=50_000))]
     subscriptions: u32,
     /// Fixes the browsers' keys, and which of them meet a fault
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     tokio::pin!(interrupted);
     let performed = tokio::select! {
         performed = perform(args, &setup, &progress) => {
-            performed.with_context(|| format!("the server's last words: {}", setup.last_words()))
+            performed.with_context(|| format!("the end of the server's log: {}", setup.last_words()))
         }
         () = &mut interrupted => Err(anyhow::anyhow!("interrupted")),
     };
@@ -134,13 +134,13 @@ fn calm(setup: &Setup) {
     }
 }
 
-/// What there is to try.
+/// Suggestions for the user: pages and commands to try.
 fn directions(setup: &Setup, campaign: &str, link: &str) -> String {
     let (base, key, operator, topic) = (setup.api.base(), &setup.key, &setup.operator, setup::TOPIC);
     let (data, log) = (setup.data_dir().display(), setup.log());
     let (log, simulator) = (log.display(), setup.simulator.control());
     format!(
-        "The server stays up until Ctrl-C; its gateways behave now.
+        "The server stays up until Ctrl-C; its gateways have no faults now.
 
   server         {base}
   operator key   {operator}
@@ -149,7 +149,7 @@ fn directions(setup: &Setup, campaign: &str, link: &str) -> String {
   log            {log}
   simulator      http://{simulator}
 
-The admin page, by a link that works once and asks for a password to come back with:
+The admin page, by a link that works once and asks for a new password:
 
   {base}{link}
 

@@ -1,4 +1,4 @@
-//! What is told while the demo works, on standard error: a bar on a terminal, otherwise a line a second.
+//! Progress output on standard error: a bar on a terminal, otherwise a line per second.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 
-/// How often a plain line is written.
+/// Time between two plain lines.
 const EVERY: Duration = Duration::from_secs(1);
 const BAR: &str = "{elapsed:>4} {prefix:<15} [{bar:32}] {human_pos}/{human_len} {msg}";
 
@@ -52,7 +52,7 @@ impl Progress {
         *self.plain.lock() = Plain { what, total, next: Instant::now() + EVERY };
     }
 
-    /// Says how many steps are done, with a remark that is made only if it is shown.
+    /// Reports the number of steps done. `remark` is called only if it is printed.
     pub(super) fn reach(&self, done: u64, remark: impl FnOnce() -> String) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);

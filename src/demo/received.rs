@@ -1,5 +1,4 @@
-//! What arrived: every push that the simulator recorded, opened with its browser's key and read as a service worker
-//! would.
+//! Received pushes: every push that the simulator recorded, decrypted with its browser's key as a service worker would.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,13 +9,13 @@ use super::faults::{self, Fate};
 use super::setup::Setup;
 use super::subscribers::Browser;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Attempt, Delivery};
+use bellwire_simulator::gateways::{RecordedAttempt, Delivery};
 
 #[derive(Debug, Default)]
 pub(super) struct Received {
     /// Deliveries of the campaign that were taken, each counted once.
     pub campaign: u64,
-    /// When each of them was taken first, in milliseconds since 1970.
+    /// First acceptance of each, in milliseconds since 1970.
     pub taken_at_ms: Vec<i64>,
     pub shrunk: u64,
     /// Those that came whole after the outage had cut off one of their two refusals.
@@ -31,7 +30,7 @@ pub(super) struct Received {
     pub shared_ids: u64,
     /// Plaintexts that are neither the campaign nor what was sent to this person.
     pub misread: u64,
-    /// Requests to a subscription whose gateway had said that it is gone.
+    /// Requests to a subscription after its gateway responded that it is gone.
     pub after_gone: u64,
     /// Browsers, by their place, that never took the campaign.
     pub without_campaign: Vec<usize>,
@@ -73,7 +72,7 @@ fn words(delivery: &Delivery) -> Option<(String, String, bool)> {
     Some((text("title"), text("body"), notification["data"].get("items").is_some()))
 }
 
-fn was_taken(attempt: &&Attempt) -> bool {
+fn was_taken(attempt: &&RecordedAttempt) -> bool {
     attempt.status.is_some_and(|status| (200..300).contains(&status))
 }
 
@@ -83,19 +82,19 @@ fn was_cut(browser: &Browser, at_ms: i64, record: &Record) -> bool {
 }
 
 impl Received {
-    /// A refusal that was on its way when the outage began is lost: the sender learns of one 413 instead of two, and
-    /// its next try, without padding alone, is taken.
+    /// Counts the requests of a campaign delivery. A 413 in flight at the start of the outage is lost: the sender sees one 413 instead of
+    /// two, and the next try, without padding alone, is accepted.
     fn count_campaign(&mut self, browser: &Browser, delivery: &Delivery, whole: bool, record: &Record) {
         let Some(taken) = delivery.attempts.iter().find(was_taken) else { return };
         self.campaign += 1;
         self.taken_at_ms.push(taken.at_ms);
         self.shrunk += u64::from(!whole);
-        let cut = |attempt: &Attempt| attempt.status == Some(413) && was_cut(browser, attempt.at_ms, record);
+        let cut = |attempt: &RecordedAttempt| attempt.status == Some(413) && was_cut(browser, attempt.at_ms, record);
         self.refusals_lost += u64::from(whole && delivery.attempts.iter().any(cut));
     }
 
-    /// An answer that was on its way when the outage began is lost, and what it answered is sent again under the same
-    /// id: that is what ids are for. Anything else taken twice has no cause.
+    /// Counts repeats. A response in flight at the start of the outage is lost, so the delivery is sent again under the same id, which the
+    /// browser drops. Any other delivery accepted twice is an error.
     fn count_repeats(&mut self, browser: &Browser, delivery: &Delivery, record: &Record) {
         let statuses = delivery.attempts.iter().map(|attempt| attempt.status);
         self.after_gone += statuses.skip_while(|status| !matches!(status, Some(404 | 410))).skip(1).count() as u64;

@@ -1,5 +1,5 @@
-//! What the demo runs on: a server in a process of its own, as anybody would run it, with its embedded Postgres, and
-//! the push-service simulator in this one. Everything listens on ports of 127.0.0.1 that were free.
+//! Environment of the demo: a server process with its embedded Postgres, and the push-service simulator in this process. Everything listens
+//! on free ports of 127.0.0.1.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,18 +22,18 @@ use bellwire_core::lane::Gateway;
 use bellwire_core::scope::Scope;
 use bellwire_gateway::HostMapping;
 use bellwire_postgres::GUARD;
-use bellwire_simulator::gateways::{self, HostSpec, Limits, Simulator};
+use bellwire_simulator::gateways::{self, HostSpec, LogbookLimits, Simulator};
 
 pub(super) const APP: &str = "demo";
 pub(super) const TOPIC: &str = "news";
 /// The site whose pages register the browsers.
 pub(super) const ORIGIN: &str = "https://shop.example";
 const START_DEADLINE: Duration = Duration::from_secs(60);
-/// How long the server and its Postgres may take to stop.
+/// Maximum time for the server and its Postgres to stop.
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 /// Room in the simulator's records for what people try when the demo stays up.
 const SPARE: usize = 10_000;
-/// How often a starting server is looked at.
+/// Interval between polls of a starting server.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A directory that goes away with its value, unless it is to be kept.
@@ -82,7 +82,7 @@ impl Setup {
         let simulator = Simulator::start(gateways::Options {
             hosts: Gateway::ALL.map(|gateway| HostSpec::new(gateway, host_of(gateway))).to_vec(),
             seed,
-            limits: Limits { deliveries: records + SPARE, plaintexts: records + SPARE },
+            limits: LogbookLimits { deliveries: records + SPARE, plaintexts: records + SPARE },
             ..gateways::Options::default()
         })
         .await?;
@@ -171,7 +171,7 @@ pub(super) fn text<'a>(json: &'a Value, member: &str) -> anyhow::Result<&'a str>
     json[member].as_str().with_context(|| format!("the answer has no {member}"))
 }
 
-/// What the demo's server is told. Whatever else the environment sets holds as well, but not its database.
+/// Settings of the demo's server. Other variables of the environment apply too, except the database URL.
 fn settings(dir: &Path, ca_file: &Path, simulator: &Simulator) -> Vec<(&'static str, String)> {
     let mapped = |host: gateways::HostMapping| {
         HostMapping { host: host.host, gateway: host.gateway, address: Some(host.addr) }.to_string()
@@ -211,7 +211,7 @@ async fn first_key(settings: &[(&'static str, String)]) -> anyhow::Result<String
     Ok(made?.1)
 }
 
-/// Starts `bellwire serve` and waits until it says its address.
+/// Starts `bellwire serve` and waits for its address in the log.
 async fn start_server(
     settings: &[(&'static str, String)],
     dir: &DataDir,
@@ -249,7 +249,7 @@ fn log_of(dir: &Path) -> PathBuf {
     dir.join("server.log")
 }
 
-/// The address in the log line that says that the server started.
+/// Address in the log line of the server's start.
 fn address_in(dir: &Path) -> Option<SocketAddr> {
     let log = std::fs::read_to_string(log_of(dir)).ok()?;
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -258,5 +258,5 @@ fn address_in(dir: &Path) -> Option<SocketAddr> {
 
 fn last_words(dir: &Path) -> String {
     let log = std::fs::read_to_string(log_of(dir)).unwrap_or_default();
-    log.lines().last().unwrap_or("it said nothing").to_owned()
+    log.lines().last().unwrap_or("no output").to_owned()
 }

@@ -15,7 +15,7 @@ const AT_ONCE: usize = 32;
 /// Shares of the gateways among the browsers, in twentieths.
 const SHARES: [(Gateway, u32); 5] =
     [(Gateway::Fcm, 9), (Gateway::Mozilla, 4), (Gateway::Apple, 3), (Gateway::Wns, 2), (Gateway::Other, 2)];
-/// One browser in this many belongs to somebody who is signed in; no divisor of 20, so that all gateways have some.
+/// One browser in this many belongs to a signed-in user. The number has no common divisor with 20, so that every gateway has some.
 const SIGNED_IN: u32 = 7;
 const JOINS: u32 = 3;
 
@@ -25,7 +25,7 @@ pub(super) struct Browser {
     pub gateway: Gateway,
     pub endpoint: String,
     pub fate: Fate,
-    /// The user it belongs to; null: nobody in particular.
+    /// User id of the browser's owner; null for an anonymous visitor.
     pub user: Option<String>,
 }
 
@@ -40,8 +40,8 @@ pub(super) fn gateway_of(n: u32) -> Gateway {
     Gateway::Fcm // the shares make twenty
 }
 
-/// Registers `n` browsers. Pages register them without any secret; the site's own server does it for people who are
-/// signed in, since only it may say whose a browser is.
+/// Registers `n` browsers. Pages register anonymous browsers without a secret. The site's server registers those of signed-in users,
+/// because only the server can assign a user.
 pub(super) async fn register(setup: &Setup, n: u32, progress: &Progress) -> anyhow::Result<Vec<Browser>> {
     progress.begin("registering", n.into());
     let mut browsers: Vec<Browser> = Vec::with_capacity(n as usize);

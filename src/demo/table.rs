@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::account::{Account, Check, Counts, GatewayLine, Latency};
+use super::account::{Account, Check, KindCounts, GatewayLine, Latency};
 use super::faults;
 
 /// A number with its thousands apart.
@@ -39,8 +39,8 @@ impl Display for Account {
     }
 }
 
-fn write_counts(f: &mut Formatter<'_>, counts: &Counts) -> fmt::Result {
-    let Counts { kind, targeted, accepted, gone, expired, dead, cancelled, open } = counts;
+fn write_counts(f: &mut Formatter<'_>, counts: &KindCounts) -> fmt::Result {
+    let KindCounts { kind, targeted, accepted, gone, expired, dead, cancelled, open } = counts;
     write!(f, "{kind:<16}")?;
     for n in [targeted, accepted, gone, dead, expired, cancelled, open] {
         write!(f, "{:>11}", Grouped(*n))?;

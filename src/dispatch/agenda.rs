@@ -25,7 +25,7 @@ pub(super) const REST_FAILED: Duration = Duration::from_millis(250);
 
 pub(super) struct Agenda {
     found: HashMap<Refill, DueLane>,
-    known: HashMap<Refill, Known>,
+    known: HashMap<Refill, AgendaEntry>,
     waiting: [Turns<Refill>; TIERS],
     under_way: [usize; TIERS],
     /// Draws under way of each tier, at most.
@@ -39,7 +39,7 @@ pub(super) struct Agenda {
     failed: HashMap<Refill, Instant>,
 }
 
-struct Known {
+struct AgendaEntry {
     due: DueLane,
     is_under_way: bool,
     again: bool,
@@ -103,7 +103,7 @@ impl Agenda {
                 known.again = known.is_under_way;
             }
             None => {
-                self.known.insert(refill, Known { due, is_under_way: false, again: false });
+                self.known.insert(refill, AgendaEntry { due, is_under_way: false, again: false });
                 self.waiting[index(due.tier)].push(due.app, 1, refill);
             }
         }

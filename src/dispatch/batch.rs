@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::message::{LaneInfo, Message, delivery};
-use crate::store::outcomes::ledger::{Due, Fate, Settlement};
+use crate::store::outcomes::ledger::{ClaimableAt, Fate, Settlement};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
 
@@ -25,26 +25,26 @@ pub(super) struct OpenBatch {
     /// Recipients, each with its life.
     recipients: Vec<(SubscriptionId, i32)>,
     taken_at: Instant,
-    state: Mutex<State>,
+    state: Mutex<BatchState>,
 }
 
-struct State {
-    phase: Phase,
+struct BatchState {
+    phase: BatchPhase,
     lease_until: Timestamp,
-    places: Vec<Place>,
+    places: Vec<RecipientState>,
     unanswered: usize,
     unsent: usize,
     last_post_at: Instant,
 }
 
-enum Phase {
+enum BatchPhase {
     Open,
     /// Closed, but its settling is not committed yet. What was answered since waits here: its rows don't exist before.
     Closing(Vec<Settlement>),
     Settled,
 }
 
-enum Place {
+enum RecipientState {
     Waiting,
     InFlight { retries: u32 },
     Answered(Settlement),
@@ -72,8 +72,8 @@ impl OpenBatch {
         let recipients: Vec<_> =
             batch.recipients.iter().map(|recipient| (recipient.subscription, recipient.life)).collect();
         let n = recipients.len();
-        let places = std::iter::repeat_with(|| Place::Waiting).take(n).collect();
-        let state = State { phase: Phase::Open, lease_until, places, unanswered: n, unsent: n, last_post_at: taken_at };
+        let places = std::iter::repeat_with(|| RecipientState::Waiting).take(n).collect();
+        let state = BatchState { phase: BatchPhase::Open, lease_until, places, unanswered: n, unsent: n, last_post_at: taken_at };
         Self { id: batch.id, lease: batch.lease, message, lane, recipients, taken_at, state: Mutex::new(state) }
     }
 
@@ -81,36 +81,36 @@ impl OpenBatch {
     /// now that anybody may have claimed. One that goes out again (made smaller) is ours all the same: so is its row.
     pub(super) fn begin(&self, place: usize, retries: u32, now: Instant) -> bool {
         let mut state = self.state.lock();
-        if !matches!(state.phase, Phase::Open) {
-            return matches!(state.places[place], Place::InFlight { .. });
+        if !matches!(state.phase, BatchPhase::Open) {
+            return matches!(state.places[place], RecipientState::InFlight { .. });
         }
-        if matches!(state.places[place], Place::Waiting) {
+        if matches!(state.places[place], RecipientState::Waiting) {
             state.unsent -= 1;
         }
-        state.places[place] = Place::InFlight { retries };
+        state.places[place] = RecipientState::InFlight { retries };
         state.last_post_at = now;
         true
     }
 
     pub(super) fn record(&self, place: usize, settled: Settlement) -> Recorded {
         let mut state = self.state.lock();
-        let unsent = matches!(state.places[place], Place::Waiting);
+        let unsent = matches!(state.places[place], RecipientState::Waiting);
         match &mut state.phase {
             // It became a row that is not leased to us: whoever claims it decides anew.
-            Phase::Closing(_) | Phase::Settled if unsent => Recorded::Kept,
-            Phase::Settled => Recorded::Row(settled),
-            Phase::Closing(late) => {
+            BatchPhase::Closing(_) | BatchPhase::Settled if unsent => Recorded::Kept,
+            BatchPhase::Settled => Recorded::Row(settled),
+            BatchPhase::Closing(late) => {
                 late.push(settled);
                 Recorded::Kept
             }
-            Phase::Open => {
+            BatchPhase::Open => {
                 state.unsent -= usize::from(unsent);
-                state.places[place] = Place::Answered(settled);
+                state.places[place] = RecipientState::Answered(settled);
                 state.unanswered -= 1;
                 if state.unanswered > 0 {
                     return Recorded::Kept;
                 }
-                state.phase = Phase::Closing(Vec::new());
+                state.phase = BatchPhase::Closing(Vec::new());
                 Recorded::Last
             }
         }
@@ -120,9 +120,9 @@ impl OpenBatch {
     pub(super) fn close_if_due(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
         let due = now >= self.taken_at + AFTER_TAKE || state.unsent == 0 && now >= state.last_post_at + AFTER_LAST_POST;
-        let close = due && matches!(state.phase, Phase::Open);
+        let close = due && matches!(state.phase, BatchPhase::Open);
         if close {
-            state.phase = Phase::Closing(Vec::new());
+            state.phase = BatchPhase::Closing(Vec::new());
         }
         close
     }
@@ -138,14 +138,14 @@ impl OpenBatch {
     /// Takes the settlement of each recipient of a closed batch. Deliveries in flight keep a lease, unsent ones are due at once.
     pub(super) fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
         let mut state = self.state.lock();
-        debug_assert!(!matches!(state.phase, Phase::Open));
+        debug_assert!(!matches!(state.phase, BatchPhase::Open));
         let lease_until = state.lease_until;
-        let of = |(place, to): (&mut Place, &(SubscriptionId, i32))| {
+        let of = |(place, to): (&mut RecipientState, &(SubscriptionId, i32))| {
             let fate = match place {
-                Place::InFlight { retries } => Fate::InFlight { retries: *retries, lease_until },
-                Place::Waiting => Fate::Deferred(Due::At(now)),
-                Place::Answered(_) | Place::Taken => match std::mem::replace(place, Place::Taken) {
-                    Place::Answered(settled) => return Some(settled),
+                RecipientState::InFlight { retries } => Fate::InFlight { retries: *retries, lease_until },
+                RecipientState::Waiting => Fate::Deferred(ClaimableAt::At(now)),
+                RecipientState::Answered(_) | RecipientState::Taken => match std::mem::replace(place, RecipientState::Taken) {
+                    RecipientState::Answered(settled) => return Some(settled),
                     _ => return None,
                 },
             };
@@ -156,9 +156,9 @@ impl OpenBatch {
 
     /// Notes that the settling was committed. Returns what came in meanwhile, to be settled as rows.
     pub(super) fn settled(&self) -> Vec<Settlement> {
-        match std::mem::replace(&mut self.state.lock().phase, Phase::Settled) {
-            Phase::Closing(late) => late,
-            Phase::Open | Phase::Settled => Vec::new(),
+        match std::mem::replace(&mut self.state.lock().phase, BatchPhase::Settled) {
+            BatchPhase::Closing(late) => late,
+            BatchPhase::Open | BatchPhase::Settled => Vec::new(),
         }
     }
 }

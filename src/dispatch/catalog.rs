@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use sqlx::PgPool;
 use tracing::{error, warn};
 
-use super::message::{LaneInfo, Message, Unusable};
+use super::message::{LaneInfo, Message, UnusableRow};
 use crate::otlp::Tracer;
-use crate::store::queue::opening::{self, Conditions, MessageRow, Written};
+use crate::store::queue::opening::{self, Conditions, MessageRow, FreshMessages};
 use crate::vault::{self, Vault};
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::id::{LaneId, MessageId};
-use bellwire_rules::policy::Settings;
+use bellwire_rules::policy::TierSettings;
 use bellwire_webpush::keys::SigningKey;
 
 /// Messages kept open. One is about as large as its payload, 4 KiB at most.
@@ -30,12 +30,12 @@ pub(super) enum CatalogError {
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
     #[error(transparent)]
-    Unusable(#[from] Unusable),
+    Unusable(#[from] UnusableRow),
     #[error("{0} does not exist")]
     Missing(String),
 }
 
-struct Opened {
+struct CachedMessage {
     message: Arc<Message>,
     at: Timestamp,
 }
@@ -44,15 +44,15 @@ pub(super) struct Catalog {
     pool: PgPool,
     vault: Vault,
     clock: Clock,
-    server: Settings,
+    server: TierSettings,
     tracer: Tracer,
-    messages: Mutex<HashMap<MessageId, Opened>>,
+    messages: Mutex<HashMap<MessageId, CachedMessage>>,
     lanes: Mutex<HashMap<LaneId, (Arc<LaneInfo>, Timestamp)>>,
 }
 
 impl Catalog {
     /// An empty catalog. Policies take the `server`'s figures where they set none.
-    pub(super) fn new(pool: PgPool, vault: Vault, clock: Clock, server: Settings, tracer: Tracer) -> Self {
+    pub(super) fn new(pool: PgPool, vault: Vault, clock: Clock, server: TierSettings, tracer: Tracer) -> Self {
         Self { pool, vault, clock, server, tracer, messages: Mutex::default(), lanes: Mutex::default() }
     }
 
@@ -64,7 +64,7 @@ impl Catalog {
             Some((message, at)) if (now - at).abs() < FRESH_FOR => return Ok(message),
             known => known.map(|(message, _)| message),
         };
-        match (self.read(&[id], Written::default(), now).await, known) {
+        match (self.read(&[id], FreshMessages::default(), now).await, known) {
             (Ok(mut read), _) => read.pop().unwrap_or_else(|| Err(CatalogError::Missing(id.to_string()))),
             (Err(error), Some(message)) => {
                 warn!(%error, message_id = %id, "a message could not be read anew; its policy is taken to be as it was");
@@ -80,7 +80,7 @@ impl Catalog {
     pub(super) async fn messages(
         &self,
         ids: BTreeSet<MessageId>,
-        written: Written,
+        written: FreshMessages,
     ) -> sqlx::Result<HashMap<MessageId, Arc<Message>>> {
         let now = self.clock.now();
         let mut found = HashMap::with_capacity(ids.len());
@@ -109,10 +109,10 @@ impl Catalog {
     async fn read(
         &self,
         ids: &[MessageId],
-        written: Written,
+        written: FreshMessages,
         now: Timestamp,
     ) -> sqlx::Result<Vec<Result<Arc<Message>, CatalogError>>> {
-        let Written { messages: mut rows, mut conditions } = written;
+        let FreshMessages { messages: mut rows, mut conditions } = written;
         if !ids.is_empty() {
             let loaded = opening::load_messages(&self.pool, ids).await?;
             if loaded.len() < ids.len() {
@@ -139,7 +139,7 @@ impl Catalog {
             // Whatever is in use stays; should all of it be, the catalog is simply larger for a while.
             messages.retain(|_, opened| Arc::strong_count(&opened.message) > 1);
         }
-        messages.insert(row.id, Opened { message: message.clone(), at: now });
+        messages.insert(row.id, CachedMessage { message: message.clone(), at: now });
         Ok(message)
     }
 
@@ -166,7 +166,7 @@ impl Catalog {
         }
         let row =
             opening::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {id}")))?;
-        let unusable = |why: String| Unusable { what: row.vapid_key.to_string(), why };
+        let unusable = |why: String| UnusableRow { what: row.vapid_key.to_string(), why };
         let private = self.vault.open(vault::VAPID_PRIVATE, row.vapid_key, &row.private_key);
         let private = private.map_err(|e| unusable(e.to_string()))?;
         let private = private.try_into().map_err(|_| unusable("a private key has 32 octets".into()))?;

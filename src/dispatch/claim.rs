@@ -28,11 +28,11 @@ use super::message::LaneInfo;
 use super::pending_set::PendingSet;
 use super::rate::Rates;
 use super::settle::Settling;
-use super::shared::Shared;
+use super::shared::EngineContext;
 use crate::panics;
 use crate::store;
-use crate::store::queue::claims::{DueLane, LEASE, Source, Span, Taken};
-use crate::store::queue::opening::Written;
+use crate::store::queue::claims::{DueLane, LEASE, WorkTable, DueSpan, TakeBatchResult};
+use crate::store::queue::opening::FreshMessages;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
@@ -61,7 +61,7 @@ type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>
 
 /// Share of a lane's room for one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum RoomShare {
     /// All of it. A batch may be larger: what is more waits.
     Whole,
     /// Half of it, because other work is due, too. However many retries are due, new messages begin, and none of them waits for
@@ -72,7 +72,7 @@ enum Part {
     Rest,
 }
 
-impl Part {
+impl RoomShare {
     /// Returns the size of the share of a room. With an odd room, the half is sometimes the larger part and sometimes the
     /// smaller: a room of one alternates. `randomness` is in [0, 1).
     fn of(self, room: usize, randomness: f64) -> usize {
@@ -92,8 +92,8 @@ struct Drew {
     is_cut: bool,
 }
 
-pub(super) struct Claims {
-    pub shared: Arc<Shared>,
+pub(super) struct ClaimStage {
+    pub shared: Arc<EngineContext>,
     pub catalog: Arc<Catalog>,
     pub queue: Arc<FairQueue>,
     pub rates: Arc<Rates>,
@@ -112,7 +112,7 @@ pub(super) struct Claims {
     pub tokens_at: Mutex<Option<Timestamp>>,
 }
 
-pub(super) async fn run(claims: Arc<Claims>) {
+pub(super) async fn run(claims: Arc<ClaimStage>) {
     let mut agenda = claims.agenda();
     let mut draws = FuturesUnordered::<Draw>::new();
     let mut looking = pin!(OptionFuture::from(None));
@@ -164,7 +164,7 @@ fn rest_after(took: Duration) -> Duration {
 
 /// Resolves at the end of the rest, or earlier after a notification of due deliveries. Polls take at most half of the time, with
 /// any number of notifications.
-async fn time_to_look(claims: &Claims, soonest: Instant, look_at: Instant) {
+async fn time_to_look(claims: &ClaimStage, soonest: Instant, look_at: Instant) {
     tokio::time::sleep_until(soonest).await;
     tokio::select! {
         () = tokio::time::sleep_until(look_at) => {}
@@ -173,7 +173,7 @@ async fn time_to_look(claims: &Claims, soonest: Instant, look_at: Instant) {
     }
 }
 
-async fn draw_beside_others(claims: Arc<Claims>, due: DueLane) -> (DueLane, sqlx::Result<usize>) {
+async fn draw_beside_others(claims: Arc<ClaimStage>, due: DueLane) -> (DueLane, sqlx::Result<usize>) {
     let _claiming = claims.claiming.read().await;
     // What it had claimed when it panicked comes back as its leases run out.
     let drawn = panics::caught(claims.draw(due)).await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
@@ -187,7 +187,7 @@ fn note_failure(due: DueLane, drawn: &sqlx::Result<usize>) -> Drawn {
     Drawn::Failed
 }
 
-impl Claims {
+impl ClaimStage {
     /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
     pub(super) fn is_ready(&self) -> bool {
         let is_ready = !self.shared.progress.is_stopping()
@@ -212,7 +212,7 @@ impl Claims {
 
     /// Everything that is due now; nothing while nothing may be claimed.
     async fn due_lanes(&self) -> sqlx::Result<Vec<DueLane>> {
-        let Shared { pool, clock, rest, .. } = &*self.shared;
+        let EngineContext { pool, clock, rest, .. } = &*self.shared;
         // At rest too little is known to claim anything: what is found ends the rest, and is claimed after the next reading.
         if !rest.is_resting() && !self.is_ready() {
             return Ok(Vec::new());
@@ -260,19 +260,19 @@ impl Claims {
         let (mut rows, mut others) = (Drew::default(), 0);
         for (source, since) in sources.iter() {
             match source {
-                Source::Queue => {
-                    let part = if sources.beside_queue() { Part::Half } else { Part::Whole };
+                WorkTable::Queue => {
+                    let part = if sources.beside_queue() { RoomShare::Half } else { RoomShare::Whole };
                     rows = self.draw_from(source, tier, since, &lane, part).await?;
                 }
-                Source::Batches | Source::Cursors => {
-                    let part = if rows.is_cut { Part::Rest } else { Part::Whole };
+                WorkTable::Batches | WorkTable::Cursors => {
+                    let part = if rows.is_cut { RoomShare::Rest } else { RoomShare::Whole };
                     others += self.draw_from(source, tier, since, &lane, part).await?.n;
                 }
             }
         }
         // Another worker has taken what was found beside rows, say.
         if let Some(since) = sources.queue.filter(|_| rows.is_cut && others == 0) {
-            others = self.draw_from(Source::Queue, tier, since, &lane, Part::Whole).await?.n;
+            others = self.draw_from(WorkTable::Queue, tier, since, &lane, RoomShare::Whole).await?.n;
         }
         Ok(rows.n + others)
     }
@@ -280,11 +280,11 @@ impl Claims {
     /// Claims of one source until it or its part of the lane's room is used up.
     async fn draw_from(
         self: &Arc<Self>,
-        source: Source,
+        source: WorkTable,
         tier: Tier,
         since: Timestamp,
         lane: &LaneInfo,
-        part: Part,
+        part: RoomShare,
     ) -> sqlx::Result<Drew> {
         let (mut drew, mut most) = (Drew::default(), None);
         while self.is_ready() && !self.is_behind(source) && drew.n < DRAW_MAX {
@@ -301,14 +301,14 @@ impl Claims {
                 break;
             }
             let room = Room { n: room.n.min(left), ..room };
-            let (wanted, span) = (room.n.min(ROWS_MAX), Span { lane: lane.id, tier, since, now });
+            let (wanted, span) = (room.n.min(ROWS_MAX), DueSpan { lane: lane.id, tier, since, now });
             let n = match source {
-                Source::Queue => self.draw_rows(span, wanted).await?,
-                Source::Batches => self.draw_lost_batch(span).await?,
-                Source::Cursors => self.draw_batch(span, room, part).await?,
+                WorkTable::Queue => self.draw_rows(span, wanted).await?,
+                WorkTable::Batches => self.draw_lost_batch(span).await?,
+                WorkTable::Cursors => self.draw_batch(span, room, part).await?,
             };
             drew.n += n;
-            if n == 0 || source == Source::Queue && n < wanted {
+            if n == 0 || source == WorkTable::Queue && n < wanted {
                 break;
             }
         }
@@ -316,10 +316,10 @@ impl Claims {
     }
 
     /// Whether so much of what this source yields waits to be settled that no more should be taken from it.
-    fn is_behind(&self, source: Source) -> bool {
+    fn is_behind(&self, source: WorkTable) -> bool {
         match source {
-            Source::Queue => self.settling.settler.is_behind_with_rows(),
-            Source::Batches | Source::Cursors => self.settling.settler.is_behind_with_batches(),
+            WorkTable::Queue => self.settling.settler.is_behind_with_rows(),
+            WorkTable::Batches | WorkTable::Cursors => self.settling.settler.is_behind_with_batches(),
         }
     }
 
@@ -353,8 +353,8 @@ impl Claims {
         Some((at - self.shared.clock.now()).to_std().unwrap_or_default())
     }
 
-    async fn draw_rows(self: &Arc<Self>, span: Span, limit: usize) -> sqlx::Result<usize> {
-        let Span { lane, tier, now, .. } = span;
+    async fn draw_rows(self: &Arc<Self>, span: DueSpan, limit: usize) -> sqlx::Result<usize> {
+        let DueSpan { lane, tier, now, .. } = span;
         let (lease, claimed_at) = (self.fresh_lease(), Instant::now());
         let mut rows = store::queue::claims::claim_rows(&self.shared.pool, span, limit, lease, now + LEASE).await?;
         rows.sort_by_key(|row| row.scheduled_at);
@@ -364,24 +364,24 @@ impl Claims {
         lags().for_each(|lag| self.shared.metrics.lag(tier, lag));
         self.shared.reliability.lagged(lane, tier, lags());
         let rows = rows.into_iter().map(|row| (lane, row)).collect();
-        let checked = self.admission.rows(rows, Written::default(), lease, claimed_at).await;
+        let checked = self.admission.rows(rows, FreshMessages::default(), lease, claimed_at).await;
         self.admission.line_up(checked.free);
         self.admission.throttle_rows(checked.throttled).await;
         Ok(n)
     }
 
-    async fn draw_batch(self: &Arc<Self>, span: Span, room: Room, part: Part) -> sqlx::Result<usize> {
-        let Span { lane, now, .. } = span;
+    async fn draw_batch(self: &Arc<Self>, span: DueSpan, room: Room, part: RoomShare) -> sqlx::Result<usize> {
+        let DueSpan { lane, now, .. } = span;
         if span.tier == Tier::Engagement && self.postpone(span).await? {
             return Ok(1); // another cursor may follow
         }
         let (wanted, taken_at) = (self.batch_size(lane), Instant::now());
-        let size = if room.exact || part == Part::Rest { wanted.min(room.n) } else { wanted };
+        let size = if room.exact || part == RoomShare::Rest { wanted.min(room.n) } else { wanted };
         let batch = self.fresh_lease();
         match store::queue::claims::take_batch(&self.shared.pool, span, size, batch, now + LEASE).await? {
-            Taken::Nothing => Ok(0),
-            Taken::Nobody { passed } => Ok(1 + self.pass(span, passed)), // another cursor may follow
-            Taken::Batch(batch) => {
+            TakeBatchResult::Nothing => Ok(0),
+            TakeBatchResult::Nobody { passed } => Ok(1 + self.pass(span, passed)), // another cursor may follow
+            TakeBatchResult::Batch(batch) => {
                 self.shared.metrics.batches_taken.inc();
                 let passed = self.pass(span, batch.passed);
                 Ok(self.admission.batch(batch, now + LEASE, taken_at).await? + passed)
@@ -391,7 +391,7 @@ impl Claims {
 
     /// Requests another draw of a lane whose fan-out passed candidates, after the other lanes, although few of its deliveries are
     /// in flight. Returns the number of claims that this counts as.
-    fn pass(&self, span: Span, passed: usize) -> usize {
+    fn pass(&self, span: DueSpan, passed: usize) -> usize {
         if passed > 0 {
             self.refills.report((span.lane, span.tier));
         }
@@ -400,8 +400,8 @@ impl Claims {
 
     /// Defers the next cursor, as a whole, if its app's windows are closed. True if it was deferred. What would expire
     /// before they open is taken all the same, and ends as expired.
-    async fn postpone(&self, span: Span) -> sqlx::Result<bool> {
-        let Span { lane, tier, now, .. } = span;
+    async fn postpone(&self, span: DueSpan) -> sqlx::Result<bool> {
+        let DueSpan { lane, tier, now, .. } = span;
         let Some(next) = store::queue::claims::next_cursor(&self.shared.pool, span).await? else { return Ok(false) };
         let Ok((message, _)) = self.catalog.open_both(lane, next).await else { return Ok(false) };
         match message.calendar.window_from(tier, now).filter(|opens_at| *opens_at < message.expires_at) {
@@ -410,7 +410,7 @@ impl Claims {
         }
     }
 
-    async fn draw_lost_batch(self: &Arc<Self>, span: Span) -> sqlx::Result<usize> {
+    async fn draw_lost_batch(self: &Arc<Self>, span: DueSpan) -> sqlx::Result<usize> {
         let now = span.now;
         let (lease, leased_at) = (self.fresh_lease(), Instant::now());
         // A batch of our own that could not be settled in time is not lost.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::job::Job;
-use crate::store::outcomes::ledger::{Attempt, Death, Due, End, Fate};
+use crate::store::outcomes::ledger::{Attempt, Death, ClaimableAt, End, Fate};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::DeadLetterId;
 use bellwire_rules::classify::{DeadReason, Outcome};
 use bellwire_rules::explain::size_note::{tell, tell_beforehand};
-use bellwire_rules::policy::payload_limit::Refusal;
-use bellwire_rules::policy::{Verdict, shrink_target};
+use bellwire_rules::policy::payload_limit::PayloadRefusal;
+use bellwire_rules::policy::{NextStep, shrink_target};
 use bellwire_webpush::shrink::Shrunk;
 
 /// The longest reason that is kept of an attempt, in octets.
@@ -26,13 +26,13 @@ pub(super) enum Conclusion {
 
 impl Conclusion {
     /// It waits, without an attempt.
-    pub(super) fn deferred(due: Due) -> Self {
+    pub(super) fn deferred(due: ClaimableAt) -> Self {
         Self::Settle(Fate::Deferred(due))
     }
 }
 
 pub(super) struct Judged {
-    pub verdict: Verdict,
+    pub verdict: NextStep,
     pub outcome: Outcome,
     /// From the start of the POST to the answer, in milliseconds.
     pub took_ms: u32,
@@ -58,16 +58,16 @@ pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> D
     let retries = job.retries + 1;
     let retry = |failed, due| Fate::Retry { failed, retries, due };
     Conclusion::Settle(match verdict {
-        Verdict::Accepted => Fate::Ended(attempt, End::Accepted),
+        NextStep::Accepted => Fate::Ended(attempt, End::Accepted),
         // The endpoint is gone since another one has taken its place: the delivery goes there.
-        Verdict::Gone if is_replaced => retry(attempt, now),
-        Verdict::Gone => Fate::Ended(attempt, End::Gone),
-        Verdict::Expired => Fate::Ended(attempt, End::Expired),
-        Verdict::Dead { reason } => dead(job, reason, attempt, sent, new_id()),
-        Verdict::Retry { after, counts: true } => retry(attempt, now + after),
+        NextStep::Gone if is_replaced => retry(attempt, now),
+        NextStep::Gone => Fate::Ended(attempt, End::Gone),
+        NextStep::Expired => Fate::Ended(attempt, End::Expired),
+        NextStep::Dead { reason } => dead(job, reason, attempt, sent, new_id()),
+        NextStep::Retry { after, counts: true } => retry(attempt, now + after),
         // The gateway never took it: no attempt was made, and none is logged.
-        Verdict::Retry { after, counts: false } => Fate::Deferred(Due::At(now + after)),
-        Verdict::Shrink => match smaller(job, sent) {
+        NextStep::Retry { after, counts: false } => Fate::Deferred(ClaimableAt::At(now + after)),
+        NextStep::Shrink => match smaller(job, sent) {
             Some((limit, shrunk)) => {
                 make_smaller(job, sent, attempt, limit, shrunk);
                 return Conclusion::Again;
@@ -89,7 +89,7 @@ fn make_smaller(job: &mut Job, sent: usize, mut attempt: Attempt, limit: usize, 
     job.attempts.push(attempt);
     job.shrunk = shrunk;
     job.limit = Some(limit);
-    job.refused = Some(Refusal { octets: octets(sent), tried: octets(limit) });
+    job.refused = Some(PayloadRefusal { octets: octets(sent), tried: octets(limit) });
     job.retries += 1;
 }
 

@@ -8,19 +8,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::Settings;
+use super::DispatchConfig;
 use super::catalog::Catalog;
 use super::fair::FairQueue;
 use super::rest::{AT_REST, Rest};
 use super::settle::Settling;
-use super::shared::Shared;
+use super::shared::EngineContext;
 use super::stop_reader::{READ_EVERY, StopReader};
 use super::subscription_holds::HOLDS_MAX;
 use crate::store;
 use crate::store::operations::takeover::SESSION;
 use crate::store::operations::workers::Since;
 use crate::store::operations::{clock_marks, reports};
-use crate::store::outcomes::alerts::{self, Alert, Kind};
+use crate::store::outcomes::alerts::{self, Alert, AlertKind};
 use crate::store::queue::claims::LEASE;
 use bellwire_core::clock::Timestamp;
 use bellwire_gateway::{Gateways, Trouble};
@@ -39,20 +39,20 @@ const OFFSET_MAX: Duration = Duration::from_secs(2);
 
 /// Exchange of state between this worker and others.
 pub(super) struct Heartbeat {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<EngineContext>,
     pub catalog: Arc<Catalog>,
     pub queue: Arc<FairQueue>,
     pub settling: Arc<Settling>,
     pub gateways: Gateways,
     stops: Arc<StopReader>,
-    read: tokio::sync::Mutex<Read>,
+    read: tokio::sync::Mutex<ReadPositions>,
     /// Whether it has read the other workers' state once. Before that it might exceed shared limits.
     informed: AtomicBool,
 }
 
 /// Positions up to which lane states and flows were read.
 #[derive(Default)]
-struct Read {
+struct ReadPositions {
     since: Option<Since>,
     has_read: bool,
     at: Timestamp,
@@ -108,7 +108,7 @@ pub(super) async fn close_batches(settling: Arc<Settling>, rest: Arc<Rest>) {
 
 impl Heartbeat {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<EngineContext>,
         catalog: Arc<Catalog>,
         queue: Arc<FairQueue>,
         settling: Arc<Settling>,
@@ -152,7 +152,7 @@ impl Heartbeat {
     /// Follows a clock that shows less than `before`: moves what waits, and forgets the holds and breakers of the time before. False: only
     /// this host's clock went back, and shows the database's time again.
     async fn follow_clock_back(&self, before: Timestamp) -> sqlx::Result<bool> {
-        let Shared { pool, clock, .. } = &*self.shared;
+        let EngineContext { pool, clock, .. } = &*self.shared;
         clock.follow(store::database_now(pool).await?);
         if clock.now() + clock_marks::TOLERATED >= before {
             return Ok(false);
@@ -193,7 +193,7 @@ impl Heartbeat {
     }
 
     pub(super) async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
-        let Shared { pool, clock, .. } = &*self.shared;
+        let EngineContext { pool, clock, .. } = &*self.shared;
         clock.follow(store::database_now(pool).await?); // this host's clock may just have been set
         clock_marks::look(pool, clock.now()).await?;
         self.settling.settler.read_suspicions(now).await?;
@@ -240,7 +240,7 @@ impl Heartbeat {
 
     /// Raises an alert, once, when what seals eight at a time was found to be wrong.
     async fn report_fault(&self) -> sqlx::Result<()> {
-        let Shared { pool, clock, settings: Settings { sealer, .. }, .. } = &*self.shared;
+        let EngineContext { pool, clock, settings: DispatchConfig { sealer, .. }, .. } = &*self.shared;
         if !sealer.has_untold_fault() {
             return Ok(());
         }
@@ -248,7 +248,7 @@ impl Heartbeat {
             "Payloads are sealed {sealer}: what it makes of this processor and AWS-LC differ. Pushes that it sealed before \
              may have been lost in browsers. Look after the machine, or start with BELLWIRE_MULTI_BUFFER=false."
         );
-        let alert = Alert { app: None, kind: Kind::Sealing, subject: "multi-buffer", detail: &detail };
+        let alert = Alert { app: None, kind: AlertKind::Sealing, subject: "multi-buffer", detail: &detail };
         alerts::raise(&mut *pool.acquire().await?, &alert, clock.now()).await?;
         sealer.told();
         Ok(())
@@ -262,7 +262,7 @@ impl Heartbeat {
                 "The proxy of this network (BELLWIRE_EGRESS_PROXY) lets no connection through to {subject}: {words}. Deliveries wait, \
                  and no retry of theirs is used up, but their time to live runs."
             );
-            let alert = Alert { app: None, kind: Kind::Egress, subject, detail: &detail };
+            let alert = Alert { app: None, kind: AlertKind::Egress, subject, detail: &detail };
             alerts::raise(&mut *self.shared.pool.acquire().await?, &alert, self.shared.clock.now()).await?;
             self.gateways.told_of_trouble(gateway);
         }
@@ -271,7 +271,7 @@ impl Heartbeat {
 
     /// Writes each lane's limit and the last errors of gateways. Failed writes are repeated.
     async fn report_lanes(&self) -> sqlx::Result<()> {
-        let Shared { pool, life, words, .. } = &*self.shared;
+        let EngineContext { pool, life, words, .. } = &*self.shared;
         reports::tell_limits(pool, life.me().id, &self.queue.limits()).await?;
         let said = words.take();
         if said.is_empty() {

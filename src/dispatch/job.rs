@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::batch::OpenBatch;
-use super::message::{LaneInfo, Message, Unusable, delivery};
-use super::says::{Own, Says, Written};
-use super::stops::Target;
+use super::message::{LaneInfo, Message, UnusableRow, delivery};
+use super::says::{PersonalContent, Says, RenderedContent};
+use super::stops::StopTarget;
 use crate::otlp::{DeliverySpan, Stage};
 use crate::store::outcomes::ledger::{Attempt, Fate, Settlement};
 use crate::store::queue::caps::Wish;
@@ -19,9 +19,9 @@ use bellwire_core::id::SubscriptionId;
 use bellwire_core::person::Person;
 use bellwire_core::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
 use bellwire_rules::policy::Policy;
-use bellwire_rules::policy::hold::Held;
-use bellwire_rules::policy::payload_limit::Refusal;
-use bellwire_webpush::payload::Template;
+use bellwire_rules::policy::hold::HoldReason;
+use bellwire_rules::policy::payload_limit::PayloadRefusal;
+use bellwire_webpush::payload::PayloadTemplate;
 use bellwire_webpush::shrink::Shrunk;
 
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
@@ -52,17 +52,17 @@ pub(super) struct Job {
     /// Attempts made in this turn that were followed at once by another.
     pub attempts: Vec<Attempt>,
     /// Content for its recipient, if it is personal.
-    pub own: Option<Own>,
+    pub own: Option<PersonalContent>,
     /// Smaller payload, because the gateway refused a larger one, or is likely to.
     pub shrunk: Option<Arc<Shrunk>>,
     /// Maximum plaintext octets that the gateway seems to accept.
     pub limit: Option<usize>,
     /// Its last refusal in this turn.
-    pub refused: Option<Refusal>,
+    pub refused: Option<PayloadRefusal>,
     /// Among the POSTs of its lane, from its turn on.
     pub number: u64,
     /// Hold of its subscription that a response of this turn set or ended.
-    pub hold: Option<Held>,
+    pub hold: Option<HoldReason>,
     pub ticket: Ticket,
     /// Span of its turn, if traced.
     pub span: Option<Box<DeliverySpan>>,
@@ -76,9 +76,9 @@ pub(super) enum Ticket {
 
 impl Job {
     /// Returns the values by which a stop matches this delivery.
-    pub(super) fn target(&self) -> Target {
+    pub(super) fn target(&self) -> StopTarget {
         let Self { subscription, life, .. } = *self;
-        Target { message: self.message.id, subscription, life, personal: self.message.personal }
+        StopTarget { message: self.message.id, subscription, life, personal: self.message.personal }
     }
 
     pub(super) fn lease(&self) -> Uuid {
@@ -99,15 +99,15 @@ impl Job {
     }
 
     /// Returns the content for its recipient, after rendering.
-    pub(super) fn written(&self) -> &Written {
+    pub(super) fn written(&self) -> &RenderedContent {
         match (&self.own, &self.message.says) {
-            (Some(Own::Written(written)), _) => written,
+            (Some(PersonalContent::Written(written)), _) => written,
             (_, Says::Same(written)) => written,
             (_, Says::Each(_)) => unreachable!("a delivery is filled in before anything is made of what it says"),
         }
     }
 
-    pub(super) fn template(&self) -> &Template {
+    pub(super) fn template(&self) -> &PayloadTemplate {
         self.shrunk.as_ref().map_or(&self.written().template, |shrunk| &shrunk.template)
     }
 
@@ -134,8 +134,8 @@ pub(super) fn open_address(
     vault: &Vault,
     subscription: SubscriptionId,
     sealed: &[u8],
-) -> Result<(BrowserKeys, Endpoint), Unusable> {
-    let unusable = |why: String| Unusable { what: subscription.to_string(), why };
+) -> Result<(BrowserKeys, Endpoint), UnusableRow> {
+    let unusable = |why: String| UnusableRow { what: subscription.to_string(), why };
     let plain = vault.open(vault::ADDRESS, subscription, sealed).map_err(|e| unusable(e.to_string()))?;
     let (p256dh, rest) = plain.split_first_chunk().ok_or_else(|| unusable("address too short".into()))?;
     let (auth, endpoint) = rest.split_first_chunk().ok_or_else(|| unusable("address too short".into()))?;

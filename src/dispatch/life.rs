@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::store::operations::takeover::{is_lease_of, lease_of};
-use crate::store::operations::workers::Peer;
+use crate::store::operations::workers::WorkerRow;
 use bellwire_core::clock::{Clock, Timestamp};
 
 /// Interval of heartbeats and comparisons.
@@ -106,19 +106,19 @@ fn is_current(beaten_at: Option<Instant>, now: Instant) -> bool {
 
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    seen: HashMap<Uuid, Seen>,
+    seen: HashMap<Uuid, QueueObservation>,
     looked_at: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct QueueObservation {
     count: (i64, Timestamp),
     unchanged: u32,
 }
 
 impl Watch {
     /// Takes in a look that began and ended then. Returns whom it finds silent for too long.
-    pub(super) fn look(&mut self, began: Instant, ended: Instant, peers: &[Peer]) -> Vec<Peer> {
+    pub(super) fn look(&mut self, began: Instant, ended: Instant, peers: &[WorkerRow]) -> Vec<WorkerRow> {
         let gap = self.looked_at.map(|before| began.saturating_duration_since(before));
         let is_late = ended.saturating_duration_since(began) > LATE_AFTER || gap.is_some_and(|gap| gap > GAP_MAX);
         self.looked_at = Some(began);
@@ -126,13 +126,13 @@ impl Watch {
         peers.iter().copied().filter(|peer| self.is_silent(peer, is_late)).collect()
     }
 
-    fn is_silent(&mut self, peer: &Peer, is_late: bool) -> bool {
+    fn is_silent(&mut self, peer: &WorkerRow, is_late: bool) -> bool {
         let count = (peer.beats, peer.beat_at);
         let before = self.seen.get(&peer.id).filter(|seen| seen.count == count && !is_late);
         let unchanged = before.map_or(0, |seen| seen.unchanged + 1);
         let is_silent = unchanged >= LOOKS;
         // Whoever ends it may fail: it is found silent once more after as many looks.
-        self.seen.insert(peer.id, Seen { count, unchanged: if is_silent { 0 } else { unchanged } });
+        self.seen.insert(peer.id, QueueObservation { count, unchanged: if is_silent { 0 } else { unchanged } });
         is_silent
     }
 }
@@ -144,8 +144,8 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
     const QUICK: Duration = Duration::from_millis(5);
 
-    fn peer(id: u128, beats: i64) -> Peer {
-        Peer { id: Uuid::from_u128(id), started_at: NOW, beat_at: NOW, beats }
+    fn peer(id: u128, beats: i64) -> WorkerRow {
+        WorkerRow { id: Uuid::from_u128(id), started_at: NOW, beat_at: NOW, beats }
     }
 
     /// Compares peers with these counts, one second after the other. Returns the comparisons that found a silent one.

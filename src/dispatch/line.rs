@@ -6,14 +6,14 @@ use tracing::{Instrument as _, error};
 
 use super::admit::Admission;
 use super::conclude::{Conclusion, dead_unsent};
-use super::fair::turn::{Next, Permit, Turn};
+use super::fair::turn::{NextTurn, Permit, Turn};
 use super::fair::{FairQueue, Taker};
 use super::job::Job;
 use super::post::Posting;
 use super::prepare::Preparation;
-use super::seal::{Sealed, Unsealed, seal_all};
+use super::seal::{SealedDelivery, Unsealed, seal_all};
 use super::settle::Settling;
-use super::shared::Shared;
+use super::shared::EngineContext;
 use crate::otlp::Stage;
 use crate::panics::{self, Panicked};
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
@@ -25,8 +25,8 @@ use bellwire_rules::classify::DeadReason;
 pub(super) const SEALED_HERE_MAX: usize = 4;
 
 /// The stages in their order.
-pub(super) struct Line {
-    pub shared: Arc<Shared>,
+pub(super) struct Pipeline {
+    pub shared: Arc<EngineContext>,
     pub queue: Arc<FairQueue>,
     pub preparation: Arc<Preparation>,
     pub posting: Posting,
@@ -34,16 +34,16 @@ pub(super) struct Line {
     pub admission: Arc<Admission>,
 }
 
-impl Line {
+impl Pipeline {
     /// The next delivery's turn, as soon as there is one: everything up to the sealing. None if there is to be no POST.
     pub(super) async fn next(&self, taker: Taker) -> Option<Unsealed> {
         self.prepare_next(self.queue.next(taker, || self.shared.clock.now()).await)
     }
 
-    fn prepare_next(&self, next: Next) -> Option<Unsealed> {
+    fn prepare_next(&self, next: NextTurn) -> Option<Unsealed> {
         match next {
-            Next::Turn(turn) => self.prepare(turn),
-            Next::Deferred(jobs, until) => {
+            NextTurn::Turn(turn) => self.prepare(turn),
+            NextTurn::Deferred(jobs, until) => {
                 self.settling.defer(jobs, until);
                 None
             }
@@ -93,11 +93,11 @@ impl Line {
     }
 
     /// Begins the POST of a sealed delivery, in a task of its own.
-    pub(super) fn begin(self: &Arc<Self>, mut sealed: Sealed) {
+    pub(super) fn begin(self: &Arc<Self>, mut sealed: SealedDelivery) {
         sealed.turn.job.enter(Stage::Post);
         match sealed {
-            Sealed { turn, post: Ok(post) } => drop(tokio::spawn(self.clone().deliver(turn, post))),
-            Sealed { turn, post: Err(error) } => {
+            SealedDelivery { turn, post: Ok(post) } => drop(tokio::spawn(self.clone().deliver(turn, post))),
+            SealedDelivery { turn, post: Err(error) } => {
                 let (subscription, clock) = (self.shared.label(turn.job.subscription), &self.shared.clock);
                 error!(%error, subscription, message_id = %turn.job.message.id, "a payload cannot be sealed");
                 let conclusion =

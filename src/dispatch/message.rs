@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::policies::{Policies, Stored};
+use super::policies::{Policies, StoredPolicies};
 use super::says::Says;
 use crate::otlp;
-use crate::store::outcomes::ledger::{Delivery, Origin, Sla};
+use crate::store::outcomes::ledger::{Delivery, MessageOrigin, Sla};
 use crate::store::queue::opening::{Conditions, MessageRow};
 use crate::vault::{self, Vault};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Tier, Urgency};
-use bellwire_core::hook::Heard;
+use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
-use bellwire_core::template::Said;
+use bellwire_core::template::MessageContent;
 use bellwire_rules::policy::calendar::Calendar;
-use bellwire_rules::policy::caps::Counted;
-use bellwire_rules::policy::{Policy, Settings};
+use bellwire_rules::policy::caps::CapSet;
+use bellwire_rules::policy::{Policy, TierSettings};
 use bellwire_webpush::keys::SigningKey;
 
 /// A message ready to be sent to anybody: opened, parsed and written down but for what differs between recipients.
@@ -39,7 +39,7 @@ pub(super) struct Message {
     /// Whether it is for named users or subscriptions, and so for the users of that time.
     pub personal: bool,
     pub calendar: Calendar,
-    pub caps: Vec<Counted>,
+    pub caps: Vec<CapSet>,
     /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
     pub sla_s: Option<u32>,
     pub accepted_at: Timestamp,
@@ -47,16 +47,16 @@ pub(super) struct Message {
     pub(super) free_at: Timestamp,
     /// Whether it has figures over time of its own.
     pub charted: bool,
-    pub heard: Heard,
+    pub heard: WebhookKinds,
     pub expires_at: Timestamp,
     /// The request that it came with, if its deliveries are to be traced.
-    pub traced: Option<otlp::Origin>,
+    pub traced: Option<otlp::TraceOrigin>,
 }
 
 /// Why stored work cannot be sent. It names the row; the cause is a wrong key or a hand-made row.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
-pub(super) struct Unusable {
+pub(super) struct UnusableRow {
     pub what: String,
     pub why: String,
 }
@@ -67,14 +67,14 @@ impl Message {
         row: &MessageRow,
         conditions: &Conditions,
         vault: &Vault,
-        server: &Settings,
+        server: &TierSettings,
         tracer: &otlp::Tracer,
-    ) -> Result<Self, Unusable> {
-        let unusable = |why: String| Unusable { what: row.id.to_string(), why };
+    ) -> Result<Self, UnusableRow> {
+        let unusable = |why: String| UnusableRow { what: row.id.to_string(), why };
         let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
         let content = vault.open(vault::CONTENT, row.id, sealed).map_err(|e| unusable(e.to_string()))?;
-        let said = Said::from_json(&content).map_err(|e| unusable(format!("content: {e}")))?;
-        let stored = Stored {
+        let said = MessageContent::from_json(&content).map_err(|e| unusable(format!("content: {e}")))?;
+        let stored = StoredPolicies {
             message: row.policy.as_ref(),
             topic: row.topic_policy.as_ref(),
             tier: conditions.policy.as_ref(),
@@ -108,8 +108,8 @@ impl Message {
     }
 
     /// Returns its values for metrics over time.
-    fn origin(&self) -> Origin {
-        Origin { free_at: self.free_at, enveloped: self.enveloped, charted: self.charted, heard: self.heard }
+    fn origin(&self) -> MessageOrigin {
+        MessageOrigin { free_at: self.free_at, enveloped: self.enveloped, charted: self.charted, heard: self.heard }
     }
 
     /// Returns the time at which a delivery to a recipient in this time zone could be sent. Waiting that the sender wanted does

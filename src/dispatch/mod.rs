@@ -10,7 +10,7 @@
 //!  pulse: that this worker lives, and who else does
 //! ```
 //!
-//! Each stage has its own fields and uses the stages after it. [`Line`] takes a delivery from its turn to its settlement. Queues
+//! Each stage has its own fields and uses the stages after it. [`Pipeline`] takes a delivery from its turn to its settlement. Queues
 //! between stages are bounded: by the room of the fair queue ([`claim`]), by permits (POSTs), and by the settler's limits, beyond
 //! which nothing more is claimed.
 //!
@@ -70,7 +70,7 @@ use crate::otlp::Tracer;
 use crate::panics;
 use crate::store::queue::claims::LEASE;
 use crate::store::queue::flows::Flow;
-use crate::store::queue::opening::Written;
+use crate::store::queue::opening::FreshMessages;
 use crate::store::queue::sending::Born;
 use crate::store::queue::stops::Stop;
 use crate::vault::Vault;
@@ -78,16 +78,16 @@ use bellwire_core::clock::Clock;
 use bellwire_gateway::Gateways;
 use bellwire_rules::policy;
 use bellwire_rules::policy::lane_state::LaneState;
-use bellwire_rules::policy::reliability::Tally;
+use bellwire_rules::policy::reliability::ReliabilityTally;
 use bellwire_webpush::sealer::Sealer;
 
 use admit::Admission;
 use catalog::Catalog;
-use claim::Claims;
+use claim::ClaimStage;
 use fair::FairQueue;
 use heartbeat::Heartbeat;
 use life::Life;
-use line::{Line, SEALED_HERE_MAX};
+use line::{Pipeline, SEALED_HERE_MAX};
 use news::News;
 use pending_set::PendingSet;
 use post::Posting;
@@ -98,17 +98,17 @@ use rate::Rates;
 use rest::Rest;
 use settle::Settling;
 use settler::Settler;
-use shared::{Progress, Shared};
+use shared::{EngineActivity, EngineContext};
 use stop_reader::StopReader;
 use stops::StopSet;
 use subscription_holds::SubscriptionHolds;
 use words::LastWords;
 
-pub(crate) use fair::turn::Load;
+pub(crate) use fair::turn::QueueLoad;
 
 /// Sizes of the engine.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct DispatchConfig {
     /// Threads that seal. Each keeps a core busy while there is work and the core is otherwise idle.
     pub sealers: usize,
     /// Sealer of these threads.
@@ -123,16 +123,16 @@ pub struct Settings {
     /// sent again after a crash.
     pub rows_waiting_max: usize,
     /// The server's figures of delivery policies.
-    pub policy: policy::Settings,
+    pub policy: policy::TierSettings,
 }
 
-impl Default for Settings {
+impl Default for DispatchConfig {
     fn default() -> Self {
         Self::sealing_by(Sealer::fastest())
     }
 }
 
-impl Settings {
+impl DispatchConfig {
     /// Default settings with this sealer. [`Sealer::fastest`] is not tried out, which operators can switch off.
     pub(crate) fn sealing_by(sealer: &'static Sealer) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -143,22 +143,22 @@ impl Settings {
             batch_min: 50,
             batch_max: 500,
             rows_waiting_max: 2_000,
-            policy: policy::Settings::DEFAULT,
+            policy: policy::TierSettings::DEFAULT,
         }
     }
 }
 
 /// Engine of one process: its stages, and its calls from outside.
 pub struct Dispatcher {
-    shared: Arc<Shared>,
+    shared: Arc<EngineContext>,
     queue: Arc<FairQueue>,
     /// Authorities of origins whose streams changed.
     peers: Arc<PendingSet<Arc<str>>>,
     heartbeat: Arc<Heartbeat>,
     stop_reader: Arc<StopReader>,
     pulse: Arc<Pulse>,
-    claims: Arc<Claims>,
-    line: Arc<Line>,
+    claims: Arc<ClaimStage>,
+    line: Arc<Pipeline>,
 }
 
 impl Dispatcher {
@@ -170,9 +170,9 @@ impl Dispatcher {
         gateways: Gateways,
         metrics: Arc<Metrics>,
         tracer: Tracer,
-        settings: Settings,
+        settings: DispatchConfig,
     ) -> (Arc<Self>, JoinSet<()>) {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EngineContext {
             life: Life::new(&clock),
             pool,
             vault,
@@ -180,11 +180,11 @@ impl Dispatcher {
             metrics,
             tracer,
             settings,
-            progress: Progress::default(),
+            progress: EngineActivity::default(),
             rest: Arc::default(),
             stops: StopSet::default(),
             holds: SubscriptionHolds::default(),
-            reliability: Tally::default(),
+            reliability: ReliabilityTally::default(),
             words: LastWords::default(),
         });
         let (assembled, settling_rows) = Self::assemble(shared, gateways);
@@ -203,8 +203,8 @@ impl Dispatcher {
     }
 
     /// Puts the stages together, from the last one to the first. Returns with them the task that settles rows.
-    fn assemble(shared: Arc<Shared>, gateways: Gateways) -> (Self, JoinHandle<()>) {
-        let Shared { pool, vault, clock, metrics, tracer, settings, life, .. } = &*shared;
+    fn assemble(shared: Arc<EngineContext>, gateways: Gateways) -> (Self, JoinHandle<()>) {
+        let EngineContext { pool, vault, clock, metrics, tracer, settings, life, .. } = &*shared;
         let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
         let (refills, peers) = (Arc::new(PendingSet::default()), Arc::new(PendingSet::default()));
         let ran_low = {
@@ -241,7 +241,7 @@ impl Dispatcher {
             news: Arc::new(News::new(shared.clone(), queue.clone())),
             abandon: Notify::new(),
         };
-        let line = Line {
+        let line = Pipeline {
             shared: shared.clone(),
             queue: queue.clone(),
             preparation,
@@ -254,7 +254,7 @@ impl Dispatcher {
         let heartbeat = Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settled, gateways, stops);
         let heartbeat = Arc::new(heartbeat);
         let pulse = Arc::new(Pulse::new(shared.clone(), queue.clone(), settling.clone(), kicked.clone()));
-        let claims = Claims {
+        let claims = ClaimStage {
             shared: shared.clone(),
             catalog,
             queue: queue.clone(),
@@ -299,7 +299,7 @@ impl Dispatcher {
     /// Accepts queue rows that were born under `lease`, so that codes need not be found first. Rows that this process does not
     /// send are claimed again after the lease, which began at `claimed_at`.
     pub fn hand_over(self: &Arc<Self>, born: Vec<Born>, lease: Uuid, claimed_at: Instant) {
-        let (mut rows, mut written) = (Vec::with_capacity(born.len()), Written::default());
+        let (mut rows, mut written) = (Vec::with_capacity(born.len()), FreshMessages::default());
         for Born { lane, row, message, conditions } in born {
             written.conditions.extend(conditions.map(|conditions| ((message.app, message.tier), conditions)));
             // Those of one message come one after the other, and it is opened once.
@@ -355,7 +355,7 @@ impl Dispatcher {
     }
 
     /// Returns the load in memory, for benchmarks and tests.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> QueueLoad {
         self.queue.load(self.shared.clock.now())
     }
 

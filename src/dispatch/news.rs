@@ -8,25 +8,25 @@ use tracing::{info, warn};
 
 use super::fair::FairQueue;
 use super::job::Job;
-use super::shared::Shared;
+use super::shared::EngineContext;
 use crate::store::operations::workers;
 use crate::store::queue::lanes;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
 use bellwire_core::lane::Gateway;
-use bellwire_rules::policy::breaker::State;
+use bellwire_rules::policy::breaker::BreakerState;
 use bellwire_rules::policy::hold::{Alarm, KeyWatch, of_refused_key};
 use bellwire_rules::policy::lane_state::LaneState;
 
 /// Sends observations to other replicas, in tasks of its own that no delivery waits for.
 pub(super) struct News {
-    shared: Arc<Shared>,
+    shared: Arc<EngineContext>,
     queue: Arc<FairQueue>,
     keys: Mutex<HashMap<LaneId, KeyWatch>>,
 }
 
 impl News {
-    pub(super) fn new(shared: Arc<Shared>, queue: Arc<FairQueue>) -> Self {
+    pub(super) fn new(shared: Arc<EngineContext>, queue: Arc<FairQueue>) -> Self {
         Self { shared, queue, keys: Mutex::default() }
     }
 
@@ -34,7 +34,7 @@ impl News {
     pub(super) fn share(&self, news: LaneState) {
         let mut tripped = false;
         if let Some(breaker) = news.breaker {
-            tripped = matches!(breaker.state, State::Open { .. });
+            tripped = matches!(breaker.state, BreakerState::Open { .. });
             self.shared.metrics.breaker_trips.inc_by(tripped.into());
             info!(lane = news.lane.0, origin = &*news.origin, state = breaker.state.name(), "a breaker changed");
         }

@@ -10,7 +10,7 @@ use tracing::warn;
 
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::MessageId;
-use bellwire_rules::policy::{Layer, Place, Places, Policy, Settings, Terms};
+use bellwire_rules::policy::{Layer, PolicyLevel, Places, Policy, TierSettings, Terms};
 
 /// Policies of recipients that are remembered. Most subscriptions have none, and those that do share a few; with more
 /// than these a policy is simply parsed again.
@@ -18,7 +18,7 @@ const VARIANTS_MAX: usize = 64;
 
 /// The policies that may count for a message, but for those of its recipients.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Stored<'a> {
+pub(super) struct StoredPolicies<'a> {
     pub message: Option<&'a Value>,
     /// Policy of its topic, if it was sent to one.
     pub topic: Option<&'a Value>,
@@ -30,7 +30,7 @@ pub(super) struct Stored<'a> {
 pub(super) struct Policies {
     id: MessageId,
     tier: Tier,
-    server: Settings,
+    server: TierSettings,
     max_retries: u32,
     message: Option<Layer>,
     topic: Option<Layer>,
@@ -42,16 +42,16 @@ pub(super) struct Policies {
 
 impl Policies {
     /// Parses what was stored for a message. The server's figures hold where the tier sets none.
-    pub(super) fn new(id: MessageId, tier: Tier, stored: Stored<'_>, server: &Settings) -> Self {
+    pub(super) fn new(id: MessageId, tier: Tier, stored: StoredPolicies<'_>, server: &TierSettings) -> Self {
         let restore = |place, value: Option<&Value>| restored(id, place, value?, stored.max_retries);
         let mut policies = Self {
             id,
             tier,
             server: *server,
             max_retries: stored.max_retries,
-            message: restore(Place::Message, stored.message),
-            topic: restore(Place::Topic, stored.topic),
-            app_tier: restore(Place::Tier, stored.tier),
+            message: restore(PolicyLevel::Message, stored.message),
+            topic: restore(PolicyLevel::Topic, stored.topic),
+            app_tier: restore(PolicyLevel::Tier, stored.tier),
             common: Arc::new(Policy::tier_default(tier)),
             variants: Mutex::default(),
         };
@@ -71,7 +71,7 @@ impl Policies {
         if let Some(known) = self.variants.lock().get(stored) {
             return known.clone();
         }
-        let layer = restored(self.id, Place::Subscription, stored, self.max_retries);
+        let layer = restored(self.id, PolicyLevel::Subscription, stored, self.max_retries);
         let policy = layer.map_or_else(|| self.common.clone(), |layer| Arc::new(self.in_force(Some(&layer))));
         let mut variants = self.variants.lock();
         if variants.len() >= VARIANTS_MAX {
@@ -95,7 +95,7 @@ impl Policies {
 
 /// Reads a stored policy. One that cannot be read, because the rules changed or it was written by hand, counts as absent: the
 /// policy of the next place is better than no delivery.
-fn restored(message: MessageId, place: Place, stored: &Value, max_retries: u32) -> Option<Layer> {
+fn restored(message: MessageId, place: PolicyLevel, stored: &Value, max_retries: u32) -> Option<Layer> {
     match Layer::restore(stored, &Terms { place, max_retries }) {
         Ok(parsed) => Some(parsed.layer),
         Err(errors) => {
@@ -115,8 +115,8 @@ mod tests {
     fn policies(message: Value, topic: Value, tier: Value) -> Policies {
         let [message, topic, tier] =
             [&message, &topic, &tier].map(|value| Some(value).filter(|value| !value.is_null()));
-        let stored = Stored { message, topic, tier, max_retries: 5 };
-        Policies::new(MessageId(Uuid::nil()), Tier::Promotional, stored, &Settings::DEFAULT)
+        let stored = StoredPolicies { message, topic, tier, max_retries: 5 };
+        Policies::new(MessageId(Uuid::nil()), Tier::Promotional, stored, &TierSettings::DEFAULT)
     }
 
     fn retries(n: u32) -> Value {

@@ -14,23 +14,23 @@ use super::job::Job;
 use super::news::News;
 use super::prepare::Preparation;
 use super::rate::Rates;
-use super::shared::Shared;
+use super::shared::EngineContext;
 use super::stops::Stopped;
 use crate::panics;
-use crate::store::outcomes::ledger::Due;
+use crate::store::outcomes::ledger::ClaimableAt;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::DeadLetterId;
 use bellwire_gateway::{Gateways, Post, Reply};
-use bellwire_rules::classify::{Answer, Failure, Kind, Outcome, classify};
-use bellwire_rules::policy::hold::Held;
+use bellwire_rules::classify::{PostResult, Failure, ResponseKind, Outcome, classify};
+use bellwire_rules::policy::hold::HoldReason;
 use bellwire_rules::policy::lane::Answered;
-use bellwire_rules::policy::{Situation, Verdict, decide};
+use bellwire_rules::policy::{Situation, NextStep, decide};
 use bellwire_webpush::OVERHEAD;
 
 /// The stage that talks to gateways.
 pub(super) struct Posting {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<EngineContext>,
     pub gateways: Gateways,
     pub queue: Arc<FairQueue>,
     pub preparation: Arc<Preparation>,
@@ -43,8 +43,8 @@ pub(super) struct Posting {
 /// Consequences of an answer for its lane and subscription.
 struct Learned {
     in_flight: u32,
-    hold: Option<Held>,
-    lane_held: Option<Held>,
+    hold: Option<HoldReason>,
+    lane_held: Option<HoldReason>,
 }
 
 impl Posting {
@@ -65,15 +65,15 @@ impl Posting {
         self.rates.count(turn.job.lane.id, Instant::now());
         let now = clock.now();
         let answer = match &reply {
-            Ok(Reply { status, headers, body }) => Answer::Response { status: *status, headers, body },
-            Err(failure) => Answer::Failure(*failure),
+            Ok(Reply { status, headers, body }) => PostResult::Response { status: *status, headers, body },
+            Err(failure) => PostResult::Failure(*failure),
         };
         let mut outcome = classify(turn.job.lane.gateway, &answer, now);
         let reached = !reply.as_ref().is_err_and(|failure| failure.is_unreached());
         *permit = None;
         // The gateway never took it: nothing was learned, and its token of flow control is free again.
         let Learned { in_flight, hold, lane_held } = match outcome.kind {
-            Kind::Unprocessed => {
+            ResponseKind::Unprocessed => {
                 let in_flight = self.queue.release(turn.slot, &turn.job, turn.probe, now);
                 Learned { in_flight, hold: None, lane_held: None }
             }
@@ -107,7 +107,7 @@ impl Posting {
             now,
             accepted_at: job.message.accepted_at,
             expires_at: job.message.expires_at,
-            can_shrink: outcome.kind == Kind::TooLarge && can_shrink(&job, sent),
+            can_shrink: outcome.kind == ResponseKind::TooLarge && can_shrink(&job, sent),
             wave: if job.message.tier == Tier::Transactional { 0 } else { in_flight },
             held_for: hold.map_or(Duration::ZERO, |held| held.rest(now)),
         };
@@ -118,7 +118,7 @@ impl Posting {
             took_ms: u32::try_from(took.as_millis()).unwrap_or(u32::MAX),
             sent,
             now,
-            is_replaced: verdict == Verdict::Gone && self.shared.stops.check(&job.target()) == Some(Stopped::Replaced),
+            is_replaced: verdict == NextStep::Gone && self.shared.stops.check(&job.target()) == Some(Stopped::Replaced),
         };
         let conclusion = conclude(&mut job, judged, || DeadLetterId(clock.uuid()));
         (job, conclusion)
@@ -130,7 +130,7 @@ impl Posting {
         self.queue.release(slot, &job, probe, self.shared.clock.now());
         let conclusion = match self.preparation.check(&job) {
             // What stood in the way is over: it has another turn.
-            Ok(_) => Conclusion::deferred(Due::At(self.shared.clock.now())),
+            Ok(_) => Conclusion::deferred(ClaimableAt::At(self.shared.clock.now())),
             Err(conclusion) => conclusion,
         };
         (job, conclusion)

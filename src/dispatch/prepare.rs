@@ -9,9 +9,9 @@ use super::conclude::{Conclusion, dead_unsent, ended_unsent};
 use super::fair::turn::Turn;
 use super::job::{Job, Ticket};
 use super::seal::Unsealed;
-use super::shared::Shared;
+use super::shared::EngineContext;
 use super::stops::Stopped;
-use crate::store::outcomes::ledger::{Due, End};
+use crate::store::outcomes::ledger::{ClaimableAt, End};
 use crate::vault::delivery_token::{delivery_id, receipt_token};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
@@ -21,7 +21,7 @@ use bellwire_gateway::Post;
 use bellwire_rules::classify::DeadReason;
 use bellwire_rules::policy::hold::reopens_at;
 use bellwire_rules::policy::{ATTEMPT_DEADLINE, remaining_ttl_s};
-use bellwire_template::Kind;
+use bellwire_template::TemplateFaultKind;
 use bellwire_webpush::payload::Stamp;
 use bellwire_webpush::seal::padded_len;
 use bellwire_webpush::vapid::TokenCache;
@@ -32,12 +32,12 @@ pub(super) const SUBSCRIPTION_GONE: &str = "subscription gone";
 
 /// The stage between a delivery's turn and its encryption.
 pub(super) struct Preparation {
-    shared: Arc<Shared>,
+    shared: Arc<EngineContext>,
     tokens: TokenCache,
 }
 
 impl Preparation {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<EngineContext>) -> Self {
         Self { shared, tokens: TokenCache::default() }
     }
 
@@ -54,8 +54,8 @@ impl Preparation {
         let Some(own) = &mut job.own else { return Ok(()) };
         own.fill_in(&job.message.says).map_err(|fault| {
             let reason = match fault.kind {
-                Kind::Unfit => DeadReason::Unrenderable,
-                Kind::TooLong => DeadReason::TooLong,
+                TemplateFaultKind::Unfit => DeadReason::Unrenderable,
+                TemplateFaultKind::TooLong => DeadReason::TooLong,
             };
             let clock = &self.shared.clock;
             dead_unsent(job, reason, Some(fault.line()), clock.now(), DeadLetterId(clock.uuid()))
@@ -69,11 +69,11 @@ impl Preparation {
         let is_ours = self.shared.life.holds(job.lease(), || instant);
         let is_current = self.shared.stops.is_fresh(instant) && is_ours && instant <= job.start_before;
         if !is_current || self.shared.progress.is_stopping() {
-            return Err(Conclusion::deferred(Due::At(now)));
+            return Err(Conclusion::deferred(ClaimableAt::At(now)));
         }
         match self.shared.stops.check(&job.target()) {
-            Some(Stopped::Paused) => return Err(Conclusion::deferred(Due::Parked)),
-            Some(Stopped::Replaced) => return Err(Conclusion::deferred(Due::At(now))),
+            Some(Stopped::Paused) => return Err(Conclusion::deferred(ClaimableAt::Parked)),
+            Some(Stopped::Replaced) => return Err(Conclusion::deferred(ClaimableAt::At(now))),
             Some(Stopped::Cancelled) => return Err(ended_unsent(job.retries, End::Cancelled, STOPPED, now)),
             Some(Stopped::Gone) => return Err(ended_unsent(job.retries, End::Gone, SUBSCRIPTION_GONE, now)),
             None => {}
@@ -96,7 +96,7 @@ impl Preparation {
         let message = &job.message;
         let due = reopens_at(until, message.tier == Tier::Transactional, self.shared.clock.randomness());
         let due = if message.ttl_s > 0 { due.min(message.expires_at) } else { due };
-        Conclusion::deferred(Due::Reopening(due))
+        Conclusion::deferred(ClaimableAt::Reopening(due))
     }
 
     /// Whether the POST of a checked delivery may leave now: asked again at the last moment, since it may have waited for a

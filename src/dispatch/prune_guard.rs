@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::fair::FairQueue;
 use crate::metrics::Metrics;
-use crate::store::outcomes::ledger::{Due, End, Fate, Settlement};
+use crate::store::outcomes::ledger::{ClaimableAt, End, Fate, Settlement};
 use crate::store::queue::gone_watches::{self, GoneAnswer, Reviewed};
 use crate::vault::Vault;
 use bellwire_core::clock::{Clock, Timestamp};
@@ -139,8 +139,8 @@ impl PruneGuard {
         let expires_at = expiries.get(&of.message).copied().unwrap_or(now);
         let spread = |until| reopens_at(until, of.tier == Tier::Transactional, self.clock.randomness()).min(expires_at);
         let due = match reviewed.held_until {
-            Some(until) => Due::Reopening(spread(until)),
-            None => Due::At(spread(*confirms_at)),
+            Some(until) => ClaimableAt::Reopening(spread(until)),
+            None => ClaimableAt::At(spread(*confirms_at)),
         };
         settlement.defer(due, now);
     }

@@ -11,14 +11,14 @@ use tracing::{debug, info, warn};
 use super::fair::FairQueue;
 use super::life::{BEAT_EVERY, Me, Watch};
 use super::settle::Settling;
-use super::shared::Shared;
+use super::shared::EngineContext;
 use crate::store;
 use crate::store::operations::takeover::{self, SESSION};
-use crate::store::operations::workers::{self, Beat, Peer, Replicas};
+use crate::store::operations::workers::{self, Beat, WorkerRow, Replicas};
 
 /// Writes heartbeats of this worker, and ends silent ones.
 pub(super) struct Pulse {
-    shared: Arc<Shared>,
+    shared: Arc<EngineContext>,
     queue: Arc<FairQueue>,
     settling: Arc<Settling>,
     kicked: Arc<Notify>,
@@ -42,7 +42,7 @@ pub(super) async fn run(pulse: Arc<Pulse>) {
 
 impl Pulse {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<EngineContext>,
         queue: Arc<FairQueue>,
         settling: Arc<Settling>,
         kicked: Arc<Notify>,
@@ -112,7 +112,7 @@ impl Pulse {
     }
 
     /// Ends a worker that missed its heartbeats, and makes its deliveries claimable at once.
-    async fn end(self: Arc<Self>, peer: Peer) {
+    async fn end(self: Arc<Self>, peer: WorkerRow) {
         let (pool, now) = (&self.shared.pool, self.shared.clock.now());
         match takeover::end_silent(pool, peer.id, peer.beats, now).await {
             Ok(Some(taken)) => {

@@ -14,9 +14,9 @@ const WINDOW: Duration = Duration::from_secs(1);
 
 /// Answered deliveries per second of each lane.
 #[derive(Default)]
-pub(super) struct Rates(Mutex<HashMap<LaneId, Rate>>);
+pub(super) struct Rates(Mutex<HashMap<LaneId, RateMeter>>);
 
-struct Rate {
+struct RateMeter {
     since: Instant,
     count: usize,
     per_second: usize,
@@ -25,12 +25,12 @@ struct Rate {
 impl Rates {
     pub(super) fn count(&self, lane: LaneId, now: Instant) {
         let mut rates = self.0.lock();
-        let rate = rates.entry(lane).or_insert_with(|| Rate { since: now, count: 0, per_second: FIRST });
+        let rate = rates.entry(lane).or_insert_with(|| RateMeter { since: now, count: 0, per_second: FIRST });
         rate.count += 1;
         let elapsed = now.saturating_duration_since(rate.since);
         if elapsed >= WINDOW {
             let millis = usize::try_from(elapsed.as_millis()).unwrap_or(usize::MAX);
-            *rate = Rate { since: now, count: 0, per_second: rate.count * 1000 / millis };
+            *rate = RateMeter { since: now, count: 0, per_second: rate.count * 1000 / millis };
         }
     }
 

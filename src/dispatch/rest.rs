@@ -18,19 +18,19 @@ const CALM_FOR: Duration = Duration::from_secs(5);
 /// Whether a process rests. Shared by its engine and its maintenance.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    state: Mutex<State>,
+    state: Mutex<IdleState>,
     resting: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
-struct State {
+struct IdleState {
     calm_since: Instant,
     is_alone: bool,
 }
 
 impl Default for Rest {
     fn default() -> Self {
-        let state = State { calm_since: Instant::now(), is_alone: false };
+        let state = IdleState { calm_since: Instant::now(), is_alone: false };
         Self { state: Mutex::new(state), resting: watch::Sender::new(false) }
     }
 }
@@ -89,7 +89,7 @@ mod tests {
     /// One that is alone or not, and that nothing has happened to for so long.
     fn rest(is_alone: bool, calm_for: Duration) -> Rest {
         let rest = Rest::default();
-        *rest.state.lock() = State { calm_since: Instant::now() - calm_for, is_alone };
+        *rest.state.lock() = IdleState { calm_since: Instant::now() - calm_for, is_alone };
         rest.lie_down();
         rest
     }

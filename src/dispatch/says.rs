@@ -6,21 +6,21 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use bellwire_core::message::Content;
-use bellwire_core::template::Said;
-use bellwire_template::{Compiled, Fault, Filled, Person};
-use bellwire_webpush::payload::Template;
+use bellwire_core::template::MessageContent;
+use bellwire_template::{Compiled, TemplateFault, Filled, TemplatePerson};
+use bellwire_webpush::payload::PayloadTemplate;
 use bellwire_webpush::shrink::{Shrunk, shrink};
 
 /// A content and the same written down, ready to be stamped for a delivery.
-pub(super) struct Written {
+pub(super) struct RenderedContent {
     content: Content,
-    pub(super) template: Template,
+    pub(super) template: PayloadTemplate,
     /// Last smaller version, with the octets of its gateway's limit.
     shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
 }
 
-impl Written {
-    fn new(content: Content, template: Template) -> Self {
+impl RenderedContent {
+    fn new(content: Content, template: PayloadTemplate) -> Self {
         Self { content, template, shrunk: Mutex::default() }
     }
 
@@ -35,14 +35,14 @@ impl Written {
     }
 }
 
-impl From<Filled> for Written {
+impl From<Filled> for RenderedContent {
     fn from(filled: Filled) -> Self {
         Self::new(filled.content, filled.written)
     }
 }
 
 pub(super) enum Says {
-    Same(Written),
+    Same(RenderedContent),
     Each(Box<Each>),
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Says {
 pub(super) struct Each {
     template: Compiled,
     /// By variant; none: it asks for something of its recipient.
-    same: Vec<Option<Arc<Written>>>,
+    same: Vec<Option<Arc<RenderedContent>>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,16 +61,16 @@ pub(super) enum Wants {
 
 impl Says {
     /// Renders the part that does not depend on the recipient. An error is the reason why no delivery can be sent.
-    pub(super) fn new(said: Said) -> Result<Self, String> {
+    pub(super) fn new(said: MessageContent) -> Result<Self, String> {
         let templated = match said {
-            Said::Literal(content) => {
-                let template = Template::new(&content).map_err(|error| error.to_string())?;
-                return Ok(Self::Same(Written::new(content, template)));
+            MessageContent::Literal(content) => {
+                let template = PayloadTemplate::new(&content).map_err(|error| error.to_string())?;
+                return Ok(Self::Same(RenderedContent::new(content, template)));
             }
-            Said::Template(templated) => templated,
+            MessageContent::Template(templated) => templated,
         };
         let template = Compiled::new(&templated)
-            .map_err(|faults| faults.first().map_or_else(|| "it is no template".into(), Fault::line))?;
+            .map_err(|faults| faults.first().map_or_else(|| "it is no template".into(), TemplateFault::line))?;
         let mut same: Vec<_> = (0..template.variants()).map(|variant| template.same(variant)).collect();
         if let [only @ Some(_)] = same.as_mut_slice() {
             return Ok(Self::Same(only.take().expect("it is there").into()));
@@ -90,7 +90,7 @@ impl Says {
 }
 
 impl Each {
-    fn written(&self, person: &Arc<Person>) -> Result<Arc<Written>, Fault> {
+    fn written(&self, person: &Arc<TemplatePerson>) -> Result<Arc<RenderedContent>, TemplateFault> {
         let variant = self.template.variant_for(person.locale.as_deref());
         match &self.same[variant] {
             Some(written) => Ok(written.clone()),
@@ -100,14 +100,14 @@ impl Each {
 }
 
 /// Personal content of a delivery.
-pub(super) enum Own {
-    Person(Arc<Person>),
-    Written(Arc<Written>),
+pub(super) enum PersonalContent {
+    Person(Arc<TemplatePerson>),
+    Written(Arc<RenderedContent>),
 }
 
-impl Own {
+impl PersonalContent {
     /// Fills it in for its recipient, unless that was done.
-    pub(super) fn fill_in(&mut self, says: &Says) -> Result<(), Fault> {
+    pub(super) fn fill_in(&mut self, says: &Says) -> Result<(), TemplateFault> {
         if let (Self::Person(person), Says::Each(each)) = (&*self, says) {
             *self = Self::Written(each.written(person)?);
         }
@@ -124,7 +124,7 @@ mod tests {
     fn says(template: Value) -> Says {
         let app = json!({"slug": "shop", "name": "Shop"});
         let templated = json!({"template": template, "data": {"city": "Linz"}, "app": app});
-        Says::new(Said::Template(serde_json::from_value(templated).unwrap())).unwrap()
+        Says::new(MessageContent::Template(serde_json::from_value(templated).unwrap())).unwrap()
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         let languages = says(json!({"content": {"title": "In {{ data.city }}"}, "locales": {"de": german}}));
         assert_eq!(languages.wants(), Some(Wants::Locale));
         let Says::Each(each) = &languages else { panic!("two languages") };
-        let person = |locale: &str| Arc::new(Person { locale: Some(locale.to_owned()), ..Person::default() });
+        let person = |locale: &str| Arc::new(TemplatePerson { locale: Some(locale.to_owned()), ..TemplatePerson::default() });
         let [one, other] = [person("de"), person("de-AT")].map(|person| each.written(&person).unwrap());
         assert!(Arc::ptr_eq(&one, &other), "it was filled in once");
         assert_eq!(says(json!({"content": {"title": "{{ user_id }}"}})).wants(), Some(Wants::All));

@@ -18,7 +18,7 @@ pub(super) struct Unsealed {
 }
 
 /// A delivery whose POST may begin, or whose payload could not be sealed.
-pub(super) struct Sealed {
+pub(super) struct SealedDelivery {
     pub turn: Turn,
     pub post: Result<Post, SealError>,
 }
@@ -26,30 +26,30 @@ pub(super) struct Sealed {
 impl Unsealed {
     /// Encrypts the payload. It takes no lock: the scheduler may suspend its thread for long, and other threads would wait for
     /// the lock.
-    pub(super) fn seal(self) -> Sealed {
+    pub(super) fn seal(self) -> SealedDelivery {
         let Self { turn, mut post, plaintext, pad_to } = self;
         let mut body = Vec::with_capacity(pad_to + OVERHEAD);
         let sealed = seal(&turn.job.keys, &plaintext, pad_to, &mut body);
         post.body = Bytes::from(body);
-        Sealed { turn, post: sealed.map(|()| post) }
+        SealedDelivery { turn, post: sealed.map(|()| post) }
     }
 
     fn plain(&self) -> Plain<'_> {
         Plain { keys: &self.turn.job.keys, plaintext: &self.plaintext, pad_to: self.pad_to }
     }
 
-    fn with(self, body: Result<Vec<u8>, SealError>) -> Sealed {
+    fn with(self, body: Result<Vec<u8>, SealError>) -> SealedDelivery {
         let Self { turn, mut post, .. } = self;
         let sealed = body.map(|body| {
             post.body = Bytes::from(body);
             post
         });
-        Sealed { turn, post: sealed }
+        SealedDelivery { turn, post: sealed }
     }
 }
 
 /// Encrypts a burst, eight at a time where the sealer can. It takes no lock either.
-pub(super) fn seal_all(sealer: &Sealer, burst: Vec<Unsealed>) -> Vec<Sealed> {
+pub(super) fn seal_all(sealer: &Sealer, burst: Vec<Unsealed>) -> Vec<SealedDelivery> {
     if !sealer.is_accelerated() {
         return burst.into_iter().map(Unsealed::seal).collect();
     }

@@ -23,8 +23,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::fair::Taker;
-use super::line::Line;
-use super::seal::{Sealed, Unsealed, seal_all};
+use super::line::Pipeline;
+use super::seal::{SealedDelivery, Unsealed, seal_all};
 use bellwire_webpush::sealer::{LANES, Sealer};
 
 /// Niceness of sealers, added to that of other threads (nice(2)).
@@ -39,7 +39,7 @@ const SEALED_WAITING: usize = 64;
 
 /// Starts the preparer, `n` sealers, the poster, and the thread for transactional deliveries. They end with `tasks`; a task
 /// of `tasks` ends when one of them dies.
-pub(super) fn start(line: &Arc<Line>, n: usize, tasks: &mut JoinSet<()>) {
+pub(super) fn start(line: &Arc<Pipeline>, n: usize, tasks: &mut JoinSet<()>) {
     let (alive, wanted) = watch::channel(());
     let (to_seal, unsealed) = sync_channel(WAITING);
     let (to_post, sealed) = sync_channel(SEALED_WAITING);
@@ -91,7 +91,7 @@ fn until_unwanted(
 
 /// Handles the turns of transactional deliveries forever: one at a time, or with an accelerator all current ones, up to a full
 /// pass.
-async fn seal_transactional(line: Arc<Line>) {
+async fn seal_transactional(line: Arc<Pipeline>) {
     let sealer = line.shared.settings.sealer;
     loop {
         let mut burst: Vec<_> = line.next(Taker::Transactional).await.into_iter().collect();
@@ -107,7 +107,7 @@ async fn seal_transactional(line: Arc<Line>) {
 }
 
 /// Takes turns and hands them to the sealers, until these are gone. Waits while they have enough to do.
-async fn prepare_bursts(line: Arc<Line>, to_seal: SyncSender<Vec<Unsealed>>) {
+async fn prepare_bursts(line: Arc<Pipeline>, to_seal: SyncSender<Vec<Unsealed>>) {
     let mut burst = Vec::with_capacity(BURST);
     loop {
         let next = line.next(Taker::Any);
@@ -123,7 +123,7 @@ async fn prepare_bursts(line: Arc<Line>, to_seal: SyncSender<Vec<Unsealed>>) {
     }
 }
 
-fn seal_bursts(sealer: &Sealer, unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_post: &SyncSender<Vec<Sealed>>) {
+fn seal_bursts(sealer: &Sealer, unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_post: &SyncSender<Vec<SealedDelivery>>) {
     be_nice();
     loop {
         let burst = unsealed.lock().recv();
@@ -134,7 +134,7 @@ fn seal_bursts(sealer: &Sealer, unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_po
     }
 }
 
-fn post_bursts(line: &Arc<Line>, runtime: &Handle, sealed: &Receiver<Vec<Sealed>>) {
+fn post_bursts(line: &Arc<Pipeline>, runtime: &Handle, sealed: &Receiver<Vec<SealedDelivery>>) {
     while let Ok(burst) = sealed.recv() {
         let line = line.clone();
         // One task from outside, which starts the others where starting a task is cheap.

@@ -12,25 +12,25 @@ use super::conclude::unsent_attempt;
 use super::job::{Job, Ticket};
 use super::prepare::{STOPPED, SUBSCRIPTION_GONE};
 use super::settler::Settler;
-use super::shared::Shared;
+use super::shared::EngineContext;
 use super::stops::Stopped;
-use crate::store::outcomes::ledger::{Delivery, Due, End, Fate, RowSettlement, Settlement};
+use crate::store::outcomes::ledger::{Delivery, ClaimableAt, End, Fate, RowSettlement, Settlement};
 use crate::store::queue::claims::Unopened;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, Tier};
 use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_rules::policy::hold::{DEFER_MAX, reopens_at};
-use bellwire_rules::policy::reliability::{Accepted, Count};
+use bellwire_rules::policy::reliability::{Accepted, ReliabilityCount};
 
 /// The stage that settles, and the batches that are open until then.
 pub(super) struct Settling {
-    shared: Arc<Shared>,
+    shared: Arc<EngineContext>,
     pub settler: Arc<Settler>,
     batches: Mutex<HashMap<Uuid, Arc<OpenBatch>>>,
 }
 
 impl Settling {
-    pub(super) fn new(shared: Arc<Shared>, settler: Arc<Settler>) -> Self {
+    pub(super) fn new(shared: Arc<EngineContext>, settler: Arc<Settler>) -> Self {
         Self { shared, settler, batches: Mutex::default() }
     }
 
@@ -83,7 +83,7 @@ impl Settling {
     /// Requeues deliveries that had no turn: they are due at once.
     pub(super) fn put_back(&self, jobs: Vec<Box<Job>>, now: Timestamp) {
         for mut job in jobs {
-            self.in_its_span(&mut job, |settling, job| settling.settle(job, Fate::Deferred(Due::At(now))));
+            self.in_its_span(&mut job, |settling, job| settling.settle(job, Fate::Deferred(ClaimableAt::At(now))));
         }
     }
 
@@ -104,8 +104,8 @@ impl Settling {
         let until = until.min(now + DEFER_MAX);
         for mut job in jobs {
             let due = match job.message.tier {
-                _ if until <= now => Due::At(now),
-                tier => Due::Reopening(reopens_at(until, tier == Tier::Transactional, clock.randomness())),
+                _ if until <= now => ClaimableAt::At(now),
+                tier => ClaimableAt::Reopening(reopens_at(until, tier == Tier::Transactional, clock.randomness())),
             };
             self.in_its_span(&mut job, |settling, job| settling.settle(job, Fate::Deferred(due)));
         }
@@ -128,7 +128,7 @@ impl Settling {
             (Some(Stopped::Replaced), Fate::Retry { failed, retries, .. }) => {
                 return Fate::Retry { failed, retries, due: now };
             }
-            (Some(Stopped::Replaced), _) => return Fate::Deferred(Due::At(now)),
+            (Some(Stopped::Replaced), _) => return Fate::Deferred(ClaimableAt::At(now)),
             (Some(Stopped::Paused) | None, fate) => return fate,
             (Some(stopped), fate) => {
                 if let Fate::Retry { failed, retries, .. } = fate {
@@ -159,7 +159,7 @@ impl Settling {
                 reliability.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
             }
             End::Expired if last.number > 0 || last.took_ms.is_some() => {
-                reliability.count(lane, Some(tier), Count::RetriesExpired, 1)
+                reliability.count(lane, Some(tier), ReliabilityCount::RetriesExpired, 1)
             }
             _ => {}
         }
@@ -169,7 +169,7 @@ impl Settling {
     fn count_sla(&self, settlement: &Settlement) {
         if settlement.sla_missed_s().is_some() {
             let &Delivery { lane, tier, .. } = settlement.delivery();
-            self.shared.reliability.count(lane, Some(tier), Count::SlaMissed, 1);
+            self.shared.reliability.count(lane, Some(tier), ReliabilityCount::SlaMissed, 1);
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tracing::{Span, debug_span};
 
-use super::Settings;
+use super::DispatchConfig;
 use super::job::Job;
 use super::life::Life;
 use super::rest::Rest;
@@ -23,30 +23,30 @@ use crate::vault::delivery_token::delivery_id;
 use crate::vault::{Purpose, Vault};
 use bellwire_core::clock::Clock;
 use bellwire_core::id::SubscriptionId;
-use bellwire_rules::policy::reliability::Tally;
+use bellwire_rules::policy::reliability::ReliabilityTally;
 
 /// Common parts of all stages.
-pub(super) struct Shared {
+pub(super) struct EngineContext {
     pub pool: PgPool,
     pub vault: Vault,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
     pub tracer: Tracer,
-    pub settings: Settings,
+    pub settings: DispatchConfig,
     pub life: Life,
-    pub progress: Progress,
+    pub progress: EngineActivity,
     /// Whether it asks Postgres less often, since nothing happens.
     pub rest: Arc<Rest>,
     pub stops: StopSet,
     /// Subscriptions that wait, since their push service throttles them.
     pub holds: SubscriptionHolds,
     /// Counts what became of retries.
-    pub reliability: Tally,
+    pub reliability: ReliabilityTally,
     /// Last errors of gateways.
     pub words: LastWords,
 }
 
-impl Shared {
+impl EngineContext {
     /// A short, stable stand-in for a subscription in logs.
     pub(super) fn label(&self, subscription: SubscriptionId) -> String {
         let mac = self.vault.mac(Purpose::LogLabel, &[subscription.0.as_bytes()]);
@@ -68,13 +68,13 @@ impl Shared {
 
 /// Number of deliveries between claim and settlement, and whether the engine continues.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct EngineActivity {
     alive: AtomicUsize,
     idle: Notify,
     stopping: AtomicBool,
 }
 
-impl Progress {
+impl EngineActivity {
     /// Notes that so many deliveries were claimed.
     pub(super) fn started(&self, n: usize) {
         self.alive.fetch_add(n, Ordering::SeqCst);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::rest::AT_REST;
-use super::shared::Shared;
+use super::shared::EngineContext;
 use crate::store;
 use crate::store::queue::stops::{self, Horizon};
 
@@ -17,7 +17,7 @@ use crate::store::queue::stops::{self, Horizon};
 pub(super) const READ_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct StopReader {
-    shared: Arc<Shared>,
+    shared: Arc<EngineContext>,
     pool: PgPool,
     kicked: Arc<Notify>,
     horizon: Mutex<Option<Horizon>>,
@@ -42,7 +42,7 @@ pub(super) async fn run(reader: Arc<StopReader>) {
 }
 
 impl StopReader {
-    pub(super) fn new(shared: Arc<Shared>, kicked: Arc<Notify>) -> Self {
+    pub(super) fn new(shared: Arc<EngineContext>, kicked: Arc<Notify>) -> Self {
         let pool = store::alone_beside(&shared.pool);
         Self { shared, pool, kicked, horizon: Mutex::default() }
     }

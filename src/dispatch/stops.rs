@@ -18,7 +18,7 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// Values of a delivery that decide whether a stop applies to it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
+pub(super) struct StopTarget {
     pub message: MessageId,
     pub subscription: SubscriptionId,
     pub life: i32,
@@ -38,36 +38,36 @@ pub(super) enum Stopped {
 
 #[derive(Default)]
 pub(super) struct StopSet {
-    known: RwLock<Known>,
+    known: RwLock<StopTable>,
     /// Number of stops, so that the usual case, none at all, takes no lock.
     len: AtomicUsize,
     read_at: RwLock<Option<Instant>>,
 }
 
 #[derive(Default)]
-struct Known {
-    all: HashMap<Uuid, Entry>,
-    users: HashMap<Uuid, Entry>,
+struct StopTable {
+    all: HashMap<Uuid, StopEntry>,
+    users: HashMap<Uuid, StopEntry>,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct StopEntry {
     stop: Stop,
     learned_at: Instant,
 }
 
-impl Known {
+impl StopTable {
     fn obey(&mut self, stop: Stop, now: Instant) {
         let entries = if stop.kind == StopKind::User { &mut self.users } else { &mut self.all };
         // A stop is read many times, and may come later than the one that followed it.
-        let entry = entries.entry(stop.target).or_insert(Entry { stop, learned_at: now });
+        let entry = entries.entry(stop.target).or_insert(StopEntry { stop, learned_at: now });
         if entry.stop.seq < stop.seq {
-            *entry = Entry { stop, learned_at: now };
+            *entry = StopEntry { stop, learned_at: now };
         }
     }
 
     fn forget_before(&mut self, now: Instant) {
-        let recent = |_: &Uuid, entry: &mut Entry| now.saturating_duration_since(entry.learned_at) < KEPT_FOR;
+        let recent = |_: &Uuid, entry: &mut StopEntry| now.saturating_duration_since(entry.learned_at) < KEPT_FOR;
         self.all.retain(recent);
         self.users.retain(recent);
     }
@@ -76,8 +76,8 @@ impl Known {
         self.all.len() + self.users.len()
     }
 
-    fn check(&self, target: &Target) -> Option<Stopped> {
-        let of = |entries: &HashMap<Uuid, Entry>, id: Uuid| entries.get(&id).map(|entry| entry.stop);
+    fn check(&self, target: &StopTarget) -> Option<Stopped> {
+        let of = |entries: &HashMap<Uuid, StopEntry>, id: Uuid| entries.get(&id).map(|entry| entry.stop);
         let lived = |stop: &Stop| target.life <= stop.life;
         let message = of(&self.all, target.message.0).map(|stop| stop.kind);
         let subscription = of(&self.all, target.subscription.0).filter(lived).map(|stop| stop.kind);
@@ -115,7 +115,7 @@ impl StopSet {
         is_fresh(*self.read_at.read(), now)
     }
 
-    pub(super) fn check(&self, target: &Target) -> Option<Stopped> {
+    pub(super) fn check(&self, target: &StopTarget) -> Option<Stopped> {
         if self.len.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -124,7 +124,7 @@ impl StopSet {
 
     /// Whether the POST of this delivery may start at the time `now` returns: no known stop applies, and the last reading of
     /// stops is recent enough at that time. So a process that is frozen in between starts no POST.
-    pub(super) fn permit(&self, target: &Target, now: impl FnOnce() -> Instant) -> bool {
+    pub(super) fn permit(&self, target: &StopTarget, now: impl FnOnce() -> Instant) -> bool {
         let read_at = *self.read_at.read();
         self.check(target).is_none() && is_fresh(read_at, now())
     }
@@ -144,9 +144,9 @@ mod tests {
         Stop { seq, kind, target, life }
     }
 
-    fn target() -> Target {
+    fn target() -> StopTarget {
         let (message, subscription) = (MessageId(Uuid::now_v7()), SubscriptionId(Uuid::now_v7()));
-        Target { message, subscription, life: 1, personal: false }
+        StopTarget { message, subscription, life: 1, personal: false }
     }
 
     #[tokio::test]
@@ -173,7 +173,7 @@ mod tests {
         ] {
             let (set, now, target) = (StopSet::default(), Instant::now(), target());
             set.obey(stop(1, kind, target.subscription.0, 1), now);
-            let of = |life| set.check(&Target { life, ..target });
+            let of = |life| set.check(&StopTarget { life, ..target });
             assert_eq!((of(0), of(1), of(2)), (Some(stopped), Some(stopped), None), "{kind:?}");
         }
     }
@@ -182,7 +182,7 @@ mod tests {
     async fn other_user_stops_the_former_users_messages() {
         let (set, now, target) = (StopSet::default(), Instant::now(), target());
         set.obey(stop(1, StopKind::User, target.subscription.0, 1), now);
-        let of = |life, personal| set.check(&Target { life, personal, ..target });
+        let of = |life, personal| set.check(&StopTarget { life, personal, ..target });
         assert_eq!((of(1, true), of(1, false), of(2, true)), (Some(Stopped::Cancelled), None, None));
         set.obey(stop(2, StopKind::Unsubscribe, target.subscription.0, 2), now);
         set.obey(stop(3, StopKind::User, target.subscription.0, 3), now);

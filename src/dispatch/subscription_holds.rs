@@ -7,8 +7,8 @@ use parking_lot::RwLock;
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
-use bellwire_rules::classify::{Kind, Outcome};
-use bellwire_rules::policy::hold::{Held, KNOWN_FOR, of_throttled_subscription};
+use bellwire_rules::classify::{ResponseKind, Outcome};
+use bellwire_rules::policy::hold::{HoldReason, KNOWN_FOR, of_throttled_subscription};
 
 /// Most holds in memory, some 10 MB. A subscription beyond them is refused once more, and its deliveries wait by their own retries.
 pub(super) const HOLDS_MAX: usize = 100_000;
@@ -16,7 +16,7 @@ pub(super) const HOLDS_MAX: usize = 100_000;
 /// Holds of single subscriptions, found by this worker or by others.
 #[derive(Default)]
 pub(super) struct SubscriptionHolds {
-    known: RwLock<HashMap<SubscriptionId, Held>>,
+    known: RwLock<HashMap<SubscriptionId, HoldReason>>,
     /// Number of holds: without any, a look takes no lock.
     len: AtomicUsize,
 }
@@ -35,13 +35,13 @@ impl SubscriptionHolds {
         outcome: &Outcome,
         posted_at: Timestamp,
         now: Timestamp,
-    ) -> Option<Held> {
+    ) -> Option<HoldReason> {
         let before = self.find(subscription);
         let held = match outcome.kind {
-            Kind::Throttled => of_throttled_subscription(before, posted_at, now, outcome.retry_after),
-            Kind::Accepted { .. } => {
+            ResponseKind::Throttled => of_throttled_subscription(before, posted_at, now, outcome.retry_after),
+            ResponseKind::Accepted { .. } => {
                 before.filter(|held| held.at < held.until && held.until <= posted_at)?;
-                Held { at: now, until: now }
+                HoldReason { at: now, until: now }
             }
             _ => return None,
         };
@@ -50,7 +50,7 @@ impl SubscriptionHolds {
     }
 
     /// Takes over holds. Of two of one subscription the one that ends later stands.
-    pub(super) fn adopt(&self, holds: impl IntoIterator<Item = (SubscriptionId, Held)>) {
+    pub(super) fn adopt(&self, holds: impl IntoIterator<Item = (SubscriptionId, HoldReason)>) {
         let mut holds = holds.into_iter().peekable();
         if holds.peek().is_none() {
             return;
@@ -68,7 +68,7 @@ impl SubscriptionHolds {
     }
 
     /// Takes a hold back for the one before: the response meant the sender.
-    pub(super) fn take_back(&self, subscription: SubscriptionId, before: Option<Held>) {
+    pub(super) fn take_back(&self, subscription: SubscriptionId, before: Option<HoldReason>) {
         let mut known = self.known.write();
         match before {
             Some(held) => known.insert(subscription, held),
@@ -86,7 +86,7 @@ impl SubscriptionHolds {
     }
 
     /// Returns the last hold of a subscription that is not forgotten.
-    pub(super) fn find(&self, subscription: SubscriptionId) -> Option<Held> {
+    pub(super) fn find(&self, subscription: SubscriptionId) -> Option<HoldReason> {
         if self.len.load(Ordering::Acquire) == 0 { None } else { self.known.read().get(&subscription).copied() }
     }
 }

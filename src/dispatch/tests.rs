@@ -8,15 +8,15 @@ use uuid::Uuid;
 
 use super::batch::{OpenBatch, Recorded};
 use super::conclude::unsent_attempt;
-use super::fair::turn::Next;
+use super::fair::turn::NextTurn;
 use super::fair::{FairQueue, Taker};
 use super::job::{Job, Ticket};
 use super::message::{LaneInfo, Message, delivery};
-use super::policies::{Policies, Stored};
+use super::policies::{Policies, StoredPolicies};
 use super::says::Says;
 use crate::store::operations::workers::Replicas;
-use crate::store::outcomes::ledger::{Due, End, Fate, Settlement};
-use crate::store::queue::claims::{Batch, Recipient, Standing};
+use crate::store::outcomes::ledger::{ClaimableAt, End, Fate, Settlement};
+use crate::store::queue::claims::{Batch, Recipient, Sendability};
 use crate::store::queue::flows::Flow;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Tier, Urgency};
@@ -24,13 +24,13 @@ use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::message::{Content, Payload};
 use bellwire_core::subscription::{BrowserKeys, Endpoint};
-use bellwire_core::template::Said;
+use bellwire_core::template::MessageContent;
 use bellwire_gateway::Streams;
-use bellwire_rules::classify::{Answer, classify};
-use bellwire_rules::policy::Settings;
-use bellwire_rules::policy::breaker::{Snapshot, State};
+use bellwire_rules::classify::{PostResult, classify};
+use bellwire_rules::policy::TierSettings;
+use bellwire_rules::policy::breaker::{Snapshot, BreakerState};
 use bellwire_rules::policy::flow::Rate;
-use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::hold::HoldReason;
 use bellwire_rules::policy::lane::Answered;
 use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
 use bellwire_webpush::keys::SigningKey;
@@ -44,13 +44,13 @@ const NOW: Timestamp = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
 fn message(tier: Tier) -> Arc<Message> {
     let content = Content::Raw { payload: Payload::Text("hello".into()), envelope: true };
     let id = MessageId(Uuid::now_v7());
-    let policies = Policies::new(id, tier, Stored::default(), &Settings::DEFAULT);
+    let policies = Policies::new(id, tier, StoredPolicies::default(), &TierSettings::DEFAULT);
     Arc::new(Message {
         id,
         root: id,
         app: APP,
         tier,
-        says: Says::new(Said::Literal(content)).unwrap(),
+        says: Says::new(MessageContent::Literal(content)).unwrap(),
         enveloped: true,
         ttl_s: 60,
         urgency: Urgency::Normal,
@@ -64,7 +64,7 @@ fn message(tier: Tier) -> Arc<Message> {
         accepted_at: NOW,
         free_at: NOW,
         charted: false,
-        heard: bellwire_core::hook::Heard::default(),
+        heard: bellwire_core::hook::WebhookKinds::default(),
         expires_at: NOW,
         traced: None,
     })
@@ -124,8 +124,8 @@ fn unbounded(_: &str) -> Streams {
 /// Takes a turn at once, if there is one for anybody.
 fn turn(queue: &FairQueue) -> Option<super::fair::turn::Turn> {
     match queue.try_next(Taker::Any, NOW).or_else(|| queue.try_next(Taker::Transactional, NOW)) {
-        Some(Next::Turn(turn)) => Some(turn),
-        Some(Next::Deferred(..)) => panic!("nothing is shut"),
+        Some(NextTurn::Turn(turn)) => Some(turn),
+        Some(NextTurn::Deferred(..)) => panic!("nothing is shut"),
         None => None,
     }
 }
@@ -138,7 +138,7 @@ async fn held_lane_returns_waiting_and_accepts_nothing() {
     queue.push(jobs(5, &message, &lane), NOW);
     let first = turn(&queue).unwrap();
     let headers = [("retry-after".parse().unwrap(), "30".parse().unwrap())].into_iter().collect();
-    let outcome = classify(Gateway::Wns, &Answer::Response { status: 406, headers: &headers, body: b"" }, NOW);
+    let outcome = classify(Gateway::Wns, &PostResult::Response { status: 406, headers: &headers, body: b"" }, NOW);
     let answered = Answered {
         reached: true,
         outcome: &outcome,
@@ -150,13 +150,13 @@ async fn held_lane_returns_waiting_and_accepts_nothing() {
         transactional: false,
         octets: 128,
         refused: None,
-        settings: &Settings::DEFAULT,
+        settings: &TierSettings::DEFAULT,
     };
     let told = queue.answered(first.slot, &answered).0.expect("others have to know");
     let until = NOW + Duration::from_secs(30);
     assert_eq!((told.lane, told.held.map(|held| held.until)), (LaneId(1), Some(until)));
     match queue.try_next(Taker::Any, NOW) {
-        Some(Next::Deferred(jobs, at)) => assert_eq!((jobs.len(), at), (4, until)),
+        Some(NextTurn::Deferred(jobs, at)) => assert_eq!((jobs.len(), at), (4, until)),
         _ => panic!("the lane is held"),
     }
     assert_eq!(queue.push(jobs(3, &message, &lane), NOW).len(), 3);
@@ -169,13 +169,13 @@ async fn refused_key_lane_probes_with_proven_deliveries() {
     let queue = FairQueue::new(4, NOW, |_, _| {}, unbounded);
     let (message, lane) = (message(Tier::Promotional), lane(1, Gateway::Fcm));
     let (until, soon) = (NOW + Duration::from_secs(600), NOW + Duration::from_secs(15));
-    queue.hold_key(lane.id, Held { at: NOW, until });
+    queue.hold_key(lane.id, HoldReason { at: NOW, until });
     let mut stranger = jobs(1, &message, &lane);
     stranger[0].proven = false;
     assert_eq!(queue.push(stranger, NOW).pop().map(|(_, until)| until), Some(until));
     assert!(queue.push(jobs(3, &message, &lane), NOW).is_empty());
     assert!(turn(&queue).is_some(), "the probe");
-    let Some(Next::Deferred(others, until)) = queue.try_next(Taker::Any, NOW) else { panic!("one probe at a time") };
+    let Some(NextTurn::Deferred(others, until)) = queue.try_next(Taker::Any, NOW) else { panic!("one probe at a time") };
     assert_eq!((others.len(), until), (2, soon));
     let room = |now| queue.room(&lane, Tier::Promotional, now).n;
     assert_eq!([room(NOW), room(NOW), room(soon)], [16, 0, 16], "few are claimed to find one");
@@ -185,7 +185,7 @@ fn known(origin: &str) -> LaneState {
     LaneState::of(LaneId(1), origin.into())
 }
 
-fn tripped(state: State) -> Option<Snapshot> {
+fn tripped(state: BreakerState) -> Option<Snapshot> {
     Some(Snapshot { state, open_for: Duration::from_secs(30), changed_at: NOW })
 }
 
@@ -194,13 +194,13 @@ async fn state_of_all_origins_applies_to_new_ones() {
     let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let lane = lane(1, Gateway::Wns);
     let until = NOW + Duration::from_secs(60);
-    queue.adopt(LaneState { held: Some(Held { at: NOW, until }), ..known(ALL_ORIGINS) });
+    queue.adopt(LaneState { held: Some(HoldReason { at: NOW, until }), ..known(ALL_ORIGINS) });
     assert_eq!(queue.room(&lane, Tier::Promotional, NOW).n, 0, "even before an origin is met");
     let message = message(Tier::Promotional);
     assert_eq!(queue.push(jobs(1, &message, &lane), NOW).pop().map(|(_, at)| at), Some(until));
     let later = NOW + Duration::from_secs(1);
     queue.adopt(LaneState { released_at: Some(later), ..known("https://push.example.com") });
-    queue.adopt(LaneState { held: Some(Held { at: NOW, until }), ..known(ALL_ORIGINS) }); // read once more
+    queue.adopt(LaneState { held: Some(HoldReason { at: NOW, until }), ..known(ALL_ORIGINS) }); // read once more
     assert!(queue.push(jobs(1, &message, &lane), later).is_empty());
 }
 
@@ -210,7 +210,7 @@ async fn broken_lane_has_room_for_probes_only() {
     let lane = lane(1, Gateway::Fcm);
     let over = NOW + Duration::from_secs(30);
     // Heard of before it is met, as after a restart.
-    queue.adopt(LaneState { breaker: tripped(State::Open { until: over }), ..known("https://push.example.com") });
+    queue.adopt(LaneState { breaker: tripped(BreakerState::Open { until: over }), ..known("https://push.example.com") });
     assert!(queue.wants_probe(&lane, NOW).is_empty());
     assert_eq!(queue.room(&lane, Tier::Promotional, NOW).n, 0);
     let [(slot, _, known_then)] = queue.wants_probe(&lane, over)[..] else { panic!("its time is over") };
@@ -224,7 +224,7 @@ async fn broken_lane_has_room_for_probes_only() {
     assert!(queue.push(jobs(3, &message(Tier::Promotional), &lane), again).is_empty());
     assert_eq!(queue.room(&lane, Tier::Promotional, again).n, 0);
     let mut probes = 0;
-    while let Some(Next::Turn(turn)) = queue.try_next(Taker::Any, again) {
+    while let Some(NextTurn::Turn(turn)) = queue.try_next(Taker::Any, again) {
         assert!(turn.probe);
         probes += 1;
     }
@@ -273,7 +273,7 @@ async fn parallelism_is_shared_by_lanes_and_workers() {
     queue.release(first.slot, &first.job, false, NOW);
     assert!(turn(&queue).is_some(), "in whichever lane it waits");
     queue.share_among(Replicas { workers: 4, rank: 3, newcomer: false }, NOW);
-    assert!(matches!(queue.try_next(Taker::Any, NOW), Some(Next::Deferred(jobs, at)) if (jobs.len(), at) == (1, NOW)));
+    assert!(matches!(queue.try_next(Taker::Any, NOW), Some(NextTurn::Deferred(jobs, at)) if (jobs.len(), at) == (1, NOW)));
     assert_eq!(queue.push(jobs(1, &message, &one), NOW).len(), 1);
 }
 
@@ -292,8 +292,8 @@ async fn held_tiers_wait_while_others_continue() {
     let next = || queue.try_next(Taker::Any, NOW).or_else(|| queue.try_next(Taker::Transactional, NOW));
     while let Some(next) = next() {
         match next {
-            Next::Turn(turn) => sent += usize::from(turn.job.message.tier == Tier::Transactional),
-            Next::Deferred(jobs, _) => deferred += jobs.len(),
+            NextTurn::Turn(turn) => sent += usize::from(turn.job.message.tier == Tier::Transactional),
+            NextTurn::Deferred(jobs, _) => deferred += jobs.len(),
         }
     }
     assert_eq!((sent, deferred), (1, 2), "what waited is put back, but for the code");
@@ -309,7 +309,7 @@ async fn batch_settles_once_late_responses_become_rows() {
         subscription: SubscriptionId(Uuid::now_v7()),
         origin_id: SubscriptionId(Uuid::now_v7()),
         address: Vec::new(),
-        standing: Standing::Sendable,
+        standing: Sendability::Sendable,
         policy: None,
         timezone: None,
         user_id: None,
@@ -345,7 +345,7 @@ async fn batch_settles_once_late_responses_become_rows() {
     let fates: Vec<_> = settled.iter().map(Settlement::fate).collect();
     assert!(matches!(fates[0], Fate::Ended(_, End::Accepted)));
     assert!(matches!(fates[1], Fate::InFlight { retries: 0, .. }));
-    assert!(matches!(fates[2], Fate::Deferred(Due::At(at)) if *at == NOW));
+    assert!(matches!(fates[2], Fate::Deferred(ClaimableAt::At(at)) if *at == NOW));
     assert!(matches!(open.record(1, accepted(1)), Recorded::Kept), "its row does not exist before the commit");
     assert_eq!(open.settled().len(), 1);
     assert!(matches!(open.record(1, accepted(1)), Recorded::Row(_)));

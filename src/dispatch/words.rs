@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::store::operations::reports::WordsRow;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
-use bellwire_rules::classify::{Kind, Outcome};
+use bellwire_rules::classify::{ResponseKind, Outcome};
 
 /// Errors since the last heartbeat: one response per lane.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(super) struct LastWords(Mutex<HashMap<LaneId, WordsRow>>);
 impl LastWords {
     /// Records a response, unless it is an acceptance, or only reports a gone subscription.
     pub(super) fn hear(&self, lane: LaneId, outcome: &Outcome, now: Timestamp) {
-        if matches!(outcome.kind, Kind::Accepted { .. } | Kind::Gone | Kind::Unprocessed) {
+        if matches!(outcome.kind, ResponseKind::Accepted { .. } | ResponseKind::Gone | ResponseKind::Unprocessed) {
             return;
         }
         let detail = outcome.detail.as_deref().map(str::to_owned);

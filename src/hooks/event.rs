@@ -3,13 +3,13 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::store::hooks::packing::{Note, Told};
+use crate::store::hooks::packing::{Note, PackedEvent};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::{AppId, EventId, SubscriptionId};
 
 #[derive(Debug)]
-pub(super) struct Event {
+pub(super) struct OutgoingEvent {
     pub app: AppId,
     pub kind: EventType,
     pub at: Timestamp,
@@ -20,7 +20,7 @@ pub(super) struct Event {
 
 /// Body of a request, with the members that Standard Webhooks proposes.
 #[derive(Serialize)]
-struct Written<'a> {
+struct WebhookPayload<'a> {
     id: EventId,
     #[serde(rename = "type")]
     kind: EventType,
@@ -29,10 +29,10 @@ struct Written<'a> {
 }
 
 fn write(id: EventId, kind: EventType, timestamp: Timestamp, data: &Value) -> String {
-    serde_json::to_string(&Written { id, kind, timestamp, data }).expect("texts and numbers")
+    serde_json::to_string(&WebhookPayload { id, kind, timestamp, data }).expect("texts and numbers")
 }
 
-impl Event {
+impl OutgoingEvent {
     /// Converts a note to an event. `None` if a newer version of the program wrote the note's kind.
     pub(super) fn noted(note: Note) -> Option<Self> {
         let kind = EventType::of_note(note.kind)?;
@@ -52,7 +52,7 @@ impl Event {
         Some(Self { app: note.app, kind, at: note.at, names, json: write(note.id, kind, note.at, &data) })
     }
 
-    pub(super) fn told(told: &Told) -> Option<Self> {
+    pub(super) fn told(told: &PackedEvent) -> Option<Self> {
         let kind = EventType::from_name(&told.kind)?;
         let json = write(told.id, kind, told.at, &told.data);
         Some(Self { app: told.app, kind, at: told.at, names: None, json })

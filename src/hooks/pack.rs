@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use tracing::warn;
 
-use super::event::{Event, body};
+use super::event::{OutgoingEvent, body};
 use crate::dispatch::rest::{AT_REST, Rest};
 use crate::store::hooks::packing::{self, Hearer, NOTES_MAX, NewDelivery, STREAM_MAX};
 use crate::vault::{Vault, WEBHOOK_BODY};
@@ -44,10 +44,10 @@ async fn round(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<boo
     let kinds = EventType::ALL.into_iter().filter(|kind| kind.is_for_webhooks());
     let kinds: Vec<_> = kinds.map(|kind| kind.name().to_owned()).collect();
     let (streamed, told) = packing::take_stream(pool, &mut tx, &apps, &kinds).await?;
-    let mut events: Vec<Event> = notes.into_iter().filter_map(Event::noted).collect();
-    events.extend(told.iter().filter_map(Event::told));
+    let mut events: Vec<OutgoingEvent> = notes.into_iter().filter_map(OutgoingEvent::noted).collect();
+    events.extend(told.iter().filter_map(OutgoingEvent::told));
     for hearer in &hearers {
-        let heard: Vec<&Event> = events.iter().filter(|event| hears(hearer, event)).collect();
+        let heard: Vec<&OutgoingEvent> = events.iter().filter(|event| hears(hearer, event)).collect();
         let requests = split(&heard, usize::try_from(hearer.max_events).unwrap_or(1));
         let kept = requests.len().min(usize::try_from(hearer.room).unwrap_or(0));
         let new: Vec<_> = requests[..kept].iter().map(|events| delivery(vault, hearer, events, now)).collect();
@@ -61,14 +61,14 @@ async fn round(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<boo
     Ok(noted == NOTES_MAX || streamed == STREAM_MAX)
 }
 
-fn hears(hearer: &Hearer, event: &Event) -> bool {
+fn hears(hearer: &Hearer, event: &OutgoingEvent) -> bool {
     hearer.app == event.app
         && event.at >= hearer.heard_from
         && hearer.events.iter().any(|name| name == event.kind.name())
 }
 
 /// Events in order, in requests of at most so many, and of as many octets as they may have.
-fn split<'a, 'e>(events: &'e [&'a Event], max_events: usize) -> Vec<&'e [&'a Event]> {
+fn split<'a, 'e>(events: &'e [&'a OutgoingEvent], max_events: usize) -> Vec<&'e [&'a OutgoingEvent]> {
     let (mut requests, mut from, mut octets) = (Vec::new(), 0, 0);
     for (place, event) in events.iter().enumerate() {
         let is_full = place - from >= max_events || octets + event.json.len() > BODY_MAX;
@@ -84,7 +84,7 @@ fn split<'a, 'e>(events: &'e [&'a Event], max_events: usize) -> Vec<&'e [&'a Eve
     requests
 }
 
-fn delivery(vault: &Vault, hearer: &Hearer, events: &[&Event], now: Timestamp) -> NewDelivery {
+fn delivery(vault: &Vault, hearer: &Hearer, events: &[&OutgoingEvent], now: Timestamp) -> NewDelivery {
     let id = HookDeliveryId(uuid_of(now));
     let body = body(events.iter().map(|event| event.json.as_str()));
     NewDelivery {
@@ -103,16 +103,16 @@ mod tests {
     use super::*;
     use bellwire_core::id::AppId;
 
-    fn event(octets: usize) -> Event {
+    fn event(octets: usize) -> OutgoingEvent {
         let (app, at) = (AppId(Uuid::nil()), Timestamp::UNIX_EPOCH);
-        Event { app, kind: EventType::DeliveryGone, at, names: None, json: "x".repeat(octets) }
+        OutgoingEvent { app, kind: EventType::DeliveryGone, at, names: None, json: "x".repeat(octets) }
     }
 
     #[test]
     fn request_bounds_events_and_octets() {
         let sizes = |octets: &[usize], max_events| {
-            let events: Vec<Event> = octets.iter().map(|octets| event(*octets)).collect();
-            let events: Vec<&Event> = events.iter().collect();
+            let events: Vec<OutgoingEvent> = octets.iter().map(|octets| event(*octets)).collect();
+            let events: Vec<&OutgoingEvent> = events.iter().collect();
             split(&events, max_events).into_iter().map(<[_]>::len).collect::<Vec<_>>()
         };
         assert_eq!(sizes(&[], 10), [0; 0]);

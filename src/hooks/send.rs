@@ -23,7 +23,7 @@ use super::signature::Secret;
 use crate::dispatch::rest::Rest;
 use crate::metrics::Metrics;
 use crate::store::hooks::deliveries::{self, Claimed, Settled};
-use crate::store::hooks::webhooks::{self, Target};
+use crate::store::hooks::webhooks::{self, WebhookTarget};
 use crate::vault::{Unopenable, Vault, WEBHOOK_BODY, WEBHOOK_SECRET, WEBHOOK_URL};
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::hook::{DeliveryState, DisabledWhy};
@@ -31,8 +31,8 @@ use bellwire_core::id::{HookDeliveryId, WebhookId};
 use bellwire_core::subscription::Endpoint;
 use bellwire_gateway::{Call, Gateways, Reply};
 use bellwire_rules::classify::{Failure, Health, retry_after};
-use bellwire_rules::policy::breaker::{Breaker, Permission, State};
-use bellwire_rules::policy::{Layer, Phased, Place, Preset, Retry, Settings, Terms};
+use bellwire_rules::policy::breaker::{Breaker, Permission, BreakerState};
+use bellwire_rules::policy::{Layer, Phased, PolicyLevel, Preset, Retry, TierSettings, Terms};
 
 /// Retry policy of a webhook that names none: Amazon SNS's schedule of 50 retries in over six hours.
 const DEFAULT_POLICY: Preset = Preset::CustomerManaged;
@@ -54,8 +54,8 @@ const UNSENT_WAIT: Duration = Duration::from_secs(1);
 /// A breaker counts failures of a receiver that has taken nothing for this long. One that takes some requests gets them all.
 const SPARED_AFTER: TimeDelta = TimeDelta::seconds(30);
 /// Breakers of receivers open for a shorter time than those of push services.
-const BREAKER: Settings =
-    Settings { circuit_open: Duration::from_secs(10), circuit_open_max: Duration::from_secs(60), ..Settings::DEFAULT };
+const BREAKER: TierSettings =
+    TierSettings { circuit_open: Duration::from_secs(10), circuit_open_max: Duration::from_secs(60), ..TierSettings::DEFAULT };
 /// Idle time after which this process drops its state of a webhook. The circuit breaker's state is in the database.
 const FORGOTTEN_AFTER: TimeDelta = TimeDelta::hours(1);
 /// A webhook that has taken nothing for so long is disabled.
@@ -83,15 +83,15 @@ pub(crate) async fn send_on(sender: Sender, rest: Arc<Rest>) {
 
 /// This process's sender. Cheap to clone; clones share everything.
 #[derive(Clone)]
-pub struct Sender(Arc<Inner>);
+pub struct Sender(Arc<SenderInner>);
 
-struct Inner {
+struct SenderInner {
     pool: PgPool,
     vault: Vault,
     clock: Clock,
     gateways: Gateways,
     metrics: Arc<Metrics>,
-    lines: Mutex<HashMap<WebhookId, (Arc<Line>, Timestamp)>>,
+    lines: Mutex<HashMap<WebhookId, (Arc<WebhookQueue>, Timestamp)>>,
     places: Semaphore,
     /// Makes leases that pass on to others when this process dies, if it has a worker, who is missed.
     lessor: OnceLock<Lessor>,
@@ -100,7 +100,7 @@ struct Inner {
 type Lessor = Box<dyn Fn() -> Uuid + Send + Sync>;
 
 /// State that this process keeps of a webhook.
-struct Line {
+struct WebhookQueue {
     breaker: Mutex<Breaker>,
     is_busy: AtomicBool,
     /// Time of the first failure since the last success, as far as this process observed it.
@@ -108,13 +108,13 @@ struct Line {
 }
 
 struct Receiver {
-    target: Target,
+    target: WebhookTarget,
     endpoint: Endpoint,
     retry: Retry,
     content_type: HeaderValue,
     /// The present one, and the former one while it signs still.
     secrets: Vec<Secret>,
-    line: Arc<Line>,
+    line: Arc<WebhookQueue>,
 }
 
 /// Permission for one request. Used by the request, or returned unused.
@@ -144,7 +144,7 @@ impl Sender {
     pub fn new(pool: PgPool, vault: Vault, clock: Clock, gateways: Gateways, metrics: Arc<Metrics>) -> Self {
         let places = Semaphore::new(AT_ONCE_OF_ALL);
         let (lines, lessor) = (Mutex::default(), OnceLock::new());
-        Self(Arc::new(Inner { pool, vault, clock, gateways, metrics, lines, places, lessor }))
+        Self(Arc::new(SenderInner { pool, vault, clock, gateways, metrics, lines, places, lessor }))
     }
 
     /// Claims under leases that are made so, which others take over when this process's worker dies.
@@ -176,8 +176,8 @@ impl Sender {
         for target in due {
             let line = self.line(&target, now);
             let may_send = match line.breaker.lock().snapshot().state {
-                State::Open { until } => until <= now,
-                State::Closed | State::HalfOpen => true,
+                BreakerState::Open { until } => until <= now,
+                BreakerState::Closed | BreakerState::HalfOpen => true,
             };
             if !may_send || line.is_busy.swap(true, Ordering::AcqRel) {
                 continue;
@@ -188,18 +188,18 @@ impl Sender {
                 Err(error) => error!(%error, "a webhook cannot be opened; what is due for it waits"),
             }
         }
-        let is_of_use = |line: &Line, due_at| line.is_busy.load(Ordering::Acquire) || now - due_at < FORGOTTEN_AFTER;
+        let is_of_use = |line: &WebhookQueue, due_at| line.is_busy.load(Ordering::Acquire) || now - due_at < FORGOTTEN_AFTER;
         self.0.lines.lock().retain(|_, (line, due_at)| is_of_use(line, *due_at));
         Ok(begun)
     }
 
     /// Returns the state of a webhook, updated by what other processes recorded.
-    fn line(&self, target: &Target, now: Timestamp) -> Arc<Line> {
+    fn line(&self, target: &WebhookTarget, now: Timestamp) -> Arc<WebhookQueue> {
         let mut lines = self.0.lines.lock();
         let (line, due_at) = lines.entry(target.id).or_insert_with(|| {
             let breaker = target.breaker().map_or_else(|| Breaker::closed(now), Breaker::restore);
             let (is_busy, failing_since) = (AtomicBool::new(false), Mutex::default());
-            (Arc::new(Line { breaker: Mutex::new(breaker), is_busy, failing_since }), now)
+            (Arc::new(WebhookQueue { breaker: Mutex::new(breaker), is_busy, failing_since }), now)
         });
         *due_at = now;
         if let Some(stored) = target.breaker() {
@@ -209,13 +209,13 @@ impl Sender {
         line.clone()
     }
 
-    fn open(&self, target: Target, line: Arc<Line>) -> Result<Receiver, Unopenable> {
+    fn open(&self, target: WebhookTarget, line: Arc<WebhookQueue>) -> Result<Receiver, Unopenable> {
         let vault = &self.0.vault;
         let url = String::from_utf8(vault.open(WEBHOOK_URL, target.id, &target.url)?).unwrap_or_default();
         let sealed = std::iter::once(&target.secret).chain(&target.former_secret);
         let secrets = sealed.map(|secret| vault.open(WEBHOOK_SECRET, target.id, secret).map(Secret::from_octets));
         let secrets = secrets.collect::<Result<_, _>>()?;
-        let terms = Terms { place: Place::Message, max_retries: u32::try_from(target.max_retries).unwrap_or(0) };
+        let terms = Terms { place: PolicyLevel::Message, max_retries: u32::try_from(target.max_retries).unwrap_or(0) };
         let layer = target.policy.as_ref().and_then(|policy| Layer::restore(policy, &terms).ok());
         let layer = layer.map(|parsed| parsed.layer).unwrap_or_default();
         let content_type = layer.request.and_then(|request| HeaderValue::from_str(&request.header_content_type).ok());
@@ -231,7 +231,7 @@ impl Sender {
 }
 
 /// Held by the task that sends to a webhook; lets another one do so however it ends.
-struct Busy(Arc<Line>);
+struct Busy(Arc<WebhookQueue>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -240,7 +240,7 @@ impl Drop for Busy {
 }
 
 /// Sends what is due for a webhook, until nothing is or its breaker opens.
-async fn send_all(inner: Arc<Inner>, receiver: Receiver, _busy: Busy) {
+async fn send_all(inner: Arc<SenderInner>, receiver: Receiver, _busy: Busy) {
     let mut in_flight = FuturesUnordered::new();
     let mut may_be_more = true;
     loop {
@@ -269,7 +269,7 @@ async fn send_all(inner: Arc<Inner>, receiver: Receiver, _busy: Busy) {
     }
 }
 
-impl Inner {
+impl SenderInner {
     fn lease(&self, now: Timestamp) -> Uuid {
         self.lessor.get().map_or_else(|| uuid_of(now), |lessor| lessor())
     }
@@ -441,7 +441,7 @@ fn record(
     health: Health,
     posted_at: Timestamp,
     now: Timestamp,
-) -> Option<State> {
+) -> Option<BreakerState> {
     match permit {
         Permit::Ordinary(number) => breaker.record(number, posted_at, now, health, &BREAKER),
         Permit::Probe => breaker.record_probe(now, health, &BREAKER),

@@ -17,7 +17,7 @@ use bellwire_core::clock::Timestamp;
 
 /// Error of an unusable certificate. The texts are for the operator who configured the files.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unusable {
+pub(crate) enum CertificateError {
     /// The file has no certificate in PEM.
     #[error("the certificate is not one in PEM")]
     NoCertificate,
@@ -47,27 +47,27 @@ impl fmt::Debug for Certificate {
 
 impl Certificate {
     /// Parses chain and key, both PEM, and checks that they match. An expired certificate is accepted.
-    pub(crate) fn parse(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, Unusable> {
+    pub(crate) fn parse(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, CertificateError> {
         let chain = read_chain(chain_pem)?;
         let (not_before, not_after) = validity_of(&chain[0])?;
-        let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| Unusable::NoKey)?;
-        let pair = CertifiedKey::from_der(chain, key, &default_provider()).map_err(Unusable::NoPair)?;
+        let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| CertificateError::NoKey)?;
+        let pair = CertifiedKey::from_der(chain, key, &default_provider()).map_err(CertificateError::NoPair)?;
         Ok(Self { pair: Arc::new(pair), not_before, not_after })
     }
 }
 
 /// Returns the validity of the first certificate of a chain (PEM).
-pub(crate) fn validity(chain_pem: &[u8]) -> Result<(Timestamp, Timestamp), Unusable> {
+pub(crate) fn validity(chain_pem: &[u8]) -> Result<(Timestamp, Timestamp), CertificateError> {
     validity_of(&read_chain(chain_pem)?[0])
 }
 
-fn read_chain(chain_pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+fn read_chain(chain_pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain_pem).collect();
-    chain.ok().filter(|chain| !chain.is_empty()).ok_or(Unusable::NoCertificate)
+    chain.ok().filter(|chain| !chain.is_empty()).ok_or(CertificateError::NoCertificate)
 }
 
-fn validity_of(certificate: &CertificateDer<'_>) -> Result<(Timestamp, Timestamp), Unusable> {
-    let certificate = x509_cert::Certificate::from_der(certificate).map_err(Unusable::Unreadable)?;
+fn validity_of(certificate: &CertificateDer<'_>) -> Result<(Timestamp, Timestamp), CertificateError> {
+    let certificate = x509_cert::Certificate::from_der(certificate).map_err(CertificateError::Unreadable)?;
     let validity = certificate.tbs_certificate().validity();
     let [from, to] = [&validity.not_before, &validity.not_after].map(|time| {
         let since_1970_s = i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX);
@@ -78,9 +78,9 @@ fn validity_of(certificate: &CertificateDer<'_>) -> Result<(Timestamp, Timestamp
 
 /// The current certificate. Open connections keep the certificate of their handshake.
 #[derive(Debug, Default)]
-pub(crate) struct Shown(RwLock<Option<Certificate>>);
+pub(crate) struct CurrentCertificate(RwLock<Option<Certificate>>);
 
-impl Shown {
+impl CurrentCertificate {
     pub(crate) fn show(&self, certificate: Certificate) {
         *self.0.write() = Some(certificate);
     }
@@ -91,7 +91,7 @@ impl Shown {
     }
 }
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for CurrentCertificate {
     /// Ignores the requested name, because there is one certificate only.
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.read().as_ref().map(|certificate| certificate.pair.clone())

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Version, header};
 
-use super::progress::Progress;
+use super::progress::ConnectionProgress;
 
 /// Returns the reason to reject a request.
 pub(super) fn fault(version: Version, headers: &HeaderMap, has_bare_lf: bool) -> Option<&'static str> {
@@ -45,7 +45,7 @@ fn is_host(text: &str) -> bool {
 
 /// State of the parser before the next octet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ParserState {
     Head,
     /// After a head. The length of the body is unknown until the library has parsed the head.
     HeadEnd,
@@ -58,7 +58,7 @@ enum At {
 /// Detects a bare LF in heads while octets arrive.
 #[derive(Debug)]
 pub(super) struct Heads {
-    at: At,
+    at: ParserState,
     /// Whether the head has a non-empty line.
     has_begun: bool,
     line_is_empty: bool,
@@ -67,33 +67,33 @@ pub(super) struct Heads {
 
 impl Heads {
     pub(super) fn new() -> Self {
-        Self { at: At::Head, has_begun: false, line_is_empty: true, after_cr: false }
+        Self { at: ParserState::Head, has_begun: false, line_is_empty: true, after_cr: false }
     }
 
     /// Whether the next octets must wait until the library has parsed the head.
-    pub(super) fn is_at_end_of_head(&mut self, progress: &Progress) -> bool {
-        if self.at == At::HeadEnd
+    pub(super) fn is_at_end_of_head(&mut self, progress: &ConnectionProgress) -> bool {
+        if self.at == ParserState::HeadEnd
             && let Some(body) = progress.take_body()
         {
-            self.at = body.map_or(At::Chunks, At::Body);
+            self.at = body.map_or(ParserState::Chunks, ParserState::Body);
         }
-        self.at == At::HeadEnd
+        self.at == ParserState::HeadEnd
     }
 
     /// Returns the number of octets that the library may read, up to the end of the next head. Records a bare LF.
-    pub(super) fn pass(&mut self, octets: &[u8], progress: &Progress) -> usize {
+    pub(super) fn pass(&mut self, octets: &[u8], progress: &ConnectionProgress) -> usize {
         let mut passed = 0;
         while passed < octets.len() {
             match self.at {
-                At::HeadEnd => break,
-                At::Chunks => return octets.len(),
-                At::Body(0) => *self = Self::new(),
-                At::Body(left) => {
+                ParserState::HeadEnd => break,
+                ParserState::Chunks => return octets.len(),
+                ParserState::Body(0) => *self = Self::new(),
+                ParserState::Body(left) => {
                     let part = (octets.len() - passed).min(usize::try_from(left).unwrap_or(usize::MAX));
                     passed += part;
-                    self.at = At::Body(left - part as u64);
+                    self.at = ParserState::Body(left - part as u64);
                 }
-                At::Head => {
+                ParserState::Head => {
                     self.read(octets[passed], progress);
                     passed += 1;
                 }
@@ -102,7 +102,7 @@ impl Heads {
         passed
     }
 
-    fn read(&mut self, octet: u8, progress: &Progress) {
+    fn read(&mut self, octet: u8, progress: &ConnectionProgress) {
         match octet {
             b'\n' => {
                 if !self.after_cr {
@@ -110,7 +110,7 @@ impl Heads {
                 }
                 // Empty lines before a request are allowed.
                 if self.line_is_empty && self.has_begun {
-                    self.at = At::HeadEnd;
+                    self.at = ParserState::HeadEnd;
                 }
                 self.has_begun |= !self.line_is_empty;
                 self.line_is_empty = true;

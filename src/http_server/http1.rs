@@ -18,17 +18,17 @@ use tokio::time::sleep;
 use tower::Service as _;
 
 use super::head::{Heads, fault};
-use super::progress::{Phase, Progress};
+use super::progress::{ConnectionPhase, ConnectionProgress};
 use super::slots::Activity;
 use super::socket::Socket;
 use super::visitor::{Host, Visitor, log};
-use super::{HEAD_MIN_BYTES, Limits};
+use super::{HEAD_MIN_BYTES, ListenerLimits};
 
 /// Time for which connections stay open after a stop, because a request may be in transit. Such a request gets the last
 /// response of its connection. Longer than the round trip around the world.
 const LAST_CALL: Duration = Duration::from_millis(500);
 
-fn builder(limits: &Limits) -> Builder {
+fn builder(limits: &ListenerLimits) -> Builder {
     let mut http = Builder::new();
     // A backstop only, since `Socket` distinguishes idleness from a slow head. The timer also makes the library poll
     // the socket right after a response, at which the idle time starts.
@@ -43,16 +43,16 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Host { router, limits, stop } = host;
-    let (progress, peer) = (Arc::new(Progress::default()), visitor.peer);
+    let (progress, peer) = (Arc::new(ConnectionProgress::default()), visitor.peer);
     let socket = Socket::new(stream, progress.clone(), limits, Some(Heads::new()));
     let answer = service_fn(|request: Request<Incoming>| {
         let length = request.body().size_hint().exact();
-        let (exchange, has_bare_lf) = Exchange::begin(progress.clone(), activity.clone(), length);
+        let (exchange, has_bare_lf) = ExchangeGuard::begin(progress.clone(), activity.clone(), length);
         let fault = fault(request.version(), request.headers(), has_bare_lf);
         let (mut router, visitor) = (router.clone(), visitor.clone());
         async move {
             let mut request = request.map(|body| {
-                Body::new(Asked { at_end: body.is_end_stream(), body, progress: exchange.progress.clone() })
+                Body::new(TrackedRequestBody { at_end: body.is_end_stream(), body, progress: exchange.progress.clone() })
             });
             visitor.introduce(request.extensions_mut());
             let mut response = match fault {
@@ -69,7 +69,7 @@ where
             if fault.is_some() || length.is_none() || *visitor.stop.borrow() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, Infallible>(response.map(|body| Answer { body, _exchange: exchange }))
+            Ok::<_, Infallible>(response.map(|body| Http1Response { body, _exchange: exchange }))
         }
     });
     let mut connection = pin!(builder(&limits).serve_connection(TokioIo::new(socket), answer));
@@ -82,7 +82,7 @@ where
     };
     if is_evicted {
         // A request that has begun meanwhile gets the last response of the connection.
-        if progress.phase() == Phase::Exchange {
+        if progress.phase() == ConnectionPhase::Exchange {
             connection.as_mut().graceful_shutdown();
             log(connection.await, peer);
         }
@@ -93,42 +93,42 @@ where
         () = sleep(LAST_CALL) => {}
     }
     // The library ignores a half-sent head. Its request still gets the last response of the connection.
-    if progress.phase() != Phase::Head {
+    if progress.phase() != ConnectionPhase::Head {
         connection.as_mut().graceful_shutdown();
     }
     log(connection.await, peer);
 }
 
 /// Marks the connection as busy from the head of a request to the end of its response.
-struct Exchange {
-    progress: Arc<Progress>,
+struct ExchangeGuard {
+    progress: Arc<ConnectionProgress>,
     activity: Arc<Activity>,
 }
 
-impl Exchange {
+impl ExchangeGuard {
     /// Starts an exchange with the length of the request's body. Also returns whether the head contains a bare LF.
-    fn begin(progress: Arc<Progress>, activity: Arc<Activity>, body: Option<u64>) -> (Self, bool) {
+    fn begin(progress: Arc<ConnectionProgress>, activity: Arc<Activity>, body: Option<u64>) -> (Self, bool) {
         activity.begin();
         let has_bare_lf = progress.begin(body);
         (Self { progress, activity }, has_bare_lf)
     }
 }
 
-impl Drop for Exchange {
+impl Drop for ExchangeGuard {
     fn drop(&mut self) {
-        self.progress.enter(Phase::Idle);
+        self.progress.enter(ConnectionPhase::Idle);
         self.activity.wait();
     }
 }
 
 /// Request body that records whether it was read completely.
-struct Asked {
+struct TrackedRequestBody {
     body: Incoming,
     at_end: bool,
-    progress: Arc<Progress>,
+    progress: Arc<ConnectionProgress>,
 }
 
-impl HttpBody for Asked {
+impl HttpBody for TrackedRequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -147,7 +147,7 @@ impl HttpBody for Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for TrackedRequestBody {
     fn drop(&mut self) {
         if !self.at_end {
             self.progress.cut_body();
@@ -156,12 +156,12 @@ impl Drop for Asked {
 }
 
 /// Response body that ends the exchange when it is dropped.
-struct Answer {
+struct Http1Response {
     body: Body,
-    _exchange: Exchange,
+    _exchange: ExchangeGuard,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for Http1Response {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | has open requests | [`STREAMS_MAX`]; more are refused | the stream is reset |
 //! | resets requests | [`RESETS_WAITING_MAX`] that have not started | the connection is closed |
-//! | does not read a response | [`Limits::stalled`] since the last part that it read | the request is dropped, and the connection accepts no more |
+//! | does not read a response | [`ListenerLimits::stalled`] since the last part that it read | the request is dropped, and the connection accepts no more |
 //! | does not answer a PING | [`PING_WITHIN`] | the connection is closed |
-//! | has no open request | [`Limits::idle`] | GOAWAY |
+//! | has no open request | [`ListenerLimits::idle`] | GOAWAY |
 //! | has no open request and sends nothing after a GOAWAY | [`FAREWELL`] | the connection is closed |
 
 use std::convert::Infallible;
@@ -30,8 +30,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tower::Service as _;
 
-use super::Limits;
-use super::progress::{Phase, Progress};
+use super::ListenerLimits;
+use super::progress::{ConnectionPhase, ConnectionProgress};
 use super::slots::Activity;
 use super::socket::{Patience, Socket};
 use super::visitor::{Host, Visitor, log};
@@ -49,7 +49,7 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// Octets of a response in the send buffer, in addition to a part of [`PART_MAX`].
 const SEND_BUFFER: usize = 64 << 10;
-/// Maximum octets of a part of a response. A slow client must read a part within [`Limits::stalled`].
+/// Maximum octets of a part of a response. A slow client must read a part within [`ListenerLimits::stalled`].
 const PART_MAX: usize = 16 << 10;
 /// Interval of PINGs to a client with open requests, and the timeout of the answer below.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -69,7 +69,7 @@ struct Requests {
     stalled: bool,
 }
 
-fn builder(limits: &Limits, requests: watch::Sender<Requests>) -> Builder<Streams> {
+fn builder(limits: &ListenerLimits, requests: watch::Sender<Requests>) -> Builder<Streams> {
     let mut http = Builder::new(Streams { patience: limits.stalled, requests });
     http.timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
@@ -92,18 +92,18 @@ where
     let Host { router, limits, stop } = host;
     let (requests, peer) = (watch::Sender::new(Requests::default()), visitor.peer);
     // Requests, not octets, define idleness here, so the socket checks writes only.
-    let progress = Arc::new(Progress::default());
-    progress.enter(Phase::Exchange);
+    let progress = Arc::new(ConnectionProgress::default());
+    progress.enter(ConnectionPhase::Exchange);
     let socket = Socket::new(stream, progress.clone(), limits, None);
     let answer = service_fn(|request: Request<Incoming>| {
-        let open = Open::begin(requests.clone(), activity.clone());
+        let open = OpenRequest::begin(requests.clone(), activity.clone());
         let (mut router, visitor) = (router.clone(), visitor.clone());
         async move {
             let mut request = as_by_http1(request.map(Body::new));
             visitor.introduce(request.extensions_mut());
             let Ok(response) = router.call(request).await;
             let (turns, rest) = (TURNS.with(Arc::clone), Bytes::new());
-            Ok::<_, Infallible>(response.map(|body| Answer { body, rest, turns, _open: open }))
+            Ok::<_, Infallible>(response.map(|body| Http2Response { body, rest, turns, _open: open }))
         }
     });
     let mut connection = pin!(builder(&limits, requests.clone()).serve_connection(TokioIo::new(socket), answer));
@@ -153,12 +153,12 @@ fn as_by_http1(mut request: Request<Body>) -> Request<Body> {
 }
 
 /// Counts a request as open from its head to the end of its response.
-struct Open {
+struct OpenRequest {
     requests: watch::Sender<Requests>,
     activity: Arc<Activity>,
 }
 
-impl Open {
+impl OpenRequest {
     fn begin(requests: watch::Sender<Requests>, activity: Arc<Activity>) -> Self {
         requests.send_modify(|requests| {
             activity.begin();
@@ -169,7 +169,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.requests.send_modify(|requests| {
             requests.open -= 1;
@@ -214,14 +214,14 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 }
 
 /// Response body in parts. Dropping it ends the request.
-struct Answer {
+struct Http2Response {
     body: Body,
     rest: Bytes,
     turns: Arc<AtomicU64>,
-    _open: Open,
+    _open: OpenRequest,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for Http2Response {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -3,11 +3,11 @@
 //!
 //! | while a client … | it has | then |
 //! |---|---|---|
-//! | does the TLS handshake | [`Limits::head`]; half of all connections, and a quarter of a client's, may do so at a time | closed |
-//! | sends no request | [`Limits::idle`] | the connection is closed |
-//! | sends the head of a request | [`Limits::head`] from its first octet on, [`Limits::head_max_bytes`] | closed; 431 |
+//! | does the TLS handshake | [`ListenerLimits::head`]; half of all connections, and a quarter of a client's, may do so at a time | closed |
+//! | sends no request | [`ListenerLimits::idle`] | the connection is closed |
+//! | sends the head of a request | [`ListenerLimits::head`] from its first octet on, [`ListenerLimits::head_max_bytes`] | closed; 431 |
 //! | sends a body | the limits of `api::extract` | 408, 413 |
-//! | does not read its response | [`Limits::stalled`] since the last octet that it read | closed |
+//! | does not read its response | [`ListenerLimits::stalled`] since the last octet that it read | closed |
 //! | exceeds its connections | no slot | 503; with TLS, closed |
 //! | connects while all slots are used | the slot of the connection, or handshake, that is idle for longest | 503 if each has a request |
 //! | sends an ambiguous head ([`head`]) | no second request | 400, closed |
@@ -53,7 +53,7 @@ const WARNED_EVERY: Duration = Duration::from_secs(60);
 
 /// Limits of a listener and its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ListenerLimits {
     /// Time for which a connection may be idle.
     pub idle: Duration,
     /// Time for the head of a request, or for a TLS handshake.
@@ -72,7 +72,7 @@ pub struct Limits {
 /// Minimum buffer of the HTTP library.
 pub(crate) const HEAD_MIN_BYTES: usize = 8_192;
 
-impl Default for Limits {
+impl Default for ListenerLimits {
     fn default() -> Self {
         Self {
             idle: Duration::from_secs(150),
@@ -92,7 +92,7 @@ pub async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
     router: Router,
-    limits: Limits,
+    limits: ListenerLimits,
     stop: watch::Receiver<bool>,
 ) {
     let slots = ConnectionSlots::new(&limits);

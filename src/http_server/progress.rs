@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// What a connection is busy with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Phase {
+pub(super) enum ConnectionPhase {
     /// Nothing: no octet of a request has come.
     Idle,
     Head,
@@ -18,7 +18,7 @@ pub(super) enum Phase {
 
 /// The phase, as the two sides of the HTTP library see it: octets come in on one, requests go out on the other.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct ConnectionProgress {
     phase: AtomicU8,
     pub(super) body_cut: AtomicBool,
     reads: AtomicU64,
@@ -28,17 +28,17 @@ pub(super) struct Progress {
     pub(super) parsed: AtomicWaker,
 }
 
-impl Progress {
-    pub(super) fn phase(&self) -> Phase {
+impl ConnectionProgress {
+    pub(super) fn phase(&self) -> ConnectionPhase {
         match self.phase.load(Ordering::Relaxed) {
-            0 => Phase::Idle,
-            1 => Phase::Head,
-            _ => Phase::Exchange,
+            0 => ConnectionPhase::Idle,
+            1 => ConnectionPhase::Head,
+            _ => ConnectionPhase::Exchange,
         }
     }
 
-    pub(super) fn enter(&self, phase: Phase) {
-        if phase == Phase::Exchange {
+    pub(super) fn enter(&self, phase: ConnectionPhase) {
+        if phase == ConnectionPhase::Exchange {
             self.body_cut.store(false, Ordering::Relaxed);
         }
         self.phase.store(phase as u8, Ordering::Relaxed);
@@ -46,7 +46,7 @@ impl Progress {
 
     /// Notes that the library has parsed a head. Returns whether the head contains bare LF.
     pub(super) fn begin(&self, body: Option<u64>) -> bool {
-        self.enter(Phase::Exchange);
+        self.enter(ConnectionPhase::Exchange);
         *self.body.lock() = Some(body);
         self.parsed.wake();
         self.bare_lf.swap(false, Ordering::Relaxed)

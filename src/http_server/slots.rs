@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Limits;
+use super::ListenerLimits;
 use super::address::{household, site};
 
 /// One connection in so many of a client may be in a handshake. A client that opens many at once waits.
@@ -26,7 +26,7 @@ pub struct ConnectionSlots {
     all: usize,
     handshakes: usize,
     per_client: Option<usize>,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenConnections>>,
     /// Counter that orders the times at which connections became idle.
     turns: Arc<AtomicU64>,
 }
@@ -34,7 +34,7 @@ pub struct ConnectionSlots {
 /// Slot of one connection. Released on drop, or earlier when [`Activity::closed`] completes.
 pub struct ConnectionSlot {
     id: u64,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenConnections>>,
     /// Updated by the code that serves the connection.
     pub activity: Arc<Activity>,
     /// Whether another connection was closed to make room.
@@ -78,27 +78,27 @@ impl Activity {
 }
 
 #[derive(Default)]
-struct Counts {
+struct ClientCounts {
     connections: usize,
     handshakes: usize,
 }
 
-struct Entry {
+struct ConnectionEntry {
     networks: Vec<Network>,
     in_handshake: bool,
     activity: Arc<Activity>,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     next_id: u64,
-    connections: HashMap<u64, Entry>,
-    networks: HashMap<Network, Counts>,
+    connections: HashMap<u64, ConnectionEntry>,
+    networks: HashMap<Network, ClientCounts>,
     handshakes: usize,
 }
 
-impl Open {
-    fn insert(&mut self, entry: Entry) -> u64 {
+impl OpenConnections {
+    fn insert(&mut self, entry: ConnectionEntry) -> u64 {
         for network in &entry.networks {
             let counts = self.networks.entry(*network).or_default();
             counts.connections += 1;
@@ -147,7 +147,7 @@ impl Open {
 
 impl ConnectionSlots {
     /// Creates slots for the limits of a listener.
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &ListenerLimits) -> Self {
         // Clients that never finish a handshake leave half of the slots to the others.
         let handshakes = (limits.connections / 2).max(1);
         let per_client = limits.connections_per_client;
@@ -177,7 +177,7 @@ impl ConnectionSlots {
         let waits_since = self.turns.fetch_add(1, Ordering::Relaxed).into();
         let activity = Arc::new(Activity { waits_since, turns: self.turns.clone(), close: Notify::new() });
         let networks = shares.into_iter().map(|(network, _)| network).collect();
-        let id = open.insert(Entry { networks, in_handshake, activity: activity.clone() });
+        let id = open.insert(ConnectionEntry { networks, in_handshake, activity: activity.clone() });
         Ok(ConnectionSlot { id, open: self.open.clone(), activity, made_room })
     }
 

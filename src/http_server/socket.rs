@@ -11,9 +11,9 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::Limits;
+use super::ListenerLimits;
 use super::head::Heads;
-use super::progress::{Phase, Progress};
+use super::progress::{ConnectionPhase, ConnectionProgress};
 
 /// Time without octets of the client after which a shut down connection is closed, and the maximum in all. Until then its
 /// octets are read: closing a socket with unread octets resets the connection, and the client loses the end of its response.
@@ -22,26 +22,26 @@ const LINGER_MAX: Duration = Duration::from_secs(30);
 
 pub(super) struct Socket<S> {
     stream: S,
-    progress: Arc<Progress>,
-    limits: Limits,
+    progress: Arc<ConnectionProgress>,
+    limits: ListenerLimits,
     /// `None` for HTTP/2, which has no heads of lines.
     heads: Option<Heads>,
     /// Octets after a head that the library has not parsed yet: at most one read.
     held: BytesMut,
-    reading: Patience<Phase>,
+    reading: Patience<ConnectionPhase>,
     writing: Patience<()>,
     lingering: Patience<u64>,
     closing: Patience<()>,
 }
 
 impl<S> Socket<S> {
-    pub(super) fn new(stream: S, progress: Arc<Progress>, limits: Limits, heads: Option<Heads>) -> Self {
+    pub(super) fn new(stream: S, progress: Arc<ConnectionProgress>, limits: ListenerLimits, heads: Option<Heads>) -> Self {
         let (reading, writing) = (Patience::default(), Patience::default());
         let (lingering, closing) = (Patience::default(), Patience::default());
         Self { stream, progress, limits, heads, held: BytesMut::new(), reading, writing, lingering, closing }
     }
 
-    /// Returns the result of a write, or an error once the client has read nothing for [`Limits::stalled`].
+    /// Returns the result of a write, or an error once the client has read nothing for [`ListenerLimits::stalled`].
     fn unless_stalled<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.writing.end();
@@ -89,17 +89,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         if read.is_ready() {
             if buf.filled().len() > before {
                 this.progress.note_read();
-                if phase == Phase::Idle {
-                    this.progress.enter(Phase::Head);
+                if phase == ConnectionPhase::Idle {
+                    this.progress.enter(ConnectionPhase::Head);
                     this.reading.end();
                 }
             }
             return read;
         }
         let within = match phase {
-            Phase::Idle => this.limits.idle,
-            Phase::Head => this.limits.head,
-            Phase::Exchange => return Poll::Pending,
+            ConnectionPhase::Idle => this.limits.idle,
+            ConnectionPhase::Head => this.limits.head,
+            ConnectionPhase::Exchange => return Poll::Pending,
         };
         ready!(this.reading.poll(cx, phase, within));
         Poll::Ready(Ok(()))

@@ -22,7 +22,7 @@ use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::server::TlsStream;
 
 use super::address::household;
-use super::certificate::Shown;
+use super::certificate::CurrentCertificate;
 
 /// ALPN protocol of the validation (RFC 8737 section 3).
 const ACME: &[u8] = b"acme-tls/1";
@@ -93,7 +93,7 @@ pub(super) enum Greeting {
 impl Tls {
     /// Configures TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1. Session tickets use a key of this process that rotates every
     /// few hours.
-    pub(crate) fn new(shown: Arc<Shown>, challenges: Option<Challenges>) -> Result<Self, tokio_rustls::rustls::Error> {
+    pub(crate) fn new(shown: Arc<CurrentCertificate>, challenges: Option<Challenges>) -> Result<Self, tokio_rustls::rustls::Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()

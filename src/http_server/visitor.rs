@@ -7,13 +7,13 @@ use axum::http::Extensions;
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::Limits;
+use super::ListenerLimits;
 
 /// What a connection is served by.
 #[derive(Clone)]
 pub(super) struct Host {
     pub(super) router: Router,
-    pub(super) limits: Limits,
+    pub(super) limits: ListenerLimits,
     pub(super) stop: watch::Receiver<bool>,
 }
 

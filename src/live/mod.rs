@@ -29,15 +29,15 @@ use bellwire_core::clock::Clock;
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::{ApiKeyId, AppId, MessageId, SessionId};
 use bellwire_core::role::Grants;
-pub(crate) use listener::{Heard, Listener};
+pub(crate) use listener::{ListenerInput, Listener};
 use reader::read_on;
-pub(crate) use reading::Event;
+pub(crate) use reading::LiveEvent;
 
 const LAG_MAX: usize = 1_024;
 
 /// Limits and intervals of the event stream.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct LiveConfig {
     /// Interval of the polls.
     pub every: Duration,
     /// Maximum listeners of this process.
@@ -53,7 +53,7 @@ pub struct Settings {
     pub heartbeat: Duration,
 }
 
-impl Default for Settings {
+impl Default for LiveConfig {
     fn default() -> Self {
         Self {
             every: Duration::from_secs(1),
@@ -68,7 +68,7 @@ impl Default for Settings {
 
 /// Reason for which a listener is refused.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum ListenError {
     /// The process has `listeners_max` listeners.
     Full,
     /// The app has `listeners_per_app` listeners.
@@ -78,7 +78,7 @@ pub(crate) enum Refused {
     Database(sqlx::Error),
 }
 
-impl From<sqlx::Error> for Refused {
+impl From<sqlx::Error> for ListenError {
     fn from(error: sqlx::Error) -> Self {
         Self::Database(error)
     }
@@ -93,7 +93,7 @@ pub(crate) enum Right {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct ListenerFilter {
     /// `None` for all apps and the events of the server.
     pub apps: Option<Vec<AppId>>,
     /// `None` for all kinds.
@@ -105,8 +105,8 @@ pub(crate) struct Wanted {
     pub after: Option<Position>,
 }
 
-impl Wanted {
-    fn takes(&self, event: &Event) -> bool {
+impl ListenerFilter {
+    fn takes(&self, event: &LiveEvent) -> bool {
         self.apps.as_ref().is_none_or(|apps| event.app.is_some_and(|app| apps.contains(&app)))
             && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&event.kind))
     }
@@ -114,23 +114,23 @@ impl Wanted {
 
 /// Listeners of this process and their reader. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Live(Arc<Inner>);
+pub(crate) struct Live(Arc<LiveInner>);
 
-struct Inner {
+struct LiveInner {
     pool: PgPool,
     clock: Clock,
-    settings: Settings,
-    state: Mutex<State>,
+    settings: LiveConfig,
+    state: Mutex<ListenerState>,
 }
 
 #[derive(Default)]
-struct State {
-    taken: HashMap<u64, Taken>,
+struct ListenerState {
+    taken: HashMap<u64, ListenerSlot>,
     last: u64,
-    reader: Option<Reader>,
+    reader: Option<StreamReader>,
 }
 
-struct Taken {
+struct ListenerSlot {
     right: Right,
     owner: Option<Uuid>,
     /// `None` for all apps.
@@ -138,44 +138,44 @@ struct Taken {
     ended: watch::Sender<bool>,
 }
 
-impl State {
-    fn count(&self, which: impl Fn(&Taken) -> bool) -> usize {
+impl ListenerState {
+    fn count(&self, which: impl Fn(&ListenerSlot) -> bool) -> usize {
         self.taken.values().filter(|taken| which(taken)).count()
     }
 }
 
-struct Reader {
-    sender: broadcast::Sender<Arc<Event>>,
+struct StreamReader {
+    sender: broadcast::Sender<Arc<LiveEvent>>,
     position: Position,
     /// Last snapshot of each campaign that is being sent, for listeners that join later.
-    progress: BTreeMap<MessageId, Arc<Event>>,
+    progress: BTreeMap<MessageId, Arc<LiveEvent>>,
 }
 
 /// Registration of a listener. Dropping it frees the place.
-struct Place {
-    inner: Arc<Inner>,
+struct ListenerGuard {
+    inner: Arc<LiveInner>,
     number: u64,
     ended: watch::Receiver<bool>,
 }
 
-impl Drop for Place {
+impl Drop for ListenerGuard {
     fn drop(&mut self) {
         self.inner.state.lock().taken.remove(&self.number);
     }
 }
 
 struct Joined {
-    receiver: broadcast::Receiver<Arc<Event>>,
+    receiver: broadcast::Receiver<Arc<LiveEvent>>,
     at: Position,
-    snapshots: Vec<Arc<Event>>,
+    snapshots: Vec<Arc<LiveEvent>>,
 }
 
 impl Live {
-    pub(crate) fn new(pool: PgPool, clock: Clock, settings: Settings) -> Self {
-        Self(Arc::new(Inner { pool, clock, settings, state: Mutex::default() }))
+    pub(crate) fn new(pool: PgPool, clock: Clock, settings: LiveConfig) -> Self {
+        Self(Arc::new(LiveInner { pool, clock, settings, state: Mutex::default() }))
     }
 
-    pub(crate) async fn listen(&self, wanted: Wanted) -> Result<Listener, Refused> {
+    pub(crate) async fn listen(&self, wanted: ListenerFilter) -> Result<Listener, ListenError> {
         let place = self.take_place(&wanted)?;
         let Joined { receiver, at: joined_at, snapshots } = match self.join(None) {
             Some(joined) => joined,
@@ -194,28 +194,28 @@ impl Live {
         Ok(Listener { wanted, missed, backlog, snapshots, receiver, heard_up_to: from, place })
     }
 
-    fn take_place(&self, wanted: &Wanted) -> Result<Place, Refused> {
+    fn take_place(&self, wanted: &ListenerFilter) -> Result<ListenerGuard, ListenError> {
         let settings = &self.0.settings;
-        let Wanted { right, owner, apps, .. } = wanted;
+        let ListenerFilter { right, owner, apps, .. } = wanted;
         let mut state = self.0.state.lock();
         let kept_free = if apps.is_some() { settings.places_for_operators } else { 0 };
         let free = settings.listeners_max.saturating_sub(state.taken.len() + kept_free);
         if free == 0 {
-            return Err(Refused::Full);
+            return Err(ListenError::Full);
         }
         if owner.is_some() && state.count(|taken| taken.owner == *owner) >= settings.listeners_per_key {
-            return Err(Refused::KeyFull);
+            return Err(ListenError::KeyFull);
         }
         let share = settings.listeners_per_app.min(free);
-        let listens_to = |taken: &Taken, app| taken.apps.as_ref().is_some_and(|apps| apps.contains(app));
+        let listens_to = |taken: &ListenerSlot, app| taken.apps.as_ref().is_some_and(|apps| apps.contains(app));
         if apps.iter().flatten().any(|app| state.count(|taken| listens_to(taken, app)) >= share) {
-            return Err(Refused::AppFull);
+            return Err(ListenError::AppFull);
         }
         state.last += 1;
         let (number, (ended, has_ended)) = (state.last, watch::channel(false));
-        let taken = Taken { right: right.clone(), owner: *owner, apps: apps.clone(), ended };
+        let taken = ListenerSlot { right: right.clone(), owner: *owner, apps: apps.clone(), ended };
         state.taken.insert(number, taken);
-        Ok(Place { inner: self.0.clone(), number, ended: has_ended })
+        Ok(ListenerGuard { inner: self.0.clone(), number, ended: has_ended })
     }
 
     /// Subscribes to all events after the current position of the reader. Starts a reader at `start_from` if there is
@@ -224,7 +224,7 @@ impl Live {
         let mut state = self.0.state.lock();
         if let (None, Some(position)) = (&state.reader, start_from) {
             let (sender, _) = broadcast::channel(LAG_MAX);
-            state.reader = Some(Reader { sender, position, progress: BTreeMap::new() });
+            state.reader = Some(StreamReader { sender, position, progress: BTreeMap::new() });
             tokio::spawn(read_on(self.0.clone(), position)); // reads `receiver_count` only after this lock
         }
         let reader = state.reader.as_ref()?;
@@ -235,11 +235,11 @@ impl Live {
     /// Returns the position from which a listener resumes that has received all events up to `after`, and a gap if
     /// events are missing. The position is after `joined_at` if the listener was connected to a replica whose reader
     /// was ahead.
-    async fn resume(&self, after: Position, joined_at: Position) -> sqlx::Result<(Position, Option<Heard>)> {
+    async fn resume(&self, after: Position, joined_at: Position) -> sqlx::Result<(Position, Option<ListenerInput>)> {
         let kept = stream::kept(&self.0.pool).await?;
         Ok(match after {
-            after if after > kept.end => (joined_at, Some(Heard::Gap)),
-            after if after < kept.floor => (kept.floor, Some(Heard::Gap)),
+            after if after > kept.end => (joined_at, Some(ListenerInput::Gap)),
+            after if after < kept.floor => (kept.floor, Some(ListenerInput::Gap)),
             after => (after, None),
         })
     }
@@ -256,7 +256,7 @@ mod tests {
     async fn nothing_is_read_once_nobody_listens_any_more() {
         let nowhere = store::connect_lazily(PgConnectOptions::new().socket("/nonexistent"), 1);
         let live =
-            Live::new(nowhere, Clock::system(), Settings { every: Duration::from_millis(1), ..Settings::default() });
+            Live::new(nowhere, Clock::system(), LiveConfig { every: Duration::from_millis(1), ..LiveConfig::default() });
         assert!(live.join(None).is_none(), "nobody listened yet");
         let joined = live.join(Some(Position { xid: 1, seq: 0 })).expect("a reader");
         assert!(live.join(None).is_some());

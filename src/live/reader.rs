@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::reading::Event;
+use super::reading::LiveEvent;
 use super::reading::{Memory, Snapshots};
-use super::{Inner, Reader, Right};
+use super::{LiveInner, StreamReader, Right};
 use crate::panics;
 use crate::store::keys::{api_keys, sessions};
 use crate::store::outcomes::stream::{self, Position, StreamRow};
@@ -19,13 +19,13 @@ const ROWS_MAX: usize = 500;
 const BETWEEN_PAGES: Duration = Duration::from_millis(20);
 /// Reads while the process has listeners. A panic ends the reader: listeners are disconnected, and the next listener
 /// starts a new one.
-pub(super) async fn read_on(inner: Arc<Inner>, position: Position) {
+pub(super) async fn read_on(inner: Arc<LiveInner>, position: Position) {
     if panics::caught(read_while_heard(&inner, position)).await.is_err() {
         inner.state.lock().reader = None;
     }
 }
 
-async fn read_while_heard(inner: &Inner, mut position: Position) {
+async fn read_while_heard(inner: &LiveInner, mut position: Position) {
     let mut memory = Memory::default();
     let mut ticks = tokio::time::interval(inner.settings.every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -46,7 +46,7 @@ async fn read_while_heard(inner: &Inner, mut position: Position) {
     }
 }
 
-impl Inner {
+impl LiveInner {
     /// Removes the reader if it has no receivers, and returns whether there is no reader now.
     fn is_deserted(&self) -> bool {
         let mut state = self.state.lock();
@@ -73,7 +73,7 @@ impl Inner {
             let rows = stream::read(&self.pool, *position, Position::LAST, None, None, limit).await?;
             let is_all = rows.len() < ROWS_MAX;
             *position = rows.last().map_or(*position, StreamRow::position);
-            let events: Vec<_> = rows.into_iter().filter_map(Event::stored).map(Arc::new).collect();
+            let events: Vec<_> = rows.into_iter().filter_map(LiveEvent::stored).map(Arc::new).collect();
             self.tell(|reader| {
                 reader.position = *position;
                 events
@@ -130,7 +130,7 @@ impl Inner {
     }
 
     /// Updates the reader and sends events under one lock, so that a joining listener misses none.
-    fn tell(&self, remember: impl FnOnce(&mut Reader) -> Vec<Arc<Event>>) {
+    fn tell(&self, remember: impl FnOnce(&mut StreamReader) -> Vec<Arc<LiveEvent>>) {
         let mut state = self.state.lock();
         let Some(reader) = &mut state.reader else { return };
         for event in remember(reader) {

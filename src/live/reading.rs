@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use sqlx::PgPool;
 use tokio::time::Instant;
 
-use crate::store::outcomes::stream::{self, Position, Progress, Rollup, StreamRow};
+use crate::store::outcomes::stream::{self, Position, StreamProgress, Rollup, StreamRow};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::event_type::EventType;
@@ -16,7 +16,7 @@ use bellwire_core::id::{AppId, MessageId};
 
 /// Event as listeners receive it.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct LiveEvent {
     /// Place among the stored events. `None`: the event is a snapshot.
     pub position: Option<Position>,
     /// App that the event concerns. `None`: it concerns the server as a whole.
@@ -32,10 +32,10 @@ fn minute(now: Timestamp) -> Timestamp {
 
 /// Snapshots to send after one poll.
 pub(super) struct Snapshots {
-    pub progress: Vec<(MessageId, Arc<Event>)>,
+    pub progress: Vec<(MessageId, Arc<LiveEvent>)>,
     pub in_motion: HashSet<MessageId>,
     /// Counts of attempts since the previous poll, one event for each app.
-    pub outcomes: Vec<Arc<Event>>,
+    pub outcomes: Vec<Arc<LiveEvent>>,
 }
 
 /// Counts of attempts by minute, app and [ending](Ending::code).
@@ -44,7 +44,7 @@ type Sums = HashMap<(Timestamp, AppId, i16), i64>;
 /// Results of the previous poll.
 #[derive(Default)]
 pub(super) struct Memory {
-    progress: HashMap<MessageId, Progress>,
+    progress: HashMap<MessageId, StreamProgress>,
     outcomes: Option<(Instant, Sums)>,
 }
 
@@ -62,17 +62,17 @@ impl Memory {
     }
 
     /// Returns the campaigns whose progress differs from that of the previous poll.
-    fn moved(&mut self, campaigns: Vec<Progress>, now: Timestamp) -> Vec<(MessageId, Arc<Event>)> {
+    fn moved(&mut self, campaigns: Vec<StreamProgress>, now: Timestamp) -> Vec<(MessageId, Arc<LiveEvent>)> {
         let before = std::mem::take(&mut self.progress);
         self.progress = campaigns.into_iter().map(|campaign| (campaign.message, campaign)).collect();
-        let has_moved = |campaign: &&Progress| before.get(&campaign.message) != Some(*campaign);
+        let has_moved = |campaign: &&StreamProgress| before.get(&campaign.message) != Some(*campaign);
         let moved = self.progress.values().filter(has_moved);
-        moved.map(|campaign| (campaign.message, Arc::new(Event::progress(campaign, now)))).collect()
+        moved.map(|campaign| (campaign.message, Arc::new(LiveEvent::progress(campaign, now)))).collect()
     }
 
     /// Returns the attempts since the previous poll by app. The first poll returns none, because it has nothing to
     /// compare with.
-    fn outcomes(&mut self, rollups: Vec<Rollup>, now: Timestamp) -> Vec<Event> {
+    fn outcomes(&mut self, rollups: Vec<Rollup>, now: Timestamp) -> Vec<LiveEvent> {
         let sums: Sums = rollups.into_iter().map(|it| ((it.minute, it.app, it.ending), it.n)).collect();
         let read_at = Instant::now();
         let mut grown = BTreeMap::<AppId, BTreeMap<i16, i64>>::new();
@@ -87,11 +87,11 @@ impl Memory {
             }
         }
         self.outcomes = Some((read_at, sums));
-        grown.into_iter().map(|(app, endings)| Event::outcomes(app, &endings, seconds, now)).collect()
+        grown.into_iter().map(|(app, endings)| LiveEvent::outcomes(app, &endings, seconds, now)).collect()
     }
 }
 
-impl Event {
+impl LiveEvent {
     fn new(position: Option<Position>, app: Option<AppId>, kind: EventType, at: Timestamp, data: &Value) -> Self {
         let json = json!({"kind": kind, "app": app, "at": at, "data": data}).to_string().into();
         Self { position, app, kind, json }
@@ -103,7 +103,7 @@ impl Event {
         Some(Self::new(Some(row.position()), row.app, kind, row.at, &row.data))
     }
 
-    fn progress(it: &Progress, now: Timestamp) -> Self {
+    fn progress(it: &StreamProgress, now: Timestamp) -> Self {
         let ended = it.accepted + it.gone + it.expired + it.dead + it.cancelled + it.capped;
         let waiting = it.targeted - ended;
         let data = json!({
@@ -140,8 +140,8 @@ mod tests {
         AppId(Uuid::from_u128(n))
     }
 
-    fn campaign(n: u128, accepted: i64) -> Progress {
-        Progress {
+    fn campaign(n: u128, accepted: i64) -> StreamProgress {
+        StreamProgress {
             message: MessageId(Uuid::from_u128(n)),
             app: app(1),
             campaign: None,

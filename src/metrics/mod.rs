@@ -23,7 +23,7 @@ use bellwire_core::fact::StatusClass;
 use bellwire_core::hook::DeliveryState;
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
-use bellwire_rules::policy::reliability::{self, LaneSums, Reading, Sli};
+use bellwire_rules::policy::reliability::{self, LaneSums, MetricReading, Sli};
 pub(crate) use labels::Labels;
 use labels::{
     AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, OutcomeLabel, PoolLabels, RequestLabels,
@@ -170,7 +170,7 @@ impl Metrics {
     pub fn show_slis(&self, lanes: &[LaneSums]) {
         self.slis.clear();
         self.sli_states.clear();
-        let read = |lane: &LaneSums| -> Vec<(Option<Tier>, Reading)> {
+        let read = |lane: &LaneSums| -> Vec<(Option<Tier>, MetricReading)> {
             let readings = lane.tiers.iter().map(|(tier, sums)| (*tier, reliability::read(sums, 1)));
             readings.flat_map(|(tier, readings)| readings.map(|reading| (tier, reading))).collect()
         };
@@ -181,7 +181,7 @@ impl Metrics {
         }
     }
 
-    fn show_sli(&self, lane: &LaneSums, tier: Option<Tier>, reading: Reading) {
+    fn show_sli(&self, lane: &LaneSums, tier: Option<Tier>, reading: MetricReading) {
         // What is of the lane has no tier, and what is of a tier is not the lane's.
         let (Some(value), true) = (reading.value, tier.is_none() == (reading.sli == Sli::BreakerTrips)) else {
             return;
@@ -366,8 +366,8 @@ mod tests {
     fn lane_series_are_limited_worst_first() {
         let lane = |number, first_accepted| {
             let mut sums = reliability::Sums::default();
-            sums.add(reliability::Count::FirstRetries as i16, 100);
-            sums.add(reliability::Count::FirstAccepted as i16, first_accepted);
+            sums.add(reliability::ReliabilityCount::FirstRetries as i16, 100);
+            sums.add(reliability::ReliabilityCount::FirstAccepted as i16, first_accepted);
             let tiers = [(Some(Tier::Promotional), sums)].into();
             LaneSums { lane: LaneId(number), app: AppId(Uuid::nil()), gateway: Gateway::Fcm, tiers }
         };

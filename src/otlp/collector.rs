@@ -19,17 +19,17 @@ use tracing::{info, warn};
 use url::Url;
 
 use super::SCOPE;
-use crate::outbound::{ExchangeError, ExchangeFailure, Limits, OutboundClient, PlainHttp};
+use crate::outbound::{ExchangeError, ExchangeFailure, OutboundLimits, OutboundClient, PlainHttp};
 
 /// Path for spans, relative to the endpoint.
 const TRACES: &str = "v1/traces";
 pub(super) const METRICS: &str = "v1/metrics";
 /// Limits of a request. What the collector has not accepted in time is lost.
-const LIMITS: Limits = Limits { timeout: Duration::from_secs(10), body_max_bytes: 64 << 10, idle_connections: 2 };
+const LIMITS: OutboundLimits = OutboundLimits { timeout: Duration::from_secs(10), body_max_bytes: 64 << 10, idle_connections: 2 };
 
 /// Failed request to the collector.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum ExportFailure {
     #[error("the URL is invalid: {0}")]
     Invalid(#[from] http::Error),
     #[error("{}", .0.reason)]
@@ -64,7 +64,7 @@ impl Collector {
     }
 
     /// Sends a message once. The first failure is logged, and the first success after it.
-    pub(super) async fn send(&self, path: &str, message: &impl Message) -> Result<(), Failure> {
+    pub(super) async fn send(&self, path: &str, message: &impl Message) -> Result<(), ExportFailure> {
         let sent = self.post(path, message.encode_to_vec()).await;
         match &sent {
             Err(error) if !self.failing.swap(true, Ordering::Relaxed) => {
@@ -78,7 +78,7 @@ impl Collector {
         sent
     }
 
-    async fn post(&self, path: &str, body: Vec<u8>) -> Result<(), Failure> {
+    async fn post(&self, path: &str, body: Vec<u8>) -> Result<(), ExportFailure> {
         let mut request = Request::post(format!("{}/{path}", self.endpoint)).body(body.into())?;
         request.headers_mut().extend(self.headers.clone());
         let status = match self.http.exchange(request).await {
@@ -90,7 +90,7 @@ impl Collector {
             }) => status,
             Err(error) => return Err(error.into()),
         };
-        if status.is_success() { Ok(()) } else { Err(Failure::Refused(status)) }
+        if status.is_success() { Ok(()) } else { Err(ExportFailure::Refused(status)) }
     }
 }
 

@@ -18,14 +18,14 @@ const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
 /// Time over which something was counted.
 #[derive(Clone, Copy)]
-struct Span {
+struct CountingPeriod {
     from_ns: u64,
     to_ns: u64,
 }
 
 /// Reads all metrics. Counters began at `began`.
 pub(super) fn read(metrics: &Metrics, began: Timestamp, now: Timestamp) -> Vec<Metric> {
-    let span = Span { from_ns: nanoseconds(began), to_ns: nanoseconds(now) };
+    let span = CountingPeriod { from_ns: nanoseconds(began), to_ns: nanoseconds(now) };
     metrics.registered().filter_map(|registered| metric(registered, span)).collect()
 }
 
@@ -34,12 +34,12 @@ fn nanoseconds(at: Timestamp) -> u64 {
 }
 
 /// Returns `None` for a metric without series.
-fn metric(registered: &Registered, span: Span) -> Option<Metric> {
+fn metric(registered: &Registered, span: CountingPeriod) -> Option<Metric> {
     let points = registered.read();
     if points.is_empty() {
         return None;
     }
-    let numbers = |from_ns| points.iter().filter_map(|point| number(point, Span { from_ns, ..span })).collect();
+    let numbers = |from_ns| points.iter().filter_map(|point| number(point, CountingPeriod { from_ns, ..span })).collect();
     let data = match registered.kind() {
         MetricType::Counter => Data::Sum(Sum {
             data_points: numbers(span.from_ns),
@@ -62,7 +62,7 @@ fn metric(registered: &Registered, span: Span) -> Option<Metric> {
     Some(Metric { name, description, unit, data: Some(data), ..Metric::default() })
 }
 
-fn number((labels, value): &(Labels, Value), span: Span) -> Option<NumberDataPoint> {
+fn number((labels, value): &(Labels, Value), span: CountingPeriod) -> Option<NumberDataPoint> {
     let value = match value {
         Value::Int(number) => Number::AsInt(*number),
         Value::Float(number) => Number::AsDouble(*number),
@@ -77,7 +77,7 @@ fn number((labels, value): &(Labels, Value), span: Span) -> Option<NumberDataPoi
     })
 }
 
-fn histogram((labels, value): &(Labels, Value), span: Span) -> Option<HistogramDataPoint> {
+fn histogram((labels, value): &(Labels, Value), span: CountingPeriod) -> Option<HistogramDataPoint> {
     let Value::Histogram { sum, buckets } = value else { return None };
     let (bounds, bucket_counts): (Vec<f64>, Vec<u64>) = buckets.iter().copied().unzip();
     Some(HistogramDataPoint {

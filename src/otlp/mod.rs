@@ -30,7 +30,7 @@ use crate::metrics::Metrics;
 use bellwire_core::clock::{Clock, Timestamp};
 use collector::{Collector, SpanSink, resource_of};
 pub use spans::Tracer;
-pub(crate) use spans::{DeliverySpan, Origin, Stage, current};
+pub(crate) use spans::{DeliverySpan, TraceOrigin, Stage, current};
 
 /// Instrumentation scope of spans and metrics.
 const SCOPE: &str = "bellwire";
@@ -41,7 +41,7 @@ const GATHER: Duration = Duration::from_secs(2);
 const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct OtlpConfig {
     /// The collector; `/v1/traces` and `/v1/metrics` are beneath it.
     pub endpoint: Url,
     /// PEM certificates that it is trusted by beside Mozilla's roots.
@@ -96,8 +96,8 @@ impl Otlp {
     ///
     /// # Errors
     /// If its certificates cannot be used.
-    pub(crate) fn start(settings: Settings, clock: Clock) -> Result<Self, bellwire_gateway::SettingsError> {
-        let Settings { endpoint, extra_ca_pem, headers, service_name, sampling, share, metrics_every } = settings;
+    pub(crate) fn start(settings: OtlpConfig, clock: Clock) -> Result<Self, bellwire_gateway::SettingsError> {
+        let OtlpConfig { endpoint, extra_ca_pem, headers, service_name, sampling, share, metrics_every } = settings;
         // Replicas are of one service, and their series must not be taken for each other's.
         let resource = Resource::builder_empty()
             .with_service_name(service_name)

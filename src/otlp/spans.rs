@@ -76,16 +76,16 @@ impl Tracer {
     }
 
     /// The origin of a message's deliveries, if they are to be traced here; `traceparent` is what was stored with it.
-    pub(crate) fn origin(&self, traceparent: Option<&str>) -> Option<Origin> {
+    pub(crate) fn origin(&self, traceparent: Option<&str>) -> Option<TraceOrigin> {
         let _on = self.0.as_ref()?;
-        Some(Origin { request: traceparent.and_then(parse)?, turns: AtomicU32::new(0) })
+        Some(TraceOrigin { request: traceparent.and_then(parse)?, turns: AtomicU32::new(0) })
     }
 
     /// The span of a delivery whose turn began with its claim, `began`; none if it is not to be traced. `attributes` name
     /// neither endpoint, payload, key nor user.
     pub(crate) fn delivery(
         &self,
-        origin: &Origin,
+        origin: &TraceOrigin,
         began: Timestamp,
         attributes: impl FnOnce() -> Vec<KeyValue>,
     ) -> Option<Box<DeliverySpan>> {
@@ -106,12 +106,12 @@ impl Tracer {
 
 /// The request that a message came with, and how many of its deliveries are traced already.
 #[derive(Debug)]
-pub(crate) struct Origin {
+pub(crate) struct TraceOrigin {
     request: SpanContext,
     turns: AtomicU32,
 }
 
-impl Origin {
+impl TraceOrigin {
     fn has_turns_left(&self) -> bool {
         // Not counted beyond, lest it begin anew.
         self.turns.load(Ordering::Relaxed) < TURNS_TRACED && self.turns.fetch_add(1, Ordering::Relaxed) < TURNS_TRACED
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn traced_turns_are_limited_per_message() {
-        let origin = Origin { request: parse(CALLER).unwrap(), turns: AtomicU32::new(0) };
+        let origin = TraceOrigin { request: parse(CALLER).unwrap(), turns: AtomicU32::new(0) };
         assert_eq!((0..1_000).filter(|_| origin.has_turns_left()).count(), TURNS_TRACED as usize);
     }
 

@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::dispatch::rest::{AT_REST, Rest};
-use crate::store::campaigns::scheduler::{self, Ahead, Due, DuePart, Followed};
+use crate::store::campaigns::scheduler::{self, Ahead, DueCampaign, DuePart, FollowedRun};
 use crate::store::campaigns::transitions;
 use crate::store::operations::retrying::is_collision;
 use crate::store::queue::sending::{self, Addressed, Audience as SentTo, NewMessage};
@@ -20,12 +20,12 @@ use crate::vault::{CONTENT, PLAN, Vault};
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::id::{CampaignId, MessageId};
 use bellwire_rules::campaign::parts;
-use bellwire_rules::campaign::plan::{Audience, Body, Otherwise, Pace, Plan, Test, WHOLE};
+use bellwire_rules::campaign::plan::{CampaignAudience, PlannedMessage, Otherwise, Pace, Plan, Test, WHOLE};
 use bellwire_rules::campaign::schedule::When;
-use bellwire_rules::campaign::state::State;
+use bellwire_rules::campaign::state::CampaignState;
 use bellwire_rules::campaign::winner::judge;
 use bellwire_rules::policy::calendar;
-use bellwire_segment::Filter;
+use bellwire_segment::AudienceFilter;
 
 /// Interval of the check whether the last deliveries of a campaign have ended.
 const WATCHED_EVERY: TimeDelta = TimeDelta::seconds(10);
@@ -96,12 +96,12 @@ async fn step(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool
     tx.commit().await?;
     Ok(true)
 }
-async fn go(conn: &mut PgConnection, vault: &Vault, due: &Due, now: Timestamp) -> sqlx::Result<()> {
+async fn go(conn: &mut PgConnection, vault: &Vault, due: &DueCampaign, now: Timestamp) -> sqlx::Result<()> {
     let Some(plan) = open(vault, due) else {
         error!(campaign = %due.id, "the plan of a campaign cannot be opened; it waits");
         return scheduler::put_off(conn, due.id, now + LATER).await;
     };
-    let step = Step { vault, due, plan: &plan, now };
+    let step = CampaignStep { vault, due, plan: &plan, now };
     let next_run = step.begin_run(conn).await?;
     step.decide(conn).await?;
     if let Some(part) = scheduler::due_part(conn, due.id, now).await? {
@@ -113,14 +113,14 @@ async fn go(conn: &mut PgConnection, vault: &Vault, due: &Due, now: Timestamp) -
     step.set_out(conn, next_run).await
 }
 
-fn open(vault: &Vault, due: &Due) -> Option<Plan> {
+fn open(vault: &Vault, due: &DueCampaign) -> Option<Plan> {
     /// Sealed plan without the text of its author.
     #[derive(serde::Deserialize)]
-    struct Stored {
+    struct SealedPlan {
         checked: Plan,
     }
     let plain = zeroize::Zeroizing::new(vault.open(PLAN, due.id.0, &due.plan).ok()?);
-    serde_json::from_slice::<Stored>(&plain).ok().map(|stored| stored.checked)
+    serde_json::from_slice::<SealedPlan>(&plain).ok().map(|stored| stored.checked)
 }
 
 enum NextRun {
@@ -128,14 +128,14 @@ enum NextRun {
     At(Timestamp),
 }
 
-struct Step<'a> {
+struct CampaignStep<'a> {
     vault: &'a Vault,
-    due: &'a Due,
+    due: &'a DueCampaign,
     plan: &'a Plan,
     now: Timestamp,
 }
 
-impl Step<'_> {
+impl CampaignStep<'_> {
     /// Returns the time from which on the campaign makes no messages.
     fn ends_at(&self) -> Option<Timestamp> {
         self.plan.expires_at.map(|end| end - LIFE_MIN)
@@ -157,9 +157,9 @@ impl Step<'_> {
             When::Now | When::Recipients { .. } => self.due.started_at,
             When::At(at) => *at,
             When::After(seconds) => match self.followed(conn).await? {
-                Some(Followed { at: Some(at), .. }) => at + TimeDelta::seconds(*seconds),
-                Some(Followed { is_on: true, .. }) => return Ok(NextRun::At(self.now + LATER)),
-                Some(Followed { is_on: false, .. }) | None => {
+                Some(FollowedRun { at: Some(at), .. }) => at + TimeDelta::seconds(*seconds),
+                Some(FollowedRun { is_on: true, .. }) => return Ok(NextRun::At(self.now + LATER)),
+                Some(FollowedRun { is_on: false, .. }) | None => {
                     info!(campaign = %self.due.id, "a campaign ends: the one that it follows has ended without a run, or was deleted");
                     return Ok(NextRun::Never);
                 }
@@ -182,7 +182,7 @@ impl Step<'_> {
     }
 
     /// Returns the run that this campaign follows. `None` if it cannot be determined.
-    async fn followed(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Followed>> {
+    async fn followed(&self, conn: &mut PgConnection) -> sqlx::Result<Option<FollowedRun>> {
         match self.plan.follows.as_ref().and_then(|follow| follow.campaign.parse().ok()) {
             Some(campaign) => scheduler::followed(conn, self.due.app, campaign, self.due.started_at).await,
             None => Ok(None),
@@ -237,7 +237,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    fn addressed(&self, body: &Body, filter: Option<Filter>) -> Addressed {
+    fn addressed(&self, body: &PlannedMessage, filter: Option<AudienceFilter>) -> Addressed {
         let id = MessageId(uuid_of(self.now));
         let content = zeroize::Zeroizing::new(serde_json::to_vec(&body.content).expect("texts and numbers"));
         let left_s = self.plan.expires_at.map(|end| (end - self.now).num_seconds());
@@ -262,8 +262,8 @@ impl Step<'_> {
             sent_by: None,
         };
         let audience = match body.audience.clone() {
-            Audience::Topic { name, may_be_missing } => SentTo::Topic { name, may_be_missing },
-            Audience::All => SentTo::All,
+            CampaignAudience::Topic { name, may_be_missing } => SentTo::Topic { name, may_be_missing },
+            CampaignAudience::All => SentTo::All,
         };
         Addressed { message, audience }
     }
@@ -282,16 +282,16 @@ fn reaches_rest(plan: &Plan, test: Test) -> bool {
 }
 
 /// Returns the state of a campaign and the time of its next step. `ends_at`: time at which its messages are cancelled.
-fn outlook(ahead: &Ahead, next_run: NextRun, ends_at: Option<Timestamp>, now: Timestamp) -> (State, Option<Timestamp>) {
+fn outlook(ahead: &Ahead, next_run: NextRun, ends_at: Option<Timestamp>, now: Timestamp) -> (CampaignState, Option<Timestamp>) {
     let run_at = match next_run {
         NextRun::At(at) => Some(at),
         NextRun::Never => None,
     };
     let is_under_way = ahead.has_begun && (ahead.part_at.is_some() || ahead.decide_at.is_some());
     let state = match ahead {
-        _ if ahead.is_moving || is_under_way => State::Sending,
-        Ahead { part_at: None, decide_at: None, .. } if run_at.is_none() => State::Done,
-        _ => State::Scheduled,
+        _ if ahead.is_moving || is_under_way => CampaignState::Sending,
+        Ahead { part_at: None, decide_at: None, .. } if run_at.is_none() => CampaignState::Done,
+        _ => CampaignState::Scheduled,
     };
     let [watched_at, ends_at] = [Some(now + WATCHED_EVERY), ends_at].map(|at| at.filter(|_| ahead.is_moving));
     (state, [ahead.part_at, ahead.decide_at, run_at, watched_at, ends_at].into_iter().flatten().min())
@@ -308,14 +308,14 @@ mod tests {
         let ahead = |part_at, decide_at, has_begun, is_moving| Ahead { part_at, decide_at, has_begun, is_moving };
         let soon = Some(now + WATCHED_EVERY);
         for (ahead, next_run, state, next_at) in [
-            (ahead(None, None, true, false), NextRun::Never, State::Done, None),
-            (ahead(None, None, true, true), NextRun::Never, State::Sending, soon),
-            (ahead(None, None, true, false), NextRun::At(later), State::Scheduled, Some(later)),
-            (ahead(None, None, false, false), NextRun::At(later), State::Scheduled, Some(later)),
-            (ahead(Some(later), None, false, false), NextRun::Never, State::Scheduled, Some(later)),
-            (ahead(Some(later), None, true, false), NextRun::Never, State::Sending, Some(later)),
-            (ahead(Some(later), None, true, true), NextRun::Never, State::Sending, soon),
-            (ahead(None, Some(later), true, false), NextRun::Never, State::Sending, Some(later)),
+            (ahead(None, None, true, false), NextRun::Never, CampaignState::Done, None),
+            (ahead(None, None, true, true), NextRun::Never, CampaignState::Sending, soon),
+            (ahead(None, None, true, false), NextRun::At(later), CampaignState::Scheduled, Some(later)),
+            (ahead(None, None, false, false), NextRun::At(later), CampaignState::Scheduled, Some(later)),
+            (ahead(Some(later), None, false, false), NextRun::Never, CampaignState::Scheduled, Some(later)),
+            (ahead(Some(later), None, true, false), NextRun::Never, CampaignState::Sending, Some(later)),
+            (ahead(Some(later), None, true, true), NextRun::Never, CampaignState::Sending, soon),
+            (ahead(None, Some(later), true, false), NextRun::Never, CampaignState::Sending, Some(later)),
         ] {
             assert_eq!(outlook(&ahead, next_run, Some(now + TimeDelta::hours(2)), now), (state, next_at), "{ahead:?}");
         }
@@ -323,10 +323,10 @@ mod tests {
         let moving = ahead(Some(later), None, true, true);
         assert_eq!(
             outlook(&moving, NextRun::Never, end, now),
-            (State::Sending, end),
+            (CampaignState::Sending, end),
             "what is under way is to be ended"
         );
         let waiting = ahead(Some(later), None, true, false);
-        assert_eq!(outlook(&waiting, NextRun::Never, end, now), (State::Sending, Some(later)));
+        assert_eq!(outlook(&waiting, NextRun::Never, end, now), (CampaignState::Sending, Some(later)));
     }
 }

@@ -10,7 +10,7 @@ use super::shares::Shares;
 use crate::config::Config;
 use crate::store;
 use crate::store::connections::try_all;
-use crate::store::operations::setup::{self, Settings};
+use crate::store::operations::setup::{self, DatabaseSettings};
 
 /// Interval of keep-alives on open connections. Firewalls drop idle connections later than that.
 const TRY_EVERY: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ pub(super) async fn open(context: &Context, config: &Config) {
     futures_util::future::join_all(opening.map(|pool| async move { store::open_all(&pool).await })).await;
     let open = pool.size() + sending_pool.size() + worker_pool.size();
     match setup::settings(pool).await {
-        Ok(Settings { connections, connections_max, .. }) => {
+        Ok(DatabaseSettings { connections, connections_max, .. }) => {
             info!(
                 most = shares.sum(),
                 opened_here = open,

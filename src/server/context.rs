@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::shares::Shares;
 use super::vacuum::Pace;
 use crate::config::{Config, Secret};
-use crate::store::connections::hosts::{For, Hosts};
+use crate::store::connections::hosts::{For, DatabaseHosts};
 use crate::store::connections::primary::{self, Primary};
 use crate::store::connections::recovery;
 use crate::store::connections::replica::Reads;
@@ -59,7 +59,7 @@ pub(crate) struct Context {
     pub worker_pool: PgPool,
     pub primary: Primary,
     /// Hosts of the database; `None` for the embedded one.
-    pub hosts: Option<Hosts>,
+    pub hosts: Option<DatabaseHosts>,
     /// Connections for reads that tolerate a lag.
     pub reads: Reads,
     pub vault: Vault,
@@ -97,7 +97,7 @@ impl Context {
         // Separate pools, so that none starves the others. A pool without a role is never opened.
         let shares = Shares::of(config.connections(), config.roles);
         let hosts = hosts(config)?;
-        let primary = Primary::new(hosts.as_ref().is_some_and(Hosts::are_several));
+        let primary = Primary::new(hosts.as_ref().is_some_and(DatabaseHosts::are_several));
         let session = Session::from(options).of(&primary);
         let pool = store::connect(session.clone(), shares.requests).await.context("cannot connect to the database")?;
         let session = store::by_index_only(session);
@@ -292,10 +292,10 @@ async fn migrate_alone(options: &PgConnectOptions) -> Result<(), SchemaError> {
         }
     }
 }
-fn hosts(config: &Config) -> anyhow::Result<Option<Hosts>> {
+fn hosts(config: &Config) -> anyhow::Result<Option<DatabaseHosts>> {
     // Errors do not quote the URL, because it contains a password.
     let parse = |url: &Secret| {
-        let hosts = Hosts::parse(url.expose(), For::Writing);
+        let hosts = DatabaseHosts::parse(url.expose(), For::Writing);
         let hosts = hosts.map_err(|wrong| anyhow!("{} {wrong}", config.origin("database_url")))?;
         Ok(hosts.slow_after(config.slow_statement()))
     };
@@ -304,7 +304,7 @@ fn hosts(config: &Config) -> anyhow::Result<Option<Hosts>> {
 
 fn reads(config: &Config, pool: &PgPool, connections: u32) -> anyhow::Result<Reads> {
     let Some(url) = &config.read_database_url else { return Ok(Reads::at(pool.clone())) };
-    let hosts = Hosts::parse(url.expose(), For::Reading)
+    let hosts = DatabaseHosts::parse(url.expose(), For::Reading)
         .map_err(|wrong| anyhow!("{} {wrong}", config.origin("read_database_url")))?;
     let hosts = hosts.slow_after(config.slow_statement());
     Ok(Reads::or_at(pool.clone(), hosts, connections, config.read_lag_max))

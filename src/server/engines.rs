@@ -34,12 +34,12 @@ pub(super) fn start(
     let Context { pool, worker_pool, vault, clock, .. } = context;
     let (mut dispatcher, mut engines) = (None, JoinSet::new());
     if config.roles.worker {
-        let settings = dispatch::Settings {
+        let settings = dispatch::DispatchConfig {
             lane_limit_max: config.lane_concurrency_max,
             batch_min: config.batch_min as usize,
             batch_max: config.batch_max as usize,
             policy: config.policy(),
-            ..dispatch::Settings::sealing_by(sealer(config))
+            ..dispatch::DispatchConfig::sealing_by(sealer(config))
         };
         info!(sealing = %settings.sealer, "dispatching");
         let (pool, vault, clock) = (worker_pool.clone(), vault.clone(), clock.clone());

@@ -11,7 +11,7 @@ use super::context::Context;
 use crate::api::remembered::Remembered;
 use crate::metrics::Metrics;
 use crate::store;
-use crate::store::outcomes::reliability::Filter;
+use crate::store::outcomes::reliability::ReliabilityFilter;
 use bellwire_core::clock::Clock;
 use bellwire_rules::policy::reliability;
 
@@ -46,7 +46,7 @@ impl Exposition {
 
     async fn read(&self) {
         let (pool, metrics, now) = (&self.pool, &self.metrics, self.clock.now());
-        match store::outcomes::reliability::read(pool, Filter::default(), now - reliability::WINDOW, now).await {
+        match store::outcomes::reliability::read(pool, ReliabilityFilter::default(), now - reliability::WINDOW, now).await {
             Ok(lanes) => metrics.show_slis(&lanes),
             Err(error) => warn!(%error, "reliability metrics of retries could not be read; those before are shown"),
         }

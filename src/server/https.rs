@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::context::Context;
 use crate::config::Config;
-use crate::http_server::certificate::{Certificate, Shown};
+use crate::http_server::certificate::{Certificate, CurrentCertificate};
 use crate::http_server::tls::Tls;
 use crate::metrics::Metrics;
 
@@ -22,7 +22,7 @@ pub(super) struct Https {
 }
 #[derive(Clone)]
 struct Show {
-    shown: Arc<Shown>,
+    shown: Arc<CurrentCertificate>,
     metrics: Arc<Metrics>,
 }
 

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::dispatch::rest::{AT_REST, Rest};
 use crate::store::keys::data_keys::{self, TAKES_OVER_AFTER, VALUES_TO_WARN};
 use crate::vault::Vault;
-use crate::vault::master_key::Source;
+use crate::vault::master_key::MasterKeySource;
 use bellwire_core::clock::Clock;
 
 /// Interval of the check for added seal keys. Short enough for retries before a key becomes current.
@@ -41,7 +41,7 @@ pub(super) async fn count_on(pool: PgPool, vault: Vault) {
 
 /// Loads added seal keys in an endless loop, and makes each current at its time. Without access to the master key the
 /// process keeps its previous keys.
-pub(super) async fn watch_on(pool: PgPool, vault: Vault, clock: Clock, source: Source, rest: Arc<Rest>) {
+pub(super) async fn watch_on(pool: PgPool, vault: Vault, clock: Clock, source: MasterKeySource, rest: Arc<Rest>) {
     loop {
         rest.pause(LOOK_EVERY, AT_REST).await;
         match data_keys::refresh(&pool, &source, &vault, clock.now()).await {

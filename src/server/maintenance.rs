@@ -16,11 +16,11 @@ use uuid::Uuid;
 use crate::dispatch::rest::{AT_REST, Rest};
 use crate::store::audience::erasures::Erasure;
 use crate::store::hooks::deliveries as hooks;
-use crate::store::operations::removal::Step as Removed;
-use crate::store::outcomes::rollups::{MetricsKept, Step};
+use crate::store::operations::removal::RemovalProgress as Removed;
+use crate::store::outcomes::rollups::{MetricsKept, RollupStep};
 use crate::store::outcomes::stream;
 use crate::store::{
-    self, Progress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
+    self, ChunkProgress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
     audience::topics, audience::user_shards, keys::audit, keys::data_keys, keys::passkeys, keys::resealing,
     keys::sessions, operations::backups, operations::partitions, operations::removal, operations::restoring,
     operations::retention, operations::statistics, operations::sweeps, outcomes::reliability, outcomes::rollups,
@@ -170,7 +170,7 @@ fn ticks() -> tokio::time::Interval {
 /// Runs one round of all sweeps.
 pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     for message in sweeps::half_turned(pool, now).await? {
-        let go_on = || async move { Ok(steering::go_on(pool, message, now).await? == Progress::More) };
+        let go_on = || async move { Ok(steering::go_on(pool, message, now).await? == ChunkProgress::More) };
         sweep_up("turning messages", go_on).await?;
     }
     sweep_up("expiring what is parked", || async { Ok(sweeps::expire_parked(pool, now).await? > 0) }).await?;
@@ -179,7 +179,7 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     sweep_up("ending campaigns", || async { Ok(stream::end_campaigns(pool, now).await? > 0) }).await?;
     sweep_up("deleting contents", || async { Ok(sweeps::delete_contents(pool, now).await? > 0) }).await?;
     sweep_up("clearing topics", || async { Ok(topics::clear_removed(pool).await? > 0) }).await?;
-    sweep_up("counting audiences", || async { Ok(audience_counts::fold(pool).await? == Progress::More) }).await
+    sweep_up("counting audiences", || async { Ok(audience_counts::fold(pool).await? == ChunkProgress::More) }).await
 }
 
 /// Runs chunks until none is left, at most [`CHUNKS_MAX`]. The next round continues, so that no kind of sweep blocks
@@ -243,7 +243,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| topics::clear_unused(pool, now)).await?;
     until_none(|| hooks::clear(pool, now - kept.webhooks, now - kept.archive)).await?;
     until_none(|| retention::clear_archive(pool, now - kept.archive)).await?;
-    for step in Step::ALL {
+    for step in RollupStep::ALL {
         until_none(|| retention::clear_rollups(pool, step, now - kept.metrics.of(step) - step.slack())).await?;
     }
     if let Some(audit_log) = kept.audit_log {
@@ -257,8 +257,8 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| user_shards::clear(pool)).await?;
     through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
     through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await?;
-    through_all(caps::Place::START, |after| caps::clear(pool, now, after)).await?;
-    through_all(habits::Place::START, |after| habits::clear(pool, now - kept.habits, after)).await
+    through_all(caps::CapKey::START, |after| caps::clear(pool, now, after)).await?;
+    through_all(habits::EngagementCursor::START, |after| habits::clear(pool, now - kept.habits, after)).await
 }
 
 /// Runs chunks until one deletes no row, with a pause after each.
@@ -315,7 +315,7 @@ pub async fn reseal(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Resul
         return Ok(()); // this process has not loaded the key yet
     }
     for column in resealing::SEALED {
-        through_all(resealing::Place::START, |after| resealing::reseal(pool, vault, column, after)).await?;
+        through_all(resealing::ResealCursor::START, |after| resealing::reseal(pool, vault, column, after)).await?;
     }
     resealing::done(pool, number, now).await?;
     info!(seal_key = number, "everything that is kept for good is sealed under the newest key");

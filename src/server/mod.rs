@@ -36,10 +36,10 @@ use url::Url;
 use crate::api::auth::Scraper;
 use crate::api::example::Example;
 use crate::api::hsts::{self, Hsts};
-use crate::api::limits::Rate;
+use crate::api::limits::RequestRate;
 use crate::api::session::relying_party::RelyingParty;
 use crate::api::session::{self, cookie::Cookies};
-use crate::api::{self, ApiState, Engine, Work};
+use crate::api::{self, ApiState, EngineHandle, Work};
 use crate::checks::{self, rules};
 use crate::config::{Config, OidcClient, RECEIVER_CONNECTIONS};
 use crate::dispatch::Dispatcher;
@@ -123,7 +123,7 @@ async fn serve(
     let gateways = self::gateways(config)?;
     // A separate client: slow receivers of webhooks must not take the connections of pushes. Many receivers may share a
     // host.
-    let receivers = bellwire_gateway::Settings {
+    let receivers = bellwire_gateway::GatewayConfig {
         connections_per_origin: RECEIVER_CONNECTIONS as usize,
         ..gateway_settings(config)?
     };
@@ -145,7 +145,7 @@ async fn serve(
         engines.spawn(https.keep);
     }
     connections::open(context, config).await;
-    let told = Told { metrics, tracer, exposition: exposition.clone() };
+    let told = ServerTelemetry { metrics, tracer, exposition: exposition.clone() };
     let served = routes(context, config, gateways, told, dispatcher.clone())?;
     let (stop_serving, stop) = channel(false);
     let mut serving = listeners.serve(tls, served, config, &stop)?;
@@ -265,7 +265,7 @@ async fn wind_down(serving: &mut JoinSet<()>, dispatcher: Option<Arc<Dispatcher>
 fn start_otlp(context: &Context, config: &Config) -> anyhow::Result<Option<Arc<Otlp>>> {
     let Some(settings) = config.otlp() else { return Ok(None) };
     let extra_ca_pem = config.otel_exporter_otlp_certificate.as_deref().map(read).transpose()?;
-    let otlp = Otlp::start(otlp::Settings { extra_ca_pem, ..settings }, context.clock.clone());
+    let otlp = Otlp::start(otlp::OtlpConfig { extra_ca_pem, ..settings }, context.clock.clone());
     Ok(Some(Arc::new(otlp.context("the collector's settings cannot be used")?)))
 }
 async fn tell_metrics_on(otlp: Arc<Otlp>, exposition: Arc<Exposition>) {
@@ -279,22 +279,22 @@ async fn all_ended(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
-pub(crate) fn http_limits(config: &Config) -> http_server::Limits {
-    http_server::Limits {
+pub(crate) fn http_limits(config: &Config) -> http_server::ListenerLimits {
+    http_server::ListenerLimits {
         idle: config.idle_timeout,
         head: config.header_timeout,
         head_max_bytes: config.header_limit_octets as usize,
         connections: config.connections_max as usize,
         connections_per_client: (config.trusted_proxies == 0).then_some(config.connections_per_client as usize),
-        ..http_server::Limits::default()
+        ..http_server::ListenerLimits::default()
     }
 }
 
 /// The facts of the configuration that the checks judge.
 pub(crate) fn setup(config: &Config) -> checks::Setup {
     let file = match config.master_key_source() {
-        master_key::Source::File(file) => Some(file),
-        master_key::Source::Given(_) | master_key::Source::Command(_) => None,
+        master_key::MasterKeySource::File(file) => Some(file),
+        master_key::MasterKeySource::Given(_) | master_key::MasterKeySource::Command(_) => None,
     };
     checks::Setup {
         listen: config.listen,
@@ -323,7 +323,7 @@ struct Served {
     main: Router,
     metrics: Router,
 }
-struct Told {
+struct ServerTelemetry {
     metrics: Arc<Metrics>,
     tracer: Tracer,
     exposition: Arc<Exposition>,
@@ -333,11 +333,11 @@ fn routes(
     context: &Context,
     config: &Config,
     gateways: Gateways,
-    told: Told,
+    told: ServerTelemetry,
     dispatcher: Option<Arc<Dispatcher>>,
 ) -> anyhow::Result<Served> {
-    let Told { metrics, tracer, exposition } = told;
-    let mut state = api_state(context, config, gateways, dispatcher.map_or_else(Engine::none, engine))?;
+    let ServerTelemetry { metrics, tracer, exposition } = told;
+    let mut state = api_state(context, config, gateways, dispatcher.map_or_else(EngineHandle::none, engine))?;
     state.set_up(|shared| {
         (shared.metrics, shared.tracer) = (metrics, tracer);
         (shared.primary, shared.reads) = (context.primary.clone(), context.reads.clone());
@@ -368,29 +368,29 @@ fn routes(
 /// Returns the API for the command line: [`api::local_router`] without dispatch. A running server picks up its changes.
 pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result<Router> {
     let gateways = gateways(config)?;
-    Ok(api::local_router(api_state(context, config, gateways, Engine::none())?))
+    Ok(api::local_router(api_state(context, config, gateways, EngineHandle::none())?))
 }
 
-fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Engine) -> anyhow::Result<ApiState> {
-    let settings = api::Settings {
+fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: EngineHandle) -> anyhow::Result<ApiState> {
+    let settings = api::ApiConfig {
         body_max_bytes: config.body_limit_octets as usize,
         public_body_max_bytes: config.public_body_limit_octets as usize,
         body_timeout: config.body_timeout,
-        per_key: Rate { burst: config.key_burst, per_minute: config.key_rate_per_second * 60 },
-        guesses_per_client: Rate { burst: config.key_guesses_burst, per_minute: config.key_guesses_per_minute },
-        per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
-        per_app: Rate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
-        receipts_per_client: Rate { burst: config.receipt_burst, per_minute: config.receipt_rate_per_minute },
-        receipts_per_app: Rate { burst: config.receipt_app_burst, per_minute: config.receipt_app_rate_per_minute },
-        sends_waiting_max: api::Settings::default().sends_waiting_max,
-        receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
-        live: api::Settings::default().live,
-        charts_at_once: api::Settings::default().charts_at_once,
-        simulations_at_once: api::Settings::default().simulations_at_once,
-        simulation_steps_max: api::Settings::default().simulation_steps_max,
-        searches_at_once: api::Settings::default().searches_at_once,
-        place_patience: api::Settings::default().place_patience,
-        part_timeout: api::Settings::default().part_timeout,
+        per_key: RequestRate { burst: config.key_burst, per_minute: config.key_rate_per_second * 60 },
+        guesses_per_client: RequestRate { burst: config.key_guesses_burst, per_minute: config.key_guesses_per_minute },
+        per_client: RequestRate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
+        per_app: RequestRate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
+        receipts_per_client: RequestRate { burst: config.receipt_burst, per_minute: config.receipt_rate_per_minute },
+        receipts_per_app: RequestRate { burst: config.receipt_app_burst, per_minute: config.receipt_app_rate_per_minute },
+        sends_waiting_max: api::ApiConfig::default().sends_waiting_max,
+        receipts: receipts::ReceiptConfig { retention_days: config.retention_days, ..receipts::ReceiptConfig::default() },
+        live: api::ApiConfig::default().live,
+        charts_at_once: api::ApiConfig::default().charts_at_once,
+        simulations_at_once: api::ApiConfig::default().simulations_at_once,
+        simulation_steps_max: api::ApiConfig::default().simulation_steps_max,
+        searches_at_once: api::ApiConfig::default().searches_at_once,
+        place_patience: api::ApiConfig::default().place_patience,
+        part_timeout: api::ApiConfig::default().part_timeout,
         guard: engines::guard(config),
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
@@ -405,9 +405,9 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
     let (pool, sending_pool) = (pool.clone(), sending_pool.clone());
     Ok(ApiState::new(pool, sending_pool, vault.clone(), clock.clone(), gateways, engine, settings))
 }
-fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Settings>> {
+fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::OidcSignInConfig>> {
     let Some(OidcClient { issuer, client_id, client_secret }) = config.oidc_client() else { return Ok(None) };
-    let provider = oidc::Provider::new(oidc::Settings {
+    let provider = oidc::Provider::new(oidc::OidcConfig {
         issuer: issuer.to_owned(),
         client_id: client_id.to_owned(),
         client_secret: ClientSecret::new(client_secret.expose().to_owned()),
@@ -417,7 +417,7 @@ fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Sett
         timeout: oidc::TIMEOUT,
     });
     let host = Url::parse(issuer).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
-    Ok(Some(session::oidc::Settings {
+    Ok(Some(session::oidc::OidcSignInConfig {
         provider: provider.context("the OpenID provider's settings cannot be used")?,
         label: config.oidc_label.clone().unwrap_or(host),
         domains: config.oidc_domains.iter().map(|domain| domain.to_lowercase()).collect(),
@@ -430,9 +430,9 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Connects the API with the dispatcher of its own process.
-pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
+pub fn engine(dispatcher: Arc<Dispatcher>) -> EngineHandle {
     let leasing = dispatcher.clone();
-    Engine {
+    EngineHandle {
         tell: Arc::new(move |work| match work {
             Work::Asked => dispatcher.rest().wake(),
             Work::Due => dispatcher.kick(),
@@ -450,7 +450,7 @@ pub(crate) fn gateways(config: &Config) -> anyhow::Result<Gateways> {
     Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")
 }
 
-fn gateway_settings(config: &Config) -> anyhow::Result<bellwire_gateway::Settings> {
+fn gateway_settings(config: &Config) -> anyhow::Result<bellwire_gateway::GatewayConfig> {
     let mut hosts = Vec::new();
     for text in &config.gateways {
         match text.parse() {
@@ -458,13 +458,13 @@ fn gateway_settings(config: &Config) -> anyhow::Result<bellwire_gateway::Setting
             Err(error) => bail!("BELLWIRE_GATEWAYS: {text:?}: {error}"),
         }
     }
-    Ok(bellwire_gateway::Settings {
+    Ok(bellwire_gateway::GatewayConfig {
         hosts,
         extra_ca_pem: config.gateway_ca_file.as_deref().map(read).transpose()?,
         allow_loopback: config.allow_loopback,
         egress: config.egress(),
         nat64: config.nat64_prefixes.clone(),
         connections_per_origin: config.connections_per_gateway as usize,
-        ..bellwire_gateway::Settings::default()
+        ..bellwire_gateway::GatewayConfig::default()
     })
 }

@@ -76,7 +76,7 @@ mod tests {
         for connections in [10, 0] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let limits = http_server::Limits { connections, ..http_server::Limits::default() };
+            let limits = http_server::ListenerLimits { connections, ..http_server::ListenerLimits::default() };
             let (_running, stop) = watch::channel(false);
             tokio::spawn(http_server::serve(listener, None, Router::new(), limits, stop));
             assert!(fed(address).await > 1, "with room for {connections}");

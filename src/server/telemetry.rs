@@ -31,9 +31,9 @@ const STATEMENTS: &str = "sqlx::query";
 /// Interval of the query for directives of operators.
 const READ_EVERY: Duration = Duration::from_secs(2);
 
-static FILTER: OnceLock<Filter> = OnceLock::new();
+static FILTER: OnceLock<LogFilterHandle> = OnceLock::new();
 
-struct Filter {
+struct LogFilterHandle {
     started_with: String,
     handle: reload::Handle<EnvFilter, Registry>,
 }
@@ -52,7 +52,7 @@ pub(crate) fn init(filter: &str, format: LogFormat) -> Result<(), ParseError> {
         tracing_subscriber::registry().with(lines.with_filter(filtering)).with(SlowStatements.with_filter(slow));
     // A test binary calls this more than once.
     if begun.try_init().is_ok() {
-        let _ = FILTER.set(Filter { started_with: filter.to_owned(), handle }); // the only setter
+        let _ = FILTER.set(LogFilterHandle { started_with: filter.to_owned(), handle }); // the only setter
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ impl<S: Subscriber> Layer<S> for SlowStatements {
 /// Applies the directives of operators in an endless loop.
 pub(crate) async fn follow_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
     let Some(filter) = FILTER.get() else { return std::future::pending().await };
-    let mut followed = Followed::default();
+    let mut followed = LogFilterState::default();
     loop {
         let now = clock.now();
         match log_level::read(&pool, now).await {
@@ -92,12 +92,12 @@ pub(crate) async fn follow_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
     }
 }
 #[derive(Debug, Default)]
-struct Followed {
+struct LogFilterState {
     wanted: Option<(LogFilter, Timestamp)>,
     applied: Option<LogFilter>,
 }
 
-impl Followed {
+impl LogFilterState {
     /// Returns the directives to apply if they have changed. Expiry needs no access to the database.
     fn change(&mut self, now: Timestamp) -> Option<Option<LogFilter>> {
         let wanted = self.wanted.as_ref().filter(|(_, until)| *until > now).map(|(filter, _)| filter.clone());
@@ -109,7 +109,7 @@ impl Followed {
     }
 }
 
-impl Filter {
+impl LogFilterHandle {
     /// Applies directives in addition to those of the start.
     fn apply(&self, wanted: Option<&LogFilter>) {
         let directives = match wanted {
@@ -144,7 +144,7 @@ mod tests {
     fn temporary_log_level_expires_without_database() {
         let now = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
         let filter = LogFilter::parse("debug").unwrap();
-        let mut followed = Followed::default();
+        let mut followed = LogFilterState::default();
         assert_eq!(followed.change(now), None);
         followed.wanted = Some((filter.clone(), now + TimeDelta::seconds(60)));
         assert_eq!(followed.change(now), Some(Some(filter)));

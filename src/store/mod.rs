@@ -51,8 +51,8 @@ pub(crate) use connections::{alone_beside, connect_to_stay, open_all};
 pub use connections::{by_index_only, connect, connect_lazily};
 pub(crate) use operations::schema::migrate_new;
 pub use operations::schema::{Beside, SchemaError, check_schema, migrate};
-pub use results::Progress;
-pub(crate) use results::Written;
+pub use results::ChunkProgress;
+pub(crate) use results::WriteOutcome;
 
 /// Gives each statement of a transaction so long, instead of the time that all statements have.
 async fn limit_statements(connection: &mut PgConnection, to: Duration) -> sqlx::Result<()> {

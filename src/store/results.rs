@@ -2,12 +2,12 @@
 
 /// What became of writing to something that somebody named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     Done,
     Unknown,
 }
 
-impl Written {
+impl WriteOutcome {
     /// By how many rows a statement changed that names one.
     pub(super) fn by(rows: u64) -> Self {
         if rows > 0 { Self::Done } else { Self::Unknown }
@@ -16,14 +16,14 @@ impl Written {
 
 /// How far work is that goes in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum ChunkProgress {
     /// There may be more to do.
     More,
     /// There is nothing left to do.
     Done,
 }
 
-impl Progress {
+impl ChunkProgress {
     /// After a chunk: there may be more if it was full.
     pub(super) fn after(is_full: bool) -> Self {
         if is_full { Self::More } else { Self::Done }

@@ -35,13 +35,13 @@ pub(crate) async fn begin_with(pool: &PgPool, statement: &'static str) -> Begun 
 
 /// Begins a transaction on a connection.
 pub(crate) async fn begin_on(connection: PoolConnection<Postgres>, statement: &'static str) -> Begun {
-    Beginning(Some(Transaction::begin(connection, Some(statement.into_sql_str())))).await
+    PendingBegin(Some(Transaction::begin(connection, Some(statement.into_sql_str())))).await
 }
 
 /// A `BEGIN` under way. Dropped, it goes on in a task of its own, which rolls back.
-struct Beginning(Option<BoxFuture<'static, Begun>>);
+struct PendingBegin(Option<BoxFuture<'static, Begun>>);
 
-impl Future for Beginning {
+impl Future for PendingBegin {
     type Output = Begun;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Begun> {
@@ -52,7 +52,7 @@ impl Future for Beginning {
     }
 }
 
-impl Drop for Beginning {
+impl Drop for PendingBegin {
     fn drop(&mut self) {
         if let (Some(beginning), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move { drop(beginning.await) });

@@ -164,7 +164,7 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 
 /// Source of the master key.
 #[derive(Clone)]
-pub enum Source {
+pub enum MasterKeySource {
     /// Key from a setting.
     Given(MasterKey),
     /// File that is created with the first data keys.
@@ -174,7 +174,7 @@ pub enum Source {
 }
 
 /// Omits keys, and commands, which may contain a token.
-impl fmt::Debug for Source {
+impl fmt::Debug for MasterKeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Given(_) => f.write_str("Given(…)"),
@@ -184,7 +184,7 @@ impl fmt::Debug for Source {
     }
 }
 
-impl Source {
+impl MasterKeySource {
     /// Returns the key, or `None` if its file does not exist. Runs a command at each call.
     pub async fn read(&self) -> Result<Option<MasterKey>, Error> {
         match self {
@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn command_prints_the_key_or_an_error() {
-        let source = |command: &str| Source::Command(Zeroizing::new(command.to_owned()));
+        let source = |command: &str| MasterKeySource::Command(Zeroizing::new(command.to_owned()));
         let key = MasterKey([7; 32]);
         let printed = source(&format!("echo {}", base64url::encode(key.0))).read().await.unwrap().unwrap();
         assert_eq!(printed.0, key.0);

@@ -105,7 +105,7 @@ const PURPOSES: usize = 12;
 pub(crate) const SIGNATURE_LEN: usize = NUMBER_LEN + SIGNATURE_MAC_LEN;
 const SIGNATURE_MAC_LEN: usize = 16;
 
-struct Keys {
+struct VaultKeys {
     /// Replaced as a whole when a key is added or becomes current.
     seal: RwLock<Arc<SealKeys>>,
     lookup: [hmac::Key; PURPOSES],
@@ -157,7 +157,7 @@ impl SealKey {
 
 /// The unwrapped data keys. Cheap to clone; `Debug` shows no key.
 #[derive(Clone)]
-pub struct Vault(Arc<Keys>);
+pub struct Vault(Arc<VaultKeys>);
 
 impl fmt::Debug for Vault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -183,7 +183,7 @@ impl Vault {
         let lookup = std::array::from_fn(|purpose| {
             hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, &[purpose as u8]).as_ref())
         });
-        Self(Arc::new(Keys { seal: RwLock::new(SealKeys::new(seal, current)), lookup }))
+        Self(Arc::new(VaultKeys { seal: RwLock::new(SealKeys::new(seal, current)), lookup }))
     }
 
     /// Replaces the seal keys for all clones of this vault.

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::Progress;
+use bellwire::testkit::store::ChunkProgress;
 use bellwire::testkit::store::audience::audience_counts;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::support::app::{DAY, PATIENCE, TestApp, scalar};
@@ -69,7 +69,7 @@ async fn folding_changes_no_count_and_drops_zeros() {
     // One of each way to leave.
     let path = |at: usize| format!("/v1/apps/shop/subscriptions/{}", all[at].id);
     app.call(Method::DELETE, &path(0), Value::Null).await.ok(204);
-    app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(Action::Gone) }).unwrap();
+    app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(RuleAction::Gone) }).unwrap();
     app.send(json!({"subscriptions": [all[1].id]}), json!({})).await;
     app.run_until_idle().await;
     app.subscribe_with("fcm", 100..101, json!({"replaces": {"id": all[2].id}})).await;
@@ -91,7 +91,7 @@ async fn folding_changes_no_count_and_drops_zeros() {
     // However much is noted all the time, a sweep comes to its end: it goes on only after a full chunk.
     let note = "INSERT INTO audience_changes SELECT 0, 1, 0 FROM generate_series(1, 10001)";
     sqlx::query(note).execute(&app.pool).await.unwrap();
-    assert_eq!(audience_counts::fold(&app.pool).await.unwrap(), Progress::More, "there may be more");
-    assert_eq!(audience_counts::fold(&app.pool).await.unwrap(), Progress::Done, "one is no reason to go on at once");
+    assert_eq!(audience_counts::fold(&app.pool).await.unwrap(), ChunkProgress::More, "there may be more");
+    assert_eq!(audience_counts::fold(&app.pool).await.unwrap(), ChunkProgress::Done, "one is no reason to go on at once");
     app.finish().await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bellwire_core::clock::Clock;
 use bellwire_core::id::MessageId;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -28,7 +28,7 @@ async fn campaign_result_is_logged_by_one_replica() {
     let clock = Clock::stub(Clock::system().now() - Duration::from_secs(3_600));
     let app = TestApp::with(Setup { clock: Some(clock), ..Setup::default() }).await;
     let subscribers = app.subscribe_with("fcm", 0..3, json!({"topics": ["news"]})).await;
-    let gone = Action::Answer { status: 410, headers: Default::default(), body: String::new() };
+    let gone = RuleAction::Answer { status: 410, headers: Default::default(), body: String::new() };
     app.simulator.add_rule(Rule { endpoints: Some([2].into()), ..Rule::always(gone) }).unwrap();
     let first = app.send(json!({"topic": "news"}), json!({})).await;
     app.run_until_idle().await;

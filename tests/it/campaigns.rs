@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::server::campaigns;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::support::app::{DAY, Reply, Subscriber, scalar};
@@ -361,7 +361,7 @@ async fn follow_up_reaches_those_without_a_click() {
 async fn expired_campaign_sends_nothing() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
-    let rule = app.simulator.add_rule(Rule::always(Action::ServerError)).expect("a rule");
+    let rule = app.simulator.add_rule(Rule::always(RuleAction::ServerError)).expect("a rule");
     let slug = started(&app, plan("brief", json!({"expires_at": json!(START + HOUR)}))).await;
     go(&app).await;
     let message = app.get("/v1/apps/shop/messages").await["data"][0].clone();
@@ -410,7 +410,7 @@ async fn campaign_is_tested_and_its_plan_cloned() {
 async fn list_shows_campaign_progress_and_origin() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..3).await;
-    app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(Action::Gone) }).unwrap();
+    app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(RuleAction::Gone) }).unwrap();
     create(&app, plan("draft", json!({}))).await;
     started(&app, plan("spring", json!({}))).await;
     go(&app).await;

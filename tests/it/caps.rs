@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::Method;
 use bellwire::testkit::store::queue::claims::LEASE;
 use bellwire_core::clock::Clock;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::crash::{held, until};
@@ -193,7 +193,7 @@ async fn first_of_several_claimed_messages_passes_the_cap() {
 async fn a_retry_that_succeeds_later_counts_once() {
     let app = capped(json!([{"max": 1, "window": "1d"}])).await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
-    let failing = Rule { count: Some(1), ..Rule::always(Action::Unavailable { retry_after_s: None }) };
+    let failing = Rule { count: Some(1), ..Rule::always(RuleAction::Unavailable { retry_after_s: None }) };
     app.simulator.add_rule(failing).unwrap();
     let first = app.send(json!({"users": ["ann"]}), json!({})).await;
     app.run_until_idle().await;
@@ -208,7 +208,7 @@ async fn a_retry_that_succeeds_later_counts_once() {
 async fn reservation_of_a_lost_worker_counts_once() {
     let app = capped(json!([{"max": 1, "window": "1d"}])).await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
-    let hold = app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(Action::Hold) }).unwrap();
+    let hold = app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(RuleAction::Hold) }).unwrap();
     let first = app.send(json!({"users": ["ann"]}), json!({})).await;
     until(&app, |report| held(report) == 1).await;
     let other = app.worker(Clock::stub(START + LEASE + Duration::from_secs(1))).await;
@@ -267,7 +267,7 @@ async fn quiet_hours_delay_the_cap_reservation() {
 async fn a_replay_counts_with_what_it_replays() {
     let app = capped(json!([{"max": 1, "window": "1d"}])).await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
-    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
+    let refusing = RuleAction::Answer { status: 400, headers: Vec::new(), body: String::new() };
     app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(refusing) }).unwrap();
     assert_eq!(to_ann(&app, json!({})).await, all("dead", 1));
     let replayed = app.call(Method::POST, "/v1/apps/shop/dead-letters/replay", json!({"filter": {}})).await.ok(200);

@@ -2,8 +2,8 @@
 
 use axum::http::Method;
 use bellwire::testkit::checks;
-use bellwire::testkit::http_server::{Limits, serve};
-use bellwire_simulator::gateways::{Action, Fault, Rule};
+use bellwire::testkit::http_server::{ListenerLimits, serve};
+use bellwire_simulator::gateways::{RuleAction, RequestFault, Rule};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -103,7 +103,7 @@ async fn checks_ask_others_over_the_network() {
     let app = TestApp::with(Setup { checks: checks_setup, ..Setup::default() }).await;
     app.operate(Method::PATCH, "/v1/apps/shop", json!({"origins": ["https://shop.example.net"]})).await.ok(200);
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let serving = tokio::spawn(serve(listener, None, app.router.clone(), Limits::default(), stopped));
+    let serving = tokio::spawn(serve(listener, None, app.router.clone(), ListenerLimits::default(), stopped));
     let found = looked_at(&app).await;
     for check in ["push service fcm", "push service apple", "own address", "service worker script", "CORS"] {
         assert_eq!(health(&found, check), "ok", "{check}: {found:?}");
@@ -120,7 +120,7 @@ async fn checks_ask_others_over_the_network() {
     assert_eq!((&own["health"], own["advice"].is_string()), (&json!("warning"), true), "{own}");
     assert!(found.iter().all(|finding| finding["check"] != "CORS"), "of what does not answer nothing more is told");
     // To where no push resource is.
-    app.finish_after(&[Fault::UnknownEndpoint]).await;
+    app.finish_after(&[RequestFault::UnknownEndpoint]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +146,7 @@ async fn lane_shows_its_limit_and_last_error() {
     app.subscribe("mozilla", 0..3).await;
     let lane = app.lane("mozilla").await;
     let show = async || app.operate(Method::GET, &format!("/v1/gateways/{lane}"), Value::Null).await.ok(200);
-    let refuse = Action::Answer { status: 400, headers: Vec::new(), body: "no more of this".to_owned() };
+    let refuse = RuleAction::Answer { status: 400, headers: Vec::new(), body: "no more of this".to_owned() };
     let rule = app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(refuse) }).unwrap();
     app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
@@ -160,7 +160,7 @@ async fn lane_shows_its_limit_and_last_error() {
     );
     assert!(shown["last_words"]["at"].is_string());
     // That it takes what is sent, or that somebody is gone, is not what people ask for.
-    let gone = Action::Answer { status: 410, headers: Vec::new(), body: "gone".to_owned() };
+    let gone = RuleAction::Answer { status: 410, headers: Vec::new(), body: "gone".to_owned() };
     app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(gone) }).unwrap();
     app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::json;
 
 use crate::support::app::{TestApp, scalar};
@@ -17,7 +17,7 @@ async fn accepted(app: &TestApp, message: &str) -> i64 {
 }
 
 fn unavailable() -> Rule {
-    Rule::always(Action::ServerError)
+    Rule::always(RuleAction::ServerError)
 }
 
 #[tokio::test]

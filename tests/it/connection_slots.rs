@@ -1,9 +1,9 @@
 //! Slots of connections: shares of a client, an IPv6 /64 and an IPv6 /48, and which connection gives way.
 
-use bellwire::testkit::http_server::{ConnectionSlot, ConnectionSlots, Full, Limits};
+use bellwire::testkit::http_server::{ConnectionSlot, ConnectionSlots, Full, ListenerLimits};
 
 fn slots(connections: usize, connections_per_client: Option<usize>) -> ConnectionSlots {
-    ConnectionSlots::new(&Limits { connections, connections_per_client, ..Limits::default() })
+    ConnectionSlots::new(&ListenerLimits { connections, connections_per_client, ..ListenerLimits::default() })
 }
 
 /// Takes a slot for a connection that has a request at once.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bellwire::testkit::store::queue::claims::LEASE;
 use bellwire_core::clock::Clock;
 use bellwire_postgres::{Durability, Embedded, Options};
-use bellwire_simulator::gateways::{Action, Report, Rule};
+use bellwire_simulator::gateways::{RuleAction, SimulatorReport, Rule};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::time::timeout;
@@ -31,7 +31,7 @@ pub async fn expire_leases(pool: &PgPool) {
 
 /// Lets so many requests through and holds the rest. Answers the ids of both rules.
 pub fn hold_after(app: &TestApp, through: u64) -> [u64; 2] {
-    let rules = [Rule { count: Some(through), ..Rule::default() }, Rule::always(Action::Hold)];
+    let rules = [Rule { count: Some(through), ..Rule::default() }, Rule::always(RuleAction::Hold)];
     rules.map(|rule| app.simulator.add_rule(rule).expect("a rule"))
 }
 
@@ -43,12 +43,12 @@ pub fn release(app: &TestApp, rules: [u64; 2]) {
 }
 
 /// Requests that rules hold at present.
-pub fn held(report: &Report) -> u64 {
+pub fn held(report: &SimulatorReport) -> u64 {
     report.rules.iter().map(|rule| rule.held).sum()
 }
 
 /// Waits for the simulator's report to be as wanted.
-pub async fn until(app: &TestApp, wanted: impl Fn(&Report) -> bool) -> Report {
+pub async fn until(app: &TestApp, wanted: impl Fn(&SimulatorReport) -> bool) -> SimulatorReport {
     let waited = timeout(PATIENCE, app.simulator.wait_until(wanted)).await;
     waited.unwrap_or_else(|_| panic!("this never came about; it stands at {:#?}", app.simulator.report()))
 }
@@ -107,7 +107,7 @@ async fn postgres_of_its_own(dir: &TempDir) -> Embedded {
 async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 2]) {
     let postgres = postgres_of_its_own(dir).await;
     let database = TestDatabase::of(&postgres).await;
-    let dispatch = bellwire::testkit::dispatch::Settings { lane_limit_max: 32, ..Default::default() };
+    let dispatch = bellwire::testkit::dispatch::DispatchConfig { lane_limit_max: 32, ..Default::default() };
     let app = TestApp::with(Setup { database: Some(database), dispatch, ..Setup::default() }).await;
     seed(&app, "mozilla", 0..300).await;
     let rules = hold_after(&app, 60);

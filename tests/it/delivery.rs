@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::stops::until_told;
@@ -49,7 +49,7 @@ async fn single_send_carries_the_worker_envelope() {
 #[tokio::test(flavor = "multi_thread")]
 async fn retry_after_503_keeps_the_delivery_id() {
     let app = TestApp::start().await;
-    let rule = Rule { attempts: Some([1, 1]), ..Rule::always(Action::Unavailable { retry_after_s: None }) };
+    let rule = Rule { attempts: Some([1, 1]), ..Rule::always(RuleAction::Unavailable { retry_after_s: None }) };
     app.simulator.add_rule(rule).unwrap();
     let subscriber = &app.subscribe("fcm", 0..1).await[0];
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
@@ -69,11 +69,11 @@ async fn gone_subscription_is_pruned_with_its_queue() {
     let app = TestApp::start().await;
     let subscriber = &app.subscribe("apple", 0..1).await[0];
     let to = json!({"subscriptions": [subscriber.id]});
-    let throttled = Rule { count: Some(1), ..Rule::always(Action::Unavailable { retry_after_s: None }) };
+    let throttled = Rule { count: Some(1), ..Rule::always(RuleAction::Unavailable { retry_after_s: None }) };
     app.simulator.add_rule(throttled).unwrap();
     let waiting = app.send(to.clone(), json!({})).await;
     app.run_until_idle().await;
-    app.simulator.add_rule(Rule::always(Action::Gone)).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::Gone)).unwrap();
     let message = app.send(to, json!({})).await;
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("gone", 1)]));
@@ -87,7 +87,7 @@ async fn gone_subscription_is_pruned_with_its_queue() {
 async fn throttling_gateway_holds_only_its_lane() {
     let app = TestApp::start().await;
     let headers = vec![("x-wns-status".into(), "appthrottled".into()), ("retry-after".into(), "60".into())];
-    let by_app = Action::Answer { status: 406, headers, body: String::new() };
+    let by_app = RuleAction::Answer { status: 406, headers, body: String::new() };
     let throttled = Rule { gateway: Some(Gateway::Wns), count: Some(1), ..Rule::always(by_app) };
     app.simulator.add_rule(throttled).unwrap();
     app.subscribe("wns", 0..20).await;
@@ -107,7 +107,7 @@ async fn too_large_payload_shrinks_raw_one_dies() {
     let app = TestApp::start().await;
     let subscriber = &app.subscribe("fcm", 0..1).await[0];
     let to = json!({"subscriptions": [subscriber.id]});
-    app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(Action::TooLarge) }).unwrap();
+    app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(RuleAction::TooLarge) }).unwrap();
     let content =
         json!({"title": "T", "body": "b".repeat(1900), "image": format!("https://example.com/{}", "i".repeat(1500))});
     let message = app.send(to.clone(), json!({"content": content})).await;
@@ -115,7 +115,7 @@ async fn too_large_payload_shrinks_raw_one_dies() {
     let delivery = app.delivery(&message, &subscriber.id).await;
     assert_eq!(delivery["state"], "accepted", "{delivery}");
     assert_eq!(delivery["attempts"].as_array().map(Vec::len), Some(2), "{delivery}");
-    app.simulator.add_rule(Rule::always(Action::TooLarge)).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::TooLarge)).unwrap();
     let raw = json!({"to": to, "payload": "x".repeat(3000)});
     let raw = app.call(Method::POST, "/v1/apps/shop/messages", raw).await.ok(202);
     app.run_until_idle().await;
@@ -128,7 +128,7 @@ async fn small_payload_loses_padding_then_content() {
     let content = json!({"title": "T", "body": "b".repeat(150)});
     for (refused, notification, raw) in [(1, "accepted", "accepted"), (2, "accepted", "dead"), (99, "dead", "dead")] {
         let app = TestApp::start().await;
-        let rule = Rule { attempts: Some([1, refused]), ..Rule::always(Action::TooLarge) };
+        let rule = Rule { attempts: Some([1, refused]), ..Rule::always(RuleAction::TooLarge) };
         app.simulator.add_rule(rule).unwrap();
         // Each has a push service of its own, which has shown nothing of what it takes.
         let [shown, plain] =
@@ -183,16 +183,16 @@ async fn too_large_payload_loses_padding_first() {
         let len = received[0].plaintext.as_ref().unwrap().len();
         assert!((1_500..=TAKES).contains(&len), "{len}");
     }
-    app.finish_after(&[bellwire_simulator::gateways::Fault::TooLarge]).await;
+    app.finish_after(&[bellwire_simulator::gateways::RequestFault::TooLarge]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoint_change_mid_campaign_delivers_once() {
     // One POST at a time, which is held: the fan-out stands behind its first batch of 50.
-    let dispatch = Settings { lane_limit_max: 1, batch_min: 50, batch_max: 50, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 1, batch_min: 50, batch_max: 50, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let old = app.subscribe("fcm", 0..150).await;
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.until_held(hold, 1).await;
     let mut new = Vec::new();

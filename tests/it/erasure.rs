@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use bellwire::testkit::server::maintenance;
 use bellwire_core::id::AppId;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -45,12 +45,12 @@ async fn erased_user_is_unnamed_and_counts_stay() {
 
     let sent = app.send(json!({"users": [USER]}), json!({})).await;
     app.run_until_idle().await;
-    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
+    let refusing = RuleAction::Answer { status: 400, headers: Vec::new(), body: String::new() };
     let rule = app.simulator.add_rule(Rule::always(refusing)).unwrap();
     let dead = app.send(json!({"users": [USER, "bob"]}), json!({})).await;
     app.run_until_idle().await;
     app.simulator.remove_rule(rule);
-    let failing = app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();
+    let failing = app.simulator.add_rule(Rule::always(RuleAction::Unavailable { retry_after_s: None })).unwrap();
     let waiting = app.send(json!({"users": ["bob", USER]}), json!({})).await;
     app.run_until_idle().await;
     app.simulator.remove_rule(failing);
@@ -90,7 +90,7 @@ async fn erased_user_is_unnamed_and_counts_stay() {
 async fn erasure_covers_letters_of_a_former_browser() {
     let app = TestApp::start().await;
     let phone = app.subscribe_with("fcm", 0..1, json!({"user_id": USER})).await.remove(0);
-    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
+    let refusing = RuleAction::Answer { status: 400, headers: Vec::new(), body: String::new() };
     let rule = app.simulator.add_rule(Rule::always(refusing)).unwrap();
     let dead = app.send(json!({"users": [USER]}), json!({})).await;
     app.run_until_idle().await;
@@ -119,7 +119,7 @@ async fn finished_message_forgets_its_recipients() {
     app.subscribe_with("fcm", 0..1, json!({"user_id": USER})).await;
     let done = app.send(json!({"users": [USER, "nobody"]}), json!({})).await;
     app.run_until_idle().await;
-    let failing = Rule::always(Action::Unavailable { retry_after_s: None });
+    let failing = Rule::always(RuleAction::Unavailable { retry_after_s: None });
     app.simulator.add_rule(failing).unwrap();
     let moving = app.send(json!({"users": [USER]}), json!({})).await;
     app.run_until_idle().await;
@@ -136,7 +136,7 @@ async fn finished_message_forgets_its_recipients() {
 async fn maintenance_completes_an_interrupted_erasure() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..3, json!({"user_id": USER})).await;
-    app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::Unavailable { retry_after_s: None })).unwrap();
     let message = app.send(json!({"users": [USER]}), json!({})).await;
     app.run_until_idle().await;
     app.dispatcher.stop(Duration::ZERO).await; // no retry is under way while they are erased

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::lanes::{on, stored};
@@ -40,7 +40,7 @@ async fn send(app: &TestApp, to: &Subscriber, more: Value) -> String {
 }
 
 /// The next request is answered so, those after it as usual.
-fn once(action: Action) -> Rule {
+fn once(action: RuleAction) -> Rule {
     Rule { count: Some(1), ..Rule::always(action) }
 }
 
@@ -48,7 +48,7 @@ fn once(action: Action) -> Rule {
 async fn retry_story_names_response_policy_and_time() {
     let app = TestApp::start().await;
     let to = one(&app, "fcm").await;
-    app.simulator.add_rule(once(Action::ServerError)).unwrap();
+    app.simulator.add_rule(once(RuleAction::ServerError)).unwrap();
     let policy = json!({"policy": {"retries": 4, "retryDelay": "pow(2, retried) * 3000"}});
     let message = send(&app, &to, policy).await;
     let told = explain(&app, &message, &to.id).await;
@@ -80,7 +80,7 @@ async fn retry_story_names_response_policy_and_time() {
 async fn retry_after_is_not_shown_as_policy() {
     let app = TestApp::start().await;
     let to = one(&app, "fcm").await;
-    app.simulator.add_rule(once(Action::Throttled { retry_after_s: Some(90) })).unwrap();
+    app.simulator.add_rule(once(RuleAction::Throttled { retry_after_s: Some(90) })).unwrap();
     let message = send(&app, &to, json!({})).await;
     stored(&app, "SELECT count(*) FROM subscription_holds").await;
     let told = explain(&app, &message, &to.id).await;
@@ -97,18 +97,18 @@ async fn retry_after_is_not_shown_as_policy() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_end_says_why() {
     let app = TestApp::start().await;
-    let refused = Action::Answer { status: 400, headers: Vec::new(), body: "no such thing".into() };
+    let refused = RuleAction::Answer { status: 400, headers: Vec::new(), body: "no such thing".into() };
     let subscribers = app.subscribe("fcm", 0..7).await;
     let cases = [
         (Some(refused), json!({}), vec!["answered", "ended_dead", "dead_letter", "next_nothing"]),
-        (Some(Action::Gone), json!({}), vec!["answered", "ended_gone", "dead_letter", "next_nothing"]),
+        (Some(RuleAction::Gone), json!({}), vec!["answered", "ended_gone", "dead_letter", "next_nothing"]),
         (
-            Some(Action::ServerError),
+            Some(RuleAction::ServerError),
             json!({"ttl": 1}),
             vec!["answered", "ended_expired", "dead_letter", "next_nothing"],
         ),
         (
-            Some(Action::ServerError),
+            Some(RuleAction::ServerError),
             json!({"policy": {"retries": 0}}),
             vec!["policy_when_it_died", "answered", "ended_dead", "dead_letter", "next_nothing"],
         ),
@@ -143,7 +143,7 @@ async fn every_end_says_why() {
 async fn a_payload_made_smaller_says_what_it_lost() {
     let app = TestApp::start().await;
     let to = one(&app, "fcm").await;
-    app.simulator.add_rule(once(Action::TooLarge)).unwrap();
+    app.simulator.add_rule(once(RuleAction::TooLarge)).unwrap();
     let content = json!({"title": "T", "body": "x".repeat(900)});
     let message = send(&app, &to, json!({"content": content})).await;
     let told = explain(&app, &message, &to.id).await;
@@ -216,7 +216,7 @@ async fn waiting_delivery_names_hours_throttle_or_pause() {
 async fn leased_delivery_is_shown_as_leased() {
     let app = TestApp::start().await;
     let to = one(&app, "fcm").await;
-    let rule = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let rule = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"subscriptions": [to.id]}), json!({})).await;
     let (_, told) = tokio::join!(app.run_until_idle(), async {
         app.until_held(rule, 1).await;
@@ -266,7 +266,7 @@ async fn what_retention_took_is_called_deleted() {
         app.sweep().await;
     }
     sentence(&explain(&app, &message, &to.id).await, "content_deleted");
-    let rule = app.simulator.add_rule(Rule::always(Action::BadRequest)).unwrap();
+    let rule = app.simulator.add_rule(Rule::always(RuleAction::BadRequest)).unwrap();
     let dead = send(&app, &to, json!({})).await;
     app.simulator.remove_rule(rule);
     app.clock.advance(DAY * 37);
@@ -288,7 +288,7 @@ async fn what_retention_took_is_called_deleted() {
 async fn replaced_delivery_points_to_the_successor() {
     let app = TestApp::start().await;
     let old = one(&app, "fcm").await;
-    app.simulator.add_rule(once(Action::ServerError)).unwrap();
+    app.simulator.add_rule(once(RuleAction::ServerError)).unwrap();
     let message = send(&app, &old, json!({})).await;
     let new = app.subscribe_with("fcm", 1..2, json!({"replaces": {"id": old.id}})).await.remove(0);
     let told = explain(&app, &message, &old.id).await;
@@ -305,7 +305,7 @@ async fn replaced_delivery_points_to_the_successor() {
 async fn outage_story_names_the_breaker_to_owner() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..8).await;
-    let rule = app.simulator.add_rule(on(Gateway::Fcm, Action::ServerError)).unwrap();
+    let rule = app.simulator.add_rule(on(Gateway::Fcm, RuleAction::ServerError)).unwrap();
     let to: Vec<_> = subscribers.iter().map(|to| &to.id).collect();
     let message = app.send(json!({"subscriptions": to}), json!({})).await;
     app.run_until_idle().await;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::store;
-use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
+use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
-use bellwire_simulator::gateways::{Action, Report, Rule};
+use bellwire_simulator::gateways::{RuleAction, SimulatorReport, Rule};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -31,7 +31,7 @@ async fn flow(app: &TestApp, turn: &str) {
     app.call(Method::POST, &format!("/v1/apps/shop/flow/{turn}"), Value::Null).await.ok(200);
 }
 
-fn accepted(n: u64) -> impl Fn(&Report) -> bool {
+fn accepted(n: u64) -> impl Fn(&SimulatorReport) -> bool {
     move |report| report.accepted == n
 }
 
@@ -90,7 +90,7 @@ async fn hanging_campaign_claims_do_not_delay_codes() {
     let put_off = "SELECT count(*) FROM queue WHERE due_at > scheduled_at";
     assert_eq!(scalar(&app.pool, put_off).await, 1, "it waits in the database, where it has to be found");
 
-    let kept_back = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let kept_back = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let mut hang = app.pool.begin().await.unwrap();
     let campaigns = [
         app.send(json!({"all": true}), json!({"tier": "promotional"})).await,
@@ -154,18 +154,18 @@ async fn claim_skips_dead_rows_of_long_snapshots() {
     // Statistics are told by the session that made them: so one has to do everything.
     let pool = store::connect(store::by_index_only(app.database.options()), 1).await.unwrap();
     let (lane, now) = (LaneId(1), app.clock.now());
-    let claim = async |span: Span| {
+    let claim = async |span: DueSpan| {
         let before = entries_read(&pool).await;
         let claimed = claims::claim_rows(&pool, span, 500, app.clock.uuid(), now + LEASE).await.unwrap();
         assert_eq!(claimed.len(), 1);
         entries_read(&pool).await - before
     };
     sqlx::query(churn).execute(&app.pool).await.unwrap();
-    assert!(claim(Span::all(lane, Tier::Promotional, now)).await >= DEAD, "they are there");
+    assert!(claim(DueSpan::all(lane, Tier::Promotional, now)).await >= DEAD, "they are there");
     sqlx::query(churn).execute(&app.pool).await.unwrap();
     let [due] = claims::due_lanes(&pool, now).await.unwrap()[..] else { panic!("one lane has something due") };
     let since = due.sources.queue.expect("in the queue");
-    let walked = claim(Span { lane: due.lane, tier: due.tier, since, now }).await;
+    let walked = claim(DueSpan { lane: due.lane, tier: due.tier, since, now }).await;
     assert!(walked < 10, "{walked}");
 
     // What falls due before is what the next look finds first.

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire::testkit::store::outcomes::ledger::{
-    self, Attempt, Delivery, End, Fate, Origin, RowSettlement, Settlement,
+    self, Attempt, Delivery, End, Fate, MessageOrigin, RowSettlement, Settlement,
 };
-use bellwire::testkit::store::queue::claims::{self, ClaimedRow, LEASE, Span, Taken};
+use bellwire::testkit::store::queue::claims::{self, ClaimedRow, LEASE, DueSpan, TakeBatchResult};
 use bellwire_core::clock::Clock;
 use bellwire_core::delivery::Tier;
-use bellwire_core::hook::Heard;
+use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -37,8 +37,8 @@ const LOAD_CONDITIONS: &str = "select a.id as \"app!\", wanted.tier";
 /// More than what becomes rows at once, and a batch that holds all of them, if they are seeded together.
 pub const N: u32 = 120;
 
-pub fn one_batch() -> Settings {
-    Settings { batch_min: 200, batch_max: 200, ..Settings::default() }
+pub fn one_batch() -> DispatchConfig {
+    DispatchConfig { batch_min: 200, batch_max: 200, ..DispatchConfig::default() }
 }
 
 pub fn all_accepted() -> BTreeMap<String, i64> {
@@ -48,7 +48,7 @@ pub fn all_accepted() -> BTreeMap<String, i64> {
 /// A batch whose settling loses its connection at the commit.
 async fn lose_the_commit_of_a_batch(moment: Moment) -> (TestApp, u64) {
     let app = TestApp::with(Setup { through_proxy: true, dispatch: one_batch(), ..Setup::default() }).await;
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     seed_together(&app, "fcm", 0..N).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 31).await;
@@ -79,7 +79,7 @@ async fn batch_with_unconfirmed_commit_counts_once() {
 }
 
 /// A single send whose settling loses its connection where it is committed. Returns how many settlings were fenced out.
-async fn lose_the_settling_of_a_row(moment: Moment, action: Action, state: &str) -> u64 {
+async fn lose_the_settling_of_a_row(moment: Moment, action: RuleAction, state: &str) -> u64 {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     app.simulator.add_rule(Rule::always(action)).unwrap();
     let subscriber = &app.subscribe("wns", 0..1).await[0];
@@ -99,20 +99,20 @@ async fn lose_the_settling_of_a_row(moment: Moment, action: Action, state: &str)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_with_lost_settlement_is_settled_again() {
-    assert_eq!(lose_the_settling_of_a_row(Moment::Before, Action::Behave, "accepted").await, 0);
-    assert_eq!(lose_the_settling_of_a_row(Moment::Before, Action::Gone, "gone").await, 0);
+    assert_eq!(lose_the_settling_of_a_row(Moment::Before, RuleAction::Behave, "accepted").await, 0);
+    assert_eq!(lose_the_settling_of_a_row(Moment::Before, RuleAction::Gone, "gone").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_with_unconfirmed_settlement_counts_once() {
-    assert_eq!(lose_the_settling_of_a_row(Moment::After, Action::Behave, "accepted").await, 1);
-    assert_eq!(lose_the_settling_of_a_row(Moment::After, Action::Gone, "gone").await, 1);
+    assert_eq!(lose_the_settling_of_a_row(Moment::After, RuleAction::Behave, "accepted").await, 1);
+    assert_eq!(lose_the_settling_of_a_row(Moment::After, RuleAction::Gone, "gone").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refusing_postgres_costs_no_delivery() {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     seed(&app, "apple", 0..N).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 31).await;
@@ -209,7 +209,7 @@ async fn future_message_is_neither_read_nor_claimed() {
 /// What one engine has in flight, is taken over with its lease by another engine, whose clock is ahead.
 /// Then both get their answers. Answers the message.
 async fn take_over(app: &TestApp, to: Value, n: u64) -> String {
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(to, json!({"tier": "transactional"})).await;
     let at_once = n.min(32);
     until(app, |report| held(report) == at_once).await;
@@ -252,12 +252,12 @@ async fn batch_leased_three_times_is_sent_singly() {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM cursors").await).unwrap());
     // Two workers that die of it.
     let (pool, tier, now) = (&app.pool, Tier::Promotional, app.clock.now());
-    let cut = claims::take_batch(pool, Span::all(lane, tier, now), 200, app.clock.uuid(), now + LEASE).await.unwrap();
-    assert!(matches!(cut, Taken::Batch(batch) if batch.leases == 1));
+    let cut = claims::take_batch(pool, DueSpan::all(lane, tier, now), 200, app.clock.uuid(), now + LEASE).await.unwrap();
+    assert!(matches!(cut, TakeBatchResult::Batch(batch) if batch.leases == 1));
     app.clock.advance(AFTER_LEASE);
     let now = app.clock.now();
     let leased =
-        claims::lease_lost_batch(pool, Span::all(lane, tier, now), &[], app.clock.uuid(), now + LEASE).await.unwrap();
+        claims::lease_lost_batch(pool, DueSpan::all(lane, tier, now), &[], app.clock.uuid(), now + LEASE).await.unwrap();
     assert_eq!(leased.map(|batch| batch.leases), Some(2));
     assert_eq!(app.counts(&message).await, counts(&[("targeted", N.into()), ("dispatching", N.into())]));
 
@@ -283,7 +283,7 @@ async fn row_leased_five_times_ends_dead() {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM queue").await).unwrap());
     for leases in 1..=4 {
         let (now, lease) = (app.clock.now(), app.clock.uuid());
-        let rows = claims::claim_rows(&app.pool, Span::all(lane, Tier::Promotional, now), 10, lease, now + LEASE)
+        let rows = claims::claim_rows(&app.pool, DueSpan::all(lane, Tier::Promotional, now), 10, lease, now + LEASE)
             .await
             .unwrap();
         assert_eq!(rows.iter().map(|row| row.leases).collect::<Vec<_>>(), [leases]);
@@ -305,7 +305,7 @@ async fn meet_what_was_handed_on(lost: usize) {
     let message = app.send(json!({"all": true}), json!({})).await;
     let (pool, tier) = (&app.pool, Tier::Promotional);
     let lane = LaneId(i32::try_from(scalar(pool, "SELECT lane::bigint FROM cursors").await).unwrap());
-    let due = |now| (Span::all(lane, tier, now), now + LEASE);
+    let due = |now| (DueSpan::all(lane, tier, now), now + LEASE);
     let (span, until) = due(app.clock.now());
     claims::take_batch(pool, span, 200, app.clock.uuid(), until).await.unwrap();
     for _ in 1..lost {
@@ -318,7 +318,7 @@ async fn meet_what_was_handed_on(lost: usize) {
         SELECT get_byte(uuid_send(id), 15) & 63, id, message, lane, tier, 'infinity', 'epoch', ''
         FROM (SELECT unnest(recipients) AS id, message, lane, tier FROM batches LIMIT 1) p";
     sqlx::query(handed_on).execute(pool).await.unwrap();
-    let unavailable = Action::Answer { status: 503, headers: Default::default(), body: String::new() };
+    let unavailable = RuleAction::Answer { status: 503, headers: Default::default(), body: String::new() };
     let rule = app.simulator.add_rule(Rule::always(unavailable)).unwrap();
     app.clock.advance(AFTER_LEASE);
     let worker = app.worker(app.clock.clone()).await;
@@ -343,13 +343,13 @@ async fn batch_settles_although_a_row_was_handed_on() {
 
 /// A batch that is settled when the attempt of one of its recipients is logged already, by a row that was handed on to it; in the
 /// batch its POST comes to `action`.
-async fn settle_beside_what_is_logged(action: Action) {
+async fn settle_beside_what_is_logged(action: RuleAction) {
     let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     let to: SubscriptionId = seed_together(&app, "fcm", 0..N).await[5].id.parse().unwrap();
-    for (index, action) in [(5, action), (7, Action::Gone)] {
+    for (index, action) in [(5, action), (7, RuleAction::Gone)] {
         app.simulator.add_rule(Rule { endpoints: Some([index].into()), ..Rule::always(action) }).unwrap();
     }
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) >= 30).await;
     let logged =
@@ -374,8 +374,8 @@ async fn settle_beside_what_is_logged(action: Action) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn logged_attempt_does_not_block_batch_settling() {
-    settle_beside_what_is_logged(Action::Behave).await;
-    settle_beside_what_is_logged(Action::Answer { status: 503, headers: Vec::new(), body: String::new() }).await;
+    settle_beside_what_is_logged(RuleAction::Behave).await;
+    settle_beside_what_is_logged(RuleAction::Answer { status: 503, headers: Vec::new(), body: String::new() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -395,7 +395,7 @@ async fn row_settled_under_two_leases_counts_once() {
         let mut rows = Vec::new();
         for fate in [lost, Fate::Ended(attempt(app.clock.now()), End::Accepted)] {
             let (lease, now) = (app.clock.uuid(), app.clock.now());
-            let claimed = claims::claim_rows(&app.pool, Span::all(lane, Tier::Promotional, now), 9, lease, now + LEASE)
+            let claimed = claims::claim_rows(&app.pool, DueSpan::all(lane, Tier::Promotional, now), 9, lease, now + LEASE)
                 .await
                 .unwrap();
             assert_eq!(claimed.len(), 1);
@@ -423,7 +423,7 @@ async fn settlement(app: &TestApp, lane: LaneId, row: &ClaimedRow, fate: Fate) -
         tier: Tier::Promotional,
         life: row.recipient.life,
         proven: false,
-        origin: Origin { free_at: app.clock.now(), enveloped: true, charted: false, heard: Heard::default() },
+        origin: MessageOrigin { free_at: app.clock.now(), enveloped: true, charted: false, heard: WebhookKinds::default() },
         sla: None,
     };
     Settlement::new(delivery, fate)

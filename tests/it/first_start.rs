@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use bellwire::testkit::store;
 use bellwire::testkit::store::keys::data_keys;
 use bellwire::testkit::store::operations::schema::{self, Contents, SchemaError};
-use bellwire::testkit::vault::master_key::{MasterKey, Source};
+use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
 use sqlx::{AssertSqlSafe, PgPool};
 
 use crate::support::app::PATIENCE;
@@ -63,7 +63,7 @@ async fn failed_master_key_leaves_the_database_unchanged() {
 #[tokio::test]
 async fn wrong_master_key_migrates_nothing() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
-    data_keys::open(&database.pool, &Source::Given(MasterKey::generate()), START).await.expect("another key");
+    data_keys::open(&database.pool, &MasterKeySource::Given(MasterKey::generate()), START).await.expect("another key");
     MasterKey::generate().write(&dir.path().join("master.key")).expect("written");
     run(&database.pool, "DELETE FROM _sqlx_migrations WHERE version = 4").await;
     let output = migrate(dir.path(), &[("DATABASE_URL", database.url())]).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{Action, Report, Rule};
+use bellwire_simulator::gateways::{RuleAction, SimulatorReport, Rule};
 use serde_json::{Value, json};
 
 use crate::crash::{held, until};
@@ -73,10 +73,10 @@ async fn two_engines_never_exceed_the_parallelism() {
         app.run_until_idle_with(&other).await;
     }
     app.run_until_idle_with(&other).await;
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
-    let until = async |wanted: &dyn Fn(&Report) -> bool| {
-        let watched = |report: &Report| {
+    let until = async |wanted: &dyn Fn(&SimulatorReport) -> bool| {
+        let watched = |report: &SimulatorReport| {
             let at_a_time = |host: &str| report.hosts[host].requests - report.hosts[host].accepted;
             assert!(held(report) <= 3, "{} at a time", held(report));
             assert!(at_a_time("fcm.bellwire.test") <= 2, "in the lane");

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, HostSpec, Options, Rule};
+use bellwire_simulator::gateways::{RuleAction, HostSpec, Options, Rule};
 use serde_json::json;
 
 use crate::delivery::counts;
 use crate::support::app::{PATIENCE, Setup, TestApp, scalar};
 use crate::support::seed_together;
 
-fn on(gateway: Gateway, action: Action) -> Rule {
+fn on(gateway: Gateway, action: RuleAction) -> Rule {
     Rule { gateway: Some(gateway), ..Rule::always(action) }
 }
 
@@ -48,7 +48,7 @@ async fn survives(gateway: Gateway, rules: Vec<Rule>) -> TestApp {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_says_goodbye_costs_nothing() {
-    let app = survives(Gateway::Fcm, vec![Rule { count: Some(5), ..on(Gateway::Fcm, Action::GoAway) }]).await;
+    let app = survives(Gateway::Fcm, vec![Rule { count: Some(5), ..on(Gateway::Fcm, RuleAction::GoAway) }]).await;
     app.finish().await;
 }
 
@@ -56,7 +56,7 @@ async fn a_gateway_that_says_goodbye_costs_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_comes_after_a_goodbye_gets_another_connection() {
     let app = TestApp::start().await;
-    app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Fcm, Action::GoAway) }).unwrap();
+    app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Fcm, RuleAction::GoAway) }).unwrap();
     app.subscribe("fcm", 0..10).await;
     for _ in 0..2 {
         let message = app.send(json!({"all": true}), json!({})).await;
@@ -69,7 +69,7 @@ async fn whoever_comes_after_a_goodbye_gets_another_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unprocessed_requests_are_repeated_without_an_attempt() {
-    for action in [Action::GoAwayBelow, Action::Reset { code: 7 }] {
+    for action in [RuleAction::GoAwayBelow, RuleAction::Reset { code: 7 }] {
         let rule = Rule { count: Some(12), ..on(Gateway::Apple, action) };
         let app = survives(Gateway::Apple, vec![rule]).await;
         app.finish().await;
@@ -78,24 +78,24 @@ async fn unprocessed_requests_are_repeated_without_an_attempt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn single_stream_gateway_gets_one_at_once() {
-    let app = survives(Gateway::Wns, vec![on(Gateway::Wns, Action::StreamLimit { streams: 1 })]).await;
+    let app = survives(Gateway::Wns, vec![on(Gateway::Wns, RuleAction::StreamLimit { streams: 1 })]).await;
     assert_eq!(app.simulator.report().hosts["wns.bellwire.test"].peak_streams, 1);
     app.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_bodies_and_late_responses_change_nothing() {
-    let slow = Action::SlowBody { status: 201, octets: 20, every_ms: 10 };
-    let rules = [(0..20, slow), (20..40, Action::EndlessBody { status: 201 })]
+    let slow = RuleAction::SlowBody { status: 201, octets: 20, every_ms: 10 };
+    let rules = [(0..20, slow), (20..40, RuleAction::EndlessBody { status: 201 })]
         .map(|(endpoints, action)| Rule { endpoints: Some(endpoints.collect()), ..on(Gateway::Fcm, action) });
-    let late = Rule { delay_ms: 300, ..on(Gateway::Fcm, Action::Behave) };
+    let late = Rule { delay_ms: 300, ..on(Gateway::Fcm, RuleAction::Behave) };
     let app = survives(Gateway::Fcm, rules.into_iter().chain([late]).collect()).await;
     app.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn response_after_batch_close_is_counted() {
-    let late = Rule { delay_ms: 1_150, ..on(Gateway::Mozilla, Action::Behave) };
+    let late = Rule { delay_ms: 1_150, ..on(Gateway::Mozilla, RuleAction::Behave) };
     let app = survives(Gateway::Mozilla, vec![late]).await;
     app.finish().await;
 }
@@ -105,7 +105,7 @@ async fn redirecting_gateway_loses_only_its_deliveries() {
     let app = TestApp::start().await;
     let target = app.subscribe("mozilla", 0..10).await.remove(0);
     app.subscribe("fcm", 0..10).await;
-    app.simulator.add_rule(on(Gateway::Fcm, Action::Redirect { to: target.endpoint })).unwrap();
+    app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Redirect { to: target.endpoint })).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     let end = counts(&[("targeted", 20), ("accepted", 10), ("awaiting_ack", 10), ("dead", 10)]);
@@ -119,7 +119,7 @@ async fn failed_gateway_is_probed_then_served() {
     let app = TestApp::start().await;
     seed_together(&app, "fcm", 0..120).await;
     app.subscribe("mozilla", 0..40).await;
-    let down = app.simulator.add_rule(on(Gateway::Fcm, Action::RefuseTcp)).unwrap();
+    let down = app.simulator.add_rule(on(Gateway::Fcm, RuleAction::RefuseTcp)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     let standing = app.counts(&message).await;
@@ -159,7 +159,7 @@ async fn five_failures_open_the_breaker_four_not() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("apple", 0..6).await;
     let ids: Vec<_> = subscribers.iter().map(|subscriber| &subscriber.id).collect();
-    app.simulator.add_rule(Rule { count: Some(9), ..Rule::always(Action::ServerError) }).unwrap();
+    app.simulator.add_rule(Rule { count: Some(9), ..Rule::always(RuleAction::ServerError) }).unwrap();
     for (index, broken) in [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1)] {
         app.send(json!({"subscriptions": [ids[index]]}), json!({})).await;
         app.run_until_idle().await;
@@ -182,12 +182,12 @@ async fn five_failures_open_the_breaker_four_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn throttling_gateway_is_left_alone_until_allowed() {
     // Few in flight, so that most still wait when the first answer comes.
-    let dispatch = Settings { lane_limit_max: 4, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 4, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed_together(&app, "wns", 0..80).await;
     app.subscribe("apple", 0..40).await;
     let headers = vec![("x-wns-status".into(), "appthrottled".into()), ("retry-after".into(), "90".into())];
-    let throttled = Action::Answer { status: 406, headers, body: String::new() };
+    let throttled = RuleAction::Answer { status: 406, headers, body: String::new() };
     app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Wns, throttled) }).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
@@ -212,14 +212,14 @@ fn with_a_stranger() -> Setup {
     let mut simulator = Options::default();
     simulator.hosts.push(HostSpec::new(Gateway::Other, "hostile.bellwire.test"));
     // Small batches, so that the first holds nobody but those of the origin that misbehaves.
-    let dispatch = Settings { batch_min: 50, batch_max: 50, ..Settings::default() };
+    let dispatch = DispatchConfig { batch_min: 50, batch_max: 50, ..DispatchConfig::default() };
     Setup { simulator, dispatch, ..Setup::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_origin_hold_applies_to_it_alone() {
     let app = TestApp::with(with_a_stranger()).await;
-    let rest = Action::Throttled { retry_after_s: Some(80_000) };
+    let rest = RuleAction::Throttled { retry_after_s: Some(80_000) };
     app.simulator.add_rule(Rule { host: Some("hostile.bellwire.test".into()), ..Rule::always(rest) }).unwrap();
     app.subscribe("hostile", 0..110).await;
     app.subscribe("other", 0..20).await;
@@ -235,14 +235,14 @@ async fn foreign_origin_hold_applies_to_it_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_foreign_origin_blocks_no_other() {
     let app = TestApp::with(with_a_stranger()).await;
-    let rule = Rule { host: Some("hostile.bellwire.test".into()), ..Rule::always(Action::Hang) };
+    let rule = Rule { host: Some("hostile.bellwire.test".into()), ..Rule::always(RuleAction::Hang) };
     let rule = app.simulator.add_rule(rule).unwrap();
     app.subscribe("hostile", 0..60).await;
     for gateway in ["fcm", "other"] {
         app.subscribe(gateway, 0..60).await;
     }
     let message = app.send(json!({"all": true}), json!({})).await;
-    let others = |report: &bellwire_simulator::gateways::Report| report.accepted == 120;
+    let others = |report: &bellwire_simulator::gateways::SimulatorReport| report.accepted == 120;
     let others = tokio::time::timeout(Duration::from_secs(5), app.simulator.wait_until(others)).await;
     assert!(others.is_ok(), "others wait for the one that hangs: {:?}", app.simulator.report().hosts);
     assert!(app.rule(rule).0 <= 4, "no more than a stranger's permits");

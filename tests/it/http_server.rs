@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::{get, post as post_to};
-use bellwire::testkit::api::Settings;
-use bellwire::testkit::http_server::{Limits, serve};
+use bellwire::testkit::api::ApiConfig;
+use bellwire::testkit::http_server::{ListenerLimits, serve};
 use bellwire::testkit::store::keys::api_keys;
 use bellwire_core::scope::Scope;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(crate) const SHORT: Duration = Duration::from_millis(500);
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(3_600);
 
-pub(crate) const PATIENT: Limits = Limits {
+pub(crate) const PATIENT: ListenerLimits = ListenerLimits {
     idle: LONG,
     head: LONG,
     head_max_bytes: 8_192,
@@ -43,7 +43,7 @@ struct Running {
 }
 
 impl Running {
-    async fn start(router: Router, limits: Limits) -> Self {
+    async fn start(router: Router, limits: ListenerLimits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
@@ -96,7 +96,7 @@ pub(crate) async fn exchange(address: SocketAddr, request: &str) -> String {
 
 #[tokio::test]
 async fn idle_connection_is_closed_active_one_kept() {
-    let server = Running::start(pong(), Limits { idle: SHORT, ..PATIENT }).await;
+    let server = Running::start(pong(), ListenerLimits { idle: SHORT, ..PATIENT }).await;
     assert_eq!(rest(&mut server.connect().await).await, "");
     let (mut stream, _) = server.ask(PING).await;
     for _ in 0..3 {
@@ -108,7 +108,7 @@ async fn idle_connection_is_closed_active_one_kept() {
 
 #[tokio::test]
 async fn trickling_head_is_aborted() {
-    let server = Running::start(pong(), Limits { head: SHORT, ..PATIENT }).await;
+    let server = Running::start(pong(), ListenerLimits { head: SHORT, ..PATIENT }).await;
     let (mut stream, _) = server.ask(PING).await;
     stream.write_all(b"GET /ping HTTP/1.1\r\nX: ").await.unwrap();
     // It does not win time by going on.
@@ -132,7 +132,7 @@ async fn a_head_has_a_size() {
 
 #[tokio::test]
 async fn client_connections_are_limited_and_returned() {
-    let server = Running::start(pong(), Limits { connections_per_client: Some(2), ..PATIENT }).await;
+    let server = Running::start(pong(), ListenerLimits { connections_per_client: Some(2), ..PATIENT }).await;
     let ((first, _), (_second, _)) = (server.ask(PING).await, server.ask(PING).await);
     let refused = rest(&mut server.connect().await).await;
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("Retry-After"), "{refused}");
@@ -160,7 +160,7 @@ pub(crate) async fn connect_from(client: [u8; 4], server: SocketAddr) -> TcpStre
 
 #[tokio::test]
 async fn full_server_closes_longest_idle_connection() {
-    let server = Running::start(pong(), Limits { connections: 3, ..PATIENT }).await;
+    let server = Running::start(pong(), ListenerLimits { connections: 3, ..PATIENT }).await;
     let (mut first, _) = server.ask(PING).await;
     let mut half = server.connect().await;
     half.write_all(b"GET /ping HTTP/1.1\r\nX: ").await.unwrap();
@@ -185,7 +185,7 @@ async fn full_server_keeps_connections_with_requests() {
         asked.send_replace(true);
         std::future::pending::<()>().await
     });
-    let server = Running::start(Router::new().route("/never", never), Limits { connections: 1, ..PATIENT }).await;
+    let server = Running::start(Router::new().route("/never", never), ListenerLimits { connections: 1, ..PATIENT }).await;
     let mut busy = server.connect().await;
     busy.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     timeout(PATIENCE, is_asked.wait_for(|asked| *asked)).await.expect("the request is read").unwrap();
@@ -197,7 +197,7 @@ async fn full_server_keeps_connections_with_requests() {
 
 #[tokio::test]
 async fn silent_connections_of_few_addresses_lock_out_nobody() {
-    let server = Running::start(pong(), Limits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
+    let server = Running::start(pong(), ListenerLimits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
     let mut silent = Vec::new();
     for client in 2..12 {
         for n in 0..8 {
@@ -295,7 +295,7 @@ async fn ambiguous_heads_are_rejected_with_400() {
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_given_up() {
     let large = Router::new().route("/large", get(|| async { vec![b'x'; 64 << 20] }));
-    let server = Running::start(large, Limits { stalled: SHORT, ..PATIENT }).await;
+    let server = Running::start(large, ListenerLimits { stalled: SHORT, ..PATIENT }).await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     stream.read_exact(&mut [0; 12]).await.unwrap();
@@ -309,7 +309,7 @@ fn post(path: &str, length: usize) -> String {
 
 #[tokio::test]
 async fn body_limits_of_time_and_size_respond() {
-    let api = TestApi::with(Settings { body_timeout: SHORT, ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { body_timeout: SHORT, ..roomy() }, None).await;
     let server = Running::start(api.router.clone(), PATIENT).await;
     for path in ["/v1/apps/shop/subscriptions", "/v1/apps/shop/receipts"] {
         let mut slow = server.connect().await;

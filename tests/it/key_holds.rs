@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire::testkit::store::queue::lanes;
 use bellwire_core::id::LaneId;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::Action;
+use bellwire_simulator::gateways::RuleAction;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -42,7 +42,7 @@ async fn prove(app: &TestApp) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_key_is_held_until_a_probe_succeeds() {
-    let dispatch = Settings { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..200).await;
     seed(&app, "mozilla", 0..200).await;
@@ -51,7 +51,7 @@ async fn refused_key_is_held_until_a_probe_succeeds() {
     let other = app.worker(app.clock.clone()).await;
     let before = app.simulator.report().requests;
     let refusals =
-        [Gateway::Fcm, Gateway::Mozilla].map(|gateway| app.simulator.add_rule(on(gateway, Action::Unauthorized)));
+        [Gateway::Fcm, Gateway::Mozilla].map(|gateway| app.simulator.add_rule(on(gateway, RuleAction::Unauthorized)));
     let message = app.send(json!({"all": true}), json!({})).await;
     stored(&app, "SELECT count(*) / 3 FROM lane_states WHERE origin = '*' AND key_held_until IS NOT NULL").await;
     advance(&app, &other, Duration::from_secs(60)).await;
@@ -88,7 +88,7 @@ async fn refused_key_is_held_at_that_gateway_only() {
     seed(&app, "fcm", 0..60).await;
     app.subscribe("mozilla", 0..2).await;
     prove(&app).await;
-    app.simulator.add_rule(on(Gateway::Fcm, Action::Unauthorized)).unwrap();
+    app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Unauthorized)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     stored(&app, KEY_HELD).await;
@@ -112,7 +112,7 @@ async fn foreign_push_service_cannot_hold_a_key() {
     seed(&app, "other", 0..60).await;
     app.subscribe("mozilla", 0..2).await;
     prove(&app).await;
-    app.simulator.add_rule(on(Gateway::Other, Action::Unauthorized)).unwrap();
+    app.simulator.add_rule(on(Gateway::Other, RuleAction::Unauthorized)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     let alerts = "SELECT count(*) FROM alerts WHERE kind = 'key_refused' AND detail LIKE '%nothing is held for that%'";
@@ -151,7 +151,7 @@ async fn code_to_proven_subscriber_probes_a_held_key() {
 async fn never_accepted_key_alerts_and_holds_nothing() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..30).await;
-    app.simulator.add_rule(on(Gateway::Fcm, Action::Unauthorized)).unwrap();
+    app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Unauthorized)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 30), ("dead", 30)]));

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire::testkit::store::operations::workers;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_core::id::{LaneId, MessageId};
 use bellwire_core::lane::Gateway;
-use bellwire_rules::policy::breaker::{Snapshot, State};
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_rules::policy::breaker::{Snapshot, BreakerState};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ use crate::delivery::counts;
 use crate::support::app::{PATIENCE, Worker, scalar};
 use crate::support::{Setup, TestApp, seed};
 
-pub fn on(gateway: Gateway, action: Action) -> Rule {
+pub fn on(gateway: Gateway, action: RuleAction) -> Rule {
     Rule { gateway: Some(gateway), ..Rule::always(action) }
 }
 
@@ -54,11 +54,11 @@ pub async fn shown(app: &TestApp, lane: i64, origin: &str) -> Value {
 async fn outage_with_two_engines_costs_only_probes() {
     const RETRIES: &str = "SELECT coalesce(sum(retries), 0)::bigint FROM queue";
     const TRIPS: &str = "SELECT coalesce(sum(n), 0)::bigint FROM breaker_trips";
-    let dispatch = Settings { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..300).await;
     let other = app.worker(app.clock.clone()).await;
-    let outage = app.simulator.add_rule(on(Gateway::Fcm, Action::ServerError)).unwrap();
+    let outage = app.simulator.add_rule(on(Gateway::Fcm, RuleAction::ServerError)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
     advance(&app, &other, Duration::from_secs(1)).await;
@@ -129,14 +129,14 @@ async fn local_network_fault_breaks_one_worker_only() {
 async fn one_worker_probes_until_it_crashes() {
     let app = TestApp::start().await;
     let now = app.clock.now();
-    let known = Snapshot { state: State::Open { until: now }, open_for: Duration::from_secs(30), changed_at: now };
+    let known = Snapshot { state: BreakerState::Open { until: now }, open_for: Duration::from_secs(30), changed_at: now };
     let [one, other] = [1, 2].map(Uuid::from_u128);
     let ask = async |worker, known, at| {
         workers::lease_probe(&app.pool, LaneId(7), "https://push.example", worker, known, at).await.unwrap()
     };
     let second = Duration::from_secs(1);
     assert_eq!(ask(one, known, now + second).await, Some(now + 16 * second));
-    let half_open = Snapshot { state: State::HalfOpen, changed_at: now + second, ..known };
+    let half_open = Snapshot { state: BreakerState::HalfOpen, changed_at: now + second, ..known };
     assert_eq!(ask(other, known, now + 20 * second).await, None, "it has not heard of the last change");
     assert_eq!(ask(other, half_open, now + 2 * second).await, None, "another one probes");
     assert_eq!(ask(one, half_open, now + 2 * second).await, Some(now + 17 * second), "it may ask again");
@@ -175,7 +175,7 @@ async fn operator_hold_and_release_reach_all_engines() {
     // A release ends a gateway's hold, too; a later answer holds again.
     for _ in 0..2 {
         let headers = vec![("x-wns-status".into(), "appthrottled".into()), ("retry-after".into(), "3600".into())];
-        let throttled = Action::Answer { status: 406, headers, body: String::new() };
+        let throttled = RuleAction::Answer { status: 406, headers, body: String::new() };
         let rule = app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Wns, throttled) }).unwrap();
         app.send(json!({"subscriptions": [subscriber.id]}), json!({"ttl": 86_400})).await;
         app.run_until_idle().await;
@@ -325,7 +325,7 @@ async fn forced_breaker_is_shared_and_closes_by_probes() {
     advance(&app, &other, Duration::from_secs(10)).await;
     assert_eq!(app.simulator.report().requests, 0);
     // A gateway that is still down sees three probes, and is left alone again.
-    let down = app.simulator.add_rule(on(Gateway::Fcm, Action::ServerError)).unwrap();
+    let down = app.simulator.add_rule(on(Gateway::Fcm, RuleAction::ServerError)).unwrap();
     order(&app, lane, "close", Value::Null).await;
     for _ in 0..3 {
         advance(&app, &other, Duration::from_secs(1)).await;
@@ -380,7 +380,7 @@ async fn open_alerts_are_counted_and_listed_first() {
     let app = TestApp::start().await;
     let mut conn = app.pool.acquire().await.unwrap();
     let raise = async |conn: &mut sqlx::PgConnection, subject: &str| {
-        let alert = Alert { app: None, kind: Kind::Tampered, subject, detail: "a row was changed by hand" };
+        let alert = Alert { app: None, kind: AlertKind::Tampered, subject, detail: "a row was changed by hand" };
         app.clock.advance(Duration::from_secs(1));
         alerts::raise(conn, &alert, app.clock.now()).await.unwrap()
     };
@@ -418,7 +418,7 @@ async fn payload_limit_is_remembered_until_disproved() {
     let other = app.worker(app.clock.clone()).await;
     let subscribers = app.subscribe("mozilla", 0..6).await;
     // The first is a phone: nothing large gets through to it.
-    let phone = Rule { endpoints: Some([0].into()), attempts: Some([1, 2]), ..Rule::always(Action::TooLarge) };
+    let phone = Rule { endpoints: Some([0].into()), attempts: Some([1, 2]), ..Rule::always(RuleAction::TooLarge) };
     app.simulator.add_rule(phone).unwrap();
     let image = format!("https://example.com/{}", "i".repeat(1_500));
     let content =

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::MessageId;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -68,7 +68,7 @@ async fn logged(app: &TestApp, message: &str) -> BTreeMap<String, i64> {
 async fn run(app: &TestApp, first: u32, course: &Course) {
     for (endpoint, responses) in (first..).zip(&course.responses) {
         for (attempt, status) in (1..).zip(responses) {
-            let action = Action::Answer { status: *status, headers: Vec::new(), body: String::new() };
+            let action = RuleAction::Answer { status: *status, headers: Vec::new(), body: String::new() };
             let rule =
                 Rule { endpoints: Some([endpoint].into()), attempts: Some([attempt, attempt]), ..Rule::always(action) };
             app.simulator.add_rule(rule).expect("a valid rule");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use sqlx::postgres::PgPool;
 
@@ -37,7 +37,7 @@ async fn gone_subscription_is_locked_before_counts() {
     for recipients in [1, 150] {
         let app = TestApp::start().await;
         seed(&app, "fcm", 0..recipients).await;
-        app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(Action::Gone) }).unwrap();
+        app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(RuleAction::Gone) }).unwrap();
         let mut unsubscribing = app.pool.begin().await.unwrap();
         sqlx::query("UPDATE subscriptions SET proven = proven").execute(&mut *unsubscribing).await.unwrap();
         let message = app.send(json!({"all": true}), json!({})).await;
@@ -103,7 +103,7 @@ async fn users_are_erased_beside_traffic_without_a_collision() {
     }
     app.subscribe("mozilla", 0..120).await;
     // What fails waits in the queue, for many messages and few subscriptions.
-    app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::Unavailable { retry_after_s: None })).unwrap();
     let mut messages = Vec::new();
     for _ in 0..12 {
         messages.push(app.send(json!({"all": true}), json!({})).await);

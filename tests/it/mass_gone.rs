@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -28,12 +28,12 @@ async fn prove(app: &TestApp) {
 }
 
 fn gone(endpoints: impl IntoIterator<Item = u32>) -> Rule {
-    Rule { endpoints: Some(endpoints.into_iter().collect()), ..on(Gateway::Fcm, Action::Gone) }
+    Rule { endpoints: Some(endpoints.into_iter().collect()), ..on(Gateway::Fcm, RuleAction::Gone) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn service_that_errs_for_a_moment_prunes_nobody() {
-    for action in [Action::Gone, Action::NotFound] {
+    for action in [RuleAction::Gone, RuleAction::NotFound] {
         let app = TestApp::start().await;
         seed(&app, "fcm", 0..300).await;
         prove(&app).await;
@@ -88,7 +88,7 @@ async fn purge_of_a_whole_lane_ends() {
         let app = TestApp::start().await;
         seed(&app, "fcm", 0..n).await;
         prove(&app).await;
-        app.simulator.add_rule(on(Gateway::Fcm, Action::Gone)).unwrap();
+        app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Gone)).unwrap();
         let message = app.send(json!({"all": true}), json!({})).await;
         app.run_until_idle().await;
         assert_eq!(scalar(&app.pool, PRUNED).await, 0, "of {n}");
@@ -130,7 +130,7 @@ async fn delivery_that_cannot_wait_expires() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..30).await;
     prove(&app).await;
-    app.simulator.add_rule(on(Gateway::Fcm, Action::Gone)).unwrap();
+    app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Gone)).unwrap();
     let message = app.send(json!({"all": true}), json!({"ttl": 10})).await;
     app.run_until_idle().await;
     app.advance(STEP).await;
@@ -141,12 +141,12 @@ async fn delivery_that_cannot_wait_expires() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_count_together_and_restore_the_first() {
-    let dispatch = Settings { lane_limit_max: 4, batch_min: 2, batch_max: 4, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 4, batch_min: 2, batch_max: 4, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..60).await;
     prove(&app).await;
     let other = app.worker(app.clock.clone()).await;
-    let fault = app.simulator.add_rule(on(Gateway::Fcm, Action::Gone)).unwrap();
+    let fault = app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Gone)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     for _ in 0..4 {
         advance(&app, &other, STEP).await;
@@ -178,7 +178,7 @@ async fn restore_brings_back_by_lane_and_time() {
     let since = app.clock.now();
     let fcm = app.subscribe_with("fcm", 0..6, json!({"topics": ["news"]})).await;
     app.subscribe("mozilla", 0..3).await;
-    let fault = app.simulator.add_rule(Rule::always(Action::Gone)).unwrap();
+    let fault = app.simulator.add_rule(Rule::always(RuleAction::Gone)).unwrap();
     app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     assert_eq!(scalar(&app.pool, PRUNED).await, 9, "none of them ever accepted a push");
@@ -218,7 +218,7 @@ async fn import_restores_pruned_ones_when_told() {
         let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
         lines.push(json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}}));
     }
-    app.simulator.add_rule(on(Gateway::Fcm, Action::Gone)).unwrap();
+    app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Gone)).unwrap();
     app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     assert_eq!(scalar(&app.pool, PRUNED).await, 4);

@@ -7,7 +7,7 @@ use bellwire::testkit::vault;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use sqlx::Row as _;
 
@@ -41,19 +41,19 @@ fn after_s(seconds: i64) -> Then {
 /// A gateway's first answer; the status and the words that are kept of it; what follows.
 struct Case {
     gateway: Gateway,
-    action: Action,
+    action: RuleAction,
     status: Option<u16>,
     words: &'static str,
     then: Then,
 }
 
-fn case(gateway: Gateway, action: Action, status: impl Into<Option<u16>>, words: &'static str, then: Then) -> Case {
+fn case(gateway: Gateway, action: RuleAction, status: impl Into<Option<u16>>, words: &'static str, then: Then) -> Case {
     Case { gateway, action, status: status.into(), words, then }
 }
 
-fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Action {
+fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> RuleAction {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Action::Answer { status, headers, body: body.to_owned() }
+    RuleAction::Answer { status, headers, body: body.to_owned() }
 }
 
 /// Sends one message for each case, to a subscription of its own whose first request the gateway answers so.
@@ -173,11 +173,11 @@ async fn dead_letters(app: &TestApp, message: &str) -> Vec<DeadLetter> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_2xx_is_accepted_except_wns_drops() {
-    let mut cases: Vec<_> = ANY.map(|g| case(g, Action::Behave, 201, "", Then::Accepted)).into();
+    let mut cases: Vec<_> = ANY.map(|g| case(g, RuleAction::Behave, 201, "", Then::Accepted)).into();
     for status in [200, 202, 204] {
         cases.push(case(Gateway::Other, answer(status, &[], ""), status, "", Then::Accepted));
     }
-    cases.push(case(Gateway::Fcm, Action::Truncate { status: 201 }, 201, "", Then::Accepted));
+    cases.push(case(Gateway::Fcm, RuleAction::Truncate { status: 201 }, 201, "", Then::Accepted));
     for (name, word) in [("x-wns-status", "dropped"), ("x-wns-notificationstatus", "channelthrottled")] {
         let words = ("x-wns-error-description", "the channel is busy");
         let dropped = answer(200, &[(name, word), words], "");
@@ -196,8 +196,8 @@ async fn gone_is_recognised_at_each_gateway() {
     let unknown = ["valid push subscription endpoint", "", "not recognized", "BadPath", ""];
     let mut cases = Vec::new();
     for (gateway, (gone, unknown)) in ANY.into_iter().zip(gone.into_iter().zip(unknown)) {
-        cases.push(case(gateway, Action::Gone, 410, gone, Then::Gone));
-        cases.push(case(gateway, Action::NotFound, 404, unknown, Then::Gone));
+        cases.push(case(gateway, RuleAction::Gone, 410, gone, Then::Gone));
+        cases.push(case(gateway, RuleAction::NotFound, 404, unknown, Then::Gone));
     }
     let router = answer(400, &[], r#"{"errno": 105, "message": "no such user"}"#);
     cases.push(case(Gateway::Mozilla, router, 400, "no such user", Then::Gone));
@@ -206,7 +206,7 @@ async fn gone_is_recognised_at_each_gateway() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn throttled_retry_takes_the_later_time() {
-    let throttled = |retry_after_s| Action::Throttled { retry_after_s };
+    let throttled = |retry_after_s| RuleAction::Throttled { retry_after_s };
     let words = ["Too many requests", "Too many requests", "", "TooManyRequests", ""];
     let mut cases = Vec::new();
     for (gateway, words) in ANY.into_iter().zip(words) {
@@ -229,7 +229,7 @@ async fn throttled_retry_takes_the_later_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_gateway_is_retried_by_policy() {
-    let unavailable = |retry_after_s| Action::Unavailable { retry_after_s };
+    let unavailable = |retry_after_s| RuleAction::Unavailable { retry_after_s };
     let mut cases = Vec::new();
     let [text, error] = ["Service unavailable", "Internal error"];
     let words = [(text, error), (text, error), (text, error), ("ServiceUnavailable", "InternalServerError"), ("", "")];
@@ -237,7 +237,7 @@ async fn failing_gateway_is_retried_by_policy() {
         let own = if gateway == Gateway::Mozilla { after_s(120) } else { BY_POLICY };
         cases.push(case(gateway, unavailable(None), 503, words, own));
         cases.push(case(gateway, unavailable(Some(7)), 503, words, after_s(7)));
-        cases.push(case(gateway, Action::ServerError, 500, error, BY_POLICY));
+        cases.push(case(gateway, RuleAction::ServerError, 500, error, BY_POLICY));
     }
     for status in [408, 500, 502, 503, 504, 507, 599] {
         cases.push(case(Gateway::Other, answer(status, &[], "down"), status, "down", BY_POLICY));
@@ -254,12 +254,12 @@ async fn failing_gateway_is_retried_by_policy() {
 async fn connection_failure_is_an_attempt_unless_unprocessed() {
     let mut cases = Vec::new();
     for gateway in [Gateway::Fcm, Gateway::Other] {
-        for action in [Action::Reset { code: 2 }, Action::Reset { code: 8 }, Action::Close, Action::LoseAnswer] {
+        for action in [RuleAction::Reset { code: 2 }, RuleAction::Reset { code: 8 }, RuleAction::Close, RuleAction::LoseAnswer] {
             cases.push(case(gateway, action, None, "reset", BY_POLICY));
         }
-        cases.push(case(gateway, Action::Truncate { status: 503 }, 503, "reason", BY_POLICY));
-        cases.push(case(gateway, Action::Reset { code: 7 }, None, "", Then::Untouched));
-        cases.push(case(gateway, Action::GoAwayBelow, None, "", Then::Untouched));
+        cases.push(case(gateway, RuleAction::Truncate { status: 503 }, 503, "reason", BY_POLICY));
+        cases.push(case(gateway, RuleAction::Reset { code: 7 }, None, "", Then::Untouched));
+        cases.push(case(gateway, RuleAction::GoAwayBelow, None, "", Then::Untouched));
     }
     check(cases).await;
 }
@@ -271,9 +271,9 @@ async fn permanent_refusal_is_dead_and_prunes_nothing() {
     let key = ["do not correspond", "public key mismatch", "authentication failed", "VapidPkHashMismatch", ""];
     let status = [403, 401, 401, 400, 403];
     for (i, gateway) in ANY.into_iter().enumerate() {
-        cases.push(case(gateway, Action::BadRequest, 400, bad[i], Then::Dead("bad_request")));
-        cases.push(case(gateway, Action::Unauthorized, status[i], key[i], Then::Dead("unauthorized")));
-        cases.push(case(gateway, Action::TooLarge, 413, "sent again without padding", Then::RetriedAtOnce));
+        cases.push(case(gateway, RuleAction::BadRequest, 400, bad[i], Then::Dead("bad_request")));
+        cases.push(case(gateway, RuleAction::Unauthorized, status[i], key[i], Then::Dead("unauthorized")));
+        cases.push(case(gateway, RuleAction::TooLarge, 413, "sent again without padding", Then::RetriedAtOnce));
     }
     for header in ["Bellwire-NonRetryable", "Upstash-NonRetryable-Error"] {
         let action = answer(489, &[(header, "true")], "never");
@@ -309,7 +309,7 @@ async fn a_redirect_is_not_followed() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let target = app.subscribe("mozilla", 0..1).await.remove(0);
-    let rule = Rule { gateway: Some(Gateway::Fcm), ..Rule::always(Action::Redirect { to: target.endpoint }) };
+    let rule = Rule { gateway: Some(Gateway::Fcm), ..Rule::always(RuleAction::Redirect { to: target.endpoint }) };
     app.simulator.add_rule(rule).unwrap();
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
     app.run_until_idle().await;
@@ -324,7 +324,7 @@ async fn a_redirect_is_not_followed() {
 async fn exhausted_delivery_is_dead_with_history() {
     let app = TestApp::start().await;
     let [failing, healthy] = app.subscribe("fcm", 0..2).await.try_into().unwrap();
-    let rule = Rule { endpoints: Some([0].into()), ..Rule::always(Action::ServerError) };
+    let rule = Rule { endpoints: Some([0].into()), ..Rule::always(RuleAction::ServerError) };
     app.simulator.add_rule(rule).unwrap();
     let message = app.send(json!({"subscriptions": [failing.id]}), json!({"policy": {"maxAttempts": 5}})).await;
     for (retry, base_ms) in [2_000, 4_000, 8_000, 16_000, 32_000].into_iter().enumerate() {
@@ -354,7 +354,7 @@ async fn exhausted_delivery_is_dead_with_history() {
 async fn message_policy_overrides_its_tier() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("other", 0..4).await;
-    app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(Action::ServerError) }).unwrap();
+    app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(RuleAction::ServerError) }).unwrap();
     let own = json!({"policy": {"retries": 2, "retryDelay": "5000"}});
     for (subscriber, (more, expected)) in subscribers.iter().zip([
         (json!({"tier": "transactional"}), None),
@@ -380,7 +380,7 @@ async fn message_policy_overrides_its_tier() {
 async fn each_push_carries_its_remaining_ttl() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
-    let rule = Rule { attempts: Some([1, 2]), ..Rule::always(Action::Unavailable { retry_after_s: Some(20) }) };
+    let rule = Rule { attempts: Some([1, 2]), ..Rule::always(RuleAction::Unavailable { retry_after_s: Some(20) }) };
     app.simulator.add_rule(rule).unwrap();
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"ttl": 60})).await;
     app.run_until_idle().await;
@@ -399,7 +399,7 @@ async fn zero_ttl_message_gets_exactly_one_push() {
     for gateway in ANY {
         app.subscribe(gateway.name(), 0..2).await;
     }
-    app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(Action::ServerError) }).unwrap();
+    app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(RuleAction::ServerError) }).unwrap();
     let message = app.send(json!({"all": true}), json!({"ttl": 0})).await;
     app.run_until_idle().await;
     let end = counts(&[("targeted", 10), ("accepted", 5), ("unconfirmed", 5), ("expired", 5)]);
@@ -414,7 +414,7 @@ async fn retry_after_expiry_expires_at_once() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let to = json!({"subscriptions": [subscriber.id]});
-    let rule = Rule { count: Some(1), ..Rule::always(Action::Throttled { retry_after_s: Some(30) }) };
+    let rule = Rule { count: Some(1), ..Rule::always(RuleAction::Throttled { retry_after_s: Some(30) }) };
     app.simulator.add_rule(rule).unwrap();
     let refused = app.send(to.clone(), json!({"ttl": 30})).await;
     app.run_until_idle().await;
@@ -450,7 +450,7 @@ async fn gone_browser_ends_only_its_own_deliveries() {
     app.simulator.remove_rule(busy);
     app.clock.advance(Duration::from_secs(8));
 
-    app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(Action::NotFound) }).unwrap();
+    app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(RuleAction::NotFound) }).unwrap();
     let campaign = app.send(json!({"topic": "news"}), json!({})).await;
     app.run_until_idle().await;
     assert_eq!(app.counts(&campaign).await["gone"], 1);

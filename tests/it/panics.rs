@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire::testkit::panics::{counted, inject, injected, watch_too};
 use bellwire::testkit::store::queue::claims::LEASE;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 
 /// One POST at a time: whoever keeps its permit keeps all others back.
 fn one_at_a_time() -> Setup {
-    Setup { dispatch: Settings { lane_limit_max: 1, ..Settings::default() }, ..Setup::default() }
+    Setup { dispatch: DispatchConfig { lane_limit_max: 1, ..DispatchConfig::default() }, ..Setup::default() }
 }
 
 async fn send_later(app: &TestApp, to: Value) -> (String, Uuid) {
@@ -91,7 +91,7 @@ async fn panicking_row_settlement_affects_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn panicking_batch_settlement_waits_for_the_lease() {
     const N: u32 = 120;
-    let dispatch = Settings { batch_min: 200, batch_max: 200, ..Settings::default() };
+    let dispatch = DispatchConfig { batch_min: 200, batch_max: 200, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed_together(&app, "fcm", 0..N).await;
     let (message, id) = send_later(&app, json!({"all": true})).await;

@@ -6,7 +6,7 @@ use bellwire::testkit::server::maintenance;
 use bellwire::testkit::store;
 use bellwire_core::id::MessageId;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
@@ -52,7 +52,7 @@ async fn no_hot_statement_scans_or_compiles() {
     let named = app.subscribe_with("mozilla", 0..1, json!({"topics": ["news"]})).await.remove(0);
     sqlx::query("ANALYZE").execute(&app.pool).await.expect("statistics for the planner");
 
-    let failures = Rule { gateway: Some(Gateway::Fcm), count: Some(4), ..Rule::always(Action::ServerError) };
+    let failures = Rule { gateway: Some(Gateway::Fcm), count: Some(4), ..Rule::always(RuleAction::ServerError) };
     app.simulator.add_rule(failures).expect("a rule");
     app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;

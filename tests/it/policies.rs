@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::support::TestApp;
@@ -35,7 +35,7 @@ fn plaintexts(app: &TestApp, subscriber: &Subscriber) -> Vec<Value> {
 
 /// A server whose gateways fail the first request to each endpoint from now on.
 async fn failing_first(app: &TestApp) -> u64 {
-    app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(Action::ServerError) }).unwrap()
+    app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(RuleAction::ServerError) }).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,7 +104,7 @@ async fn subscription_policy_counts_unless_topic_forbids() {
 async fn changed_tier_policy_applies_within_a_minute() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("other", 0..1).await.remove(0);
-    let rule = app.simulator.add_rule(Rule::always(Action::ServerError)).unwrap();
+    let rule = app.simulator.add_rule(Rule::always(RuleAction::ServerError)).unwrap();
     put(&app, "tiers/2", waiting(30)).await;
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
     app.run_until_idle().await;
@@ -129,7 +129,7 @@ async fn changed_tier_policy_applies_within_a_minute() {
 async fn lowered_retry_maximum_ends_deliveries() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("other", 0..1).await.remove(0);
-    app.simulator.add_rule(Rule::always(Action::ServerError)).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::ServerError)).unwrap();
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"policy": waiting(100)})).await;
     app.run_until_idle().await;
     app.call(Method::PATCH, "/v1/apps/shop", json!({"max_retries": 2})).await.ok(200);
@@ -223,7 +223,7 @@ async fn single_send_uses_the_current_app_policy() {
     assert_eq!(send("promotional").await, "queued");
     assert_eq!(send("transactional").await, "accepted", "it never waits for a time of day");
     say("calendar", json!({"timezone": "Asia/Tokyo", "quiet_hours": {"from": "22:00", "to": "10:30"}})).await;
-    app.simulator.add_rule(Rule::always(Action::ServerError)).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::ServerError)).unwrap();
     put(&app, "tiers/engagement", waiting(10)).await;
     assert_eq!(send("engagement").await, "retrying");
     app.call(Method::PATCH, "/v1/apps/shop", json!({"max_retries": 0})).await.ok(200);
@@ -239,7 +239,7 @@ async fn app_policy_survives_a_refused_neighbour() {
     let browsers = app.subscribe("fcm", 0..2).await;
     app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", browsers[0].id), Value::Null).await.ok(204);
     put(&app, "tiers/transactional", waiting(10)).await;
-    app.simulator.add_rule(Rule::always(Action::ServerError)).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::ServerError)).unwrap();
     let to = |id: &str| json!({"to": {"subscriptions": [id]}, "tier": "transactional", "content": {"title": "A code"}});
     let unknown = SubscriptionId(uuid::Uuid::from_u128(1)).to_string();
     for first in [&unknown, &browsers[0].id] {

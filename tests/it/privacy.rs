@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::hooks::pack;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -85,7 +85,7 @@ async fn erased_person_leaves_only_the_audit_proof() {
     let said = json!({"content": content});
     app.send(json!({"users": [USER]}), said.clone()).await;
     app.run_until_idle().await;
-    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
+    let refusing = RuleAction::Answer { status: 400, headers: Vec::new(), body: String::new() };
     let rule = app.simulator.add_rule(Rule::always(refusing)).unwrap();
     app.send(json!({"users": [USER, "bob"]}), said.clone()).await;
     app.run_until_idle().await;
@@ -246,7 +246,7 @@ async fn browser_export_excludes_its_former_user() {
     .execute(&app.pool)
     .await
     .unwrap();
-    let busy = Action::Answer { status: 503, headers: Vec::new(), body: String::new() };
+    let busy = RuleAction::Answer { status: 503, headers: Vec::new(), body: String::new() };
     let rule = app.simulator.add_rule(Rule::always(busy)).unwrap();
     let waited = app.send(json!({"topic": "news"}), said("Still to come")).await;
     app.run_until_idle().await;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::api::Settings;
-use bellwire::testkit::api::limits::Rate;
+use bellwire::testkit::api::ApiConfig;
+use bellwire::testkit::api::limits::RequestRate;
 use bellwire::testkit::store::operations::partitions;
 use bellwire::testkit::vault::delivery_token::receipt_token;
 use bellwire::testkit::{receipts, vault::Vault};
 use bellwire_core::id::{MessageId, SubscriptionId};
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::api::{ORIGIN, Reply, TestApi, content, fcm, roomy};
@@ -18,9 +18,9 @@ use crate::crash::{held, until};
 use crate::support::TestApp;
 
 /// Reports are written as they come: nothing is waited for.
-pub fn settings() -> Settings {
-    let receipts = receipts::Settings { linger: Duration::ZERO, ..receipts::Settings::default() };
-    Settings { receipts, ..roomy() }
+pub fn settings() -> ApiConfig {
+    let receipts = receipts::ReceiptConfig { linger: Duration::ZERO, ..receipts::ReceiptConfig::default() };
+    ApiConfig { receipts, ..roomy() }
 }
 
 /// The token that the push of a message to a subscription carries.
@@ -160,8 +160,8 @@ async fn beacon_needs_no_preflight_nor_secret() {
 
 #[tokio::test]
 async fn concurrent_reports_count_once_each() {
-    let receipts = receipts::Settings { linger: Duration::from_millis(5), batch: 8, ..receipts::Settings::default() };
-    let api = TestApi::with(Settings { receipts, ..settings() }, None).await;
+    let receipts = receipts::ReceiptConfig { linger: Duration::from_millis(5), batch: 8, ..receipts::ReceiptConfig::default() };
+    let api = TestApi::with(ApiConfig { receipts, ..settings() }, None).await;
     let (message, to) = accepted(&api, 20).await;
     let kinds = ["displayed", "clicked", "closed", "displayed"];
     let bodies =
@@ -252,10 +252,10 @@ async fn foreign_or_expired_receipts_change_nothing() {
 
 #[tokio::test]
 async fn receipt_burst_does_not_block_subscribing() {
-    let receipts_per_client = Rate { burst: 3, per_minute: 1 };
-    let receipts_per_app = Rate { burst: 5, per_minute: 1 };
+    let receipts_per_client = RequestRate { burst: 3, per_minute: 1 };
+    let receipts_per_app = RequestRate { burst: 5, per_minute: 1 };
     let api =
-        TestApi::with(Settings { receipts_per_client, receipts_per_app, trusted_proxies: 1, ..settings() }, None).await;
+        TestApi::with(ApiConfig { receipts_per_client, receipts_per_app, trusted_proxies: 1, ..settings() }, None).await;
     let (message, to) = accepted(&api, 1).await;
     let body = json!({"receipt": token(&api.vault, &message, &to[0]), "kind": "displayed"});
     let from = async |address: &str| {
@@ -276,8 +276,8 @@ async fn receipt_burst_does_not_block_subscribing() {
 
 #[tokio::test]
 async fn unstored_receipt_is_not_acknowledged() {
-    let full = receipts::Settings { waiting_max: 1, ..settings().receipts };
-    let api = TestApi::with(Settings { receipts: full, ..settings() }, None).await;
+    let full = receipts::ReceiptConfig { waiting_max: 1, ..settings().receipts };
+    let api = TestApi::with(ApiConfig { receipts: full, ..settings() }, None).await;
     let (message, to) = accepted(&api, 1).await;
     let one = json!({"receipt": token(&api.vault, &message, &to[0]), "kind": "displayed"});
     let two = json!([one, one]);
@@ -317,7 +317,7 @@ async fn receipt_ends_a_waiting_delivery_as_accepted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn early_receipt_is_not_counted_twice() {
     let app = TestApp::start().await;
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let subscriber = &app.subscribe("mozilla", 0..1).await[0];
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
     until(&app, |report| held(report) == 1).await;

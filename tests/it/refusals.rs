@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use bellwire_webpush::keys::SigningKey;
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::delivery::counts;
 use crate::support::app::TestApp;
 
 fn refused(status: u16) -> Rule {
-    Rule::always(Action::Answer { status, headers: Default::default(), body: String::new() })
+    Rule::always(RuleAction::Answer { status, headers: Default::default(), body: String::new() })
 }
 
 async fn state(app: &TestApp, subscription: &str) -> String {

@@ -6,15 +6,15 @@ use axum::http::Method;
 use bellwire::testkit::store::outcomes::reliability;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
-use bellwire_rules::policy::reliability::Count;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_rules::policy::reliability::ReliabilityCount;
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::support::app::TestApp;
 
 fn failing(status: u16, attempts: [u32; 2]) -> Rule {
     let headers = [("retry-after".to_owned(), "1".to_owned())].into();
-    let action = Action::Answer { status, headers, body: String::new() };
+    let action = RuleAction::Answer { status, headers, body: String::new() };
     Rule { attempts: Some(attempts), ..Rule::always(action) }
 }
 
@@ -78,13 +78,13 @@ async fn breached_sli_and_lasting_trips_alert() {
     let now = app.clock.now();
     let watch = async |now| reliability::watch(&app.pool, now).await.unwrap();
     let (lane, tier) = (LaneId(1), Some(Tier::Promotional));
-    let add = async |slis: &[(Count, u64)], now| {
+    let add = async |slis: &[(ReliabilityCount, u64)], now| {
         let rows = slis.iter().map(|(count, n)| (lane, tier, *count as i16, *n));
         reliability::add(&app.pool, rows, now).await.unwrap();
     };
-    add(&[(Count::FirstRetries, 100), (Count::FirstAccepted, 60)], now).await;
+    add(&[(ReliabilityCount::FirstRetries, 100), (ReliabilityCount::FirstAccepted, 60)], now).await;
     assert_eq!(watch(now).await, 0, "at the line is not past it");
-    add(&[(Count::FirstRetries, 1)], now).await;
+    add(&[(ReliabilityCount::FirstRetries, 1)], now).await;
     assert_eq!((watch(now).await, watch(now).await), (1, 1));
     let alerts = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
     let alert = &alerts["data"][0];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::server::maintenance;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -19,10 +19,10 @@ async fn remove_apps(app: &TestApp) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_app_sends_nothing_after_the_response() {
-    let dispatch = bellwire::testkit::dispatch::Settings { batch_min: 50, batch_max: 50, ..Default::default() };
+    let dispatch = bellwire::testkit::dispatch::DispatchConfig { batch_min: 50, batch_max: 50, ..Default::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let subscribers = app.subscribe("fcm", 0..200).await;
-    let rule = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let rule = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let campaign = app.send(json!({"all": true}), json!({})).await;
     for subscriber in &subscribers[..20] {
         app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
@@ -65,9 +65,9 @@ async fn deleted_app_leaves_nothing_and_frees_its_name() {
     app.call(Method::PUT, "/v1/apps/shop/caps", caps).await.ok(200);
     let person = json!({"user_id": "ann", "topics": ["news"], "tags": ["vip"]});
     let subscribers = app.subscribe_with("fcm", 0..3, person).await;
-    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
+    let refusing = RuleAction::Answer { status: 400, headers: Vec::new(), body: String::new() };
     app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(refusing) }).unwrap();
-    let failing = Action::Unavailable { retry_after_s: None };
+    let failing = RuleAction::Unavailable { retry_after_s: None };
     app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(failing) }).unwrap();
     app.send(json!({"topic": "news"}), json!({})).await;
     app.run_until_idle().await;

@@ -1,7 +1,7 @@
 //! Any number of engines work on one database, and nothing is sent twice.
 
-use bellwire::testkit::dispatch::Settings;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire::testkit::dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::json;
 
 use crate::crash::{held, until};
@@ -10,12 +10,12 @@ use crate::support::{Setup, TestApp, seed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_engines_share_a_campaign_without_duplicates() {
-    let dispatch = Settings { lane_limit_max: 64, batch_min: 10, batch_max: 20, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 64, batch_min: 10, batch_max: 20, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..400).await;
     seed(&app, "apple", 0..200).await;
     let other = app.worker(app.clock.clone()).await;
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 4 * 31).await; // what both may have in flight in two lanes
     app.simulator.remove_rule(hold);

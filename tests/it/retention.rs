@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -83,7 +83,7 @@ async fn expired_messages_go_with_their_history() {
 async fn message_stays_for_its_open_letter() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
-    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
+    let refusing = RuleAction::Answer { status: 400, headers: Vec::new(), body: String::new() };
     app.simulator.add_rule(Rule::always(refusing)).unwrap();
     app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
     app.run_until_idle().await;

@@ -4,10 +4,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::lane::Gateway;
-use bellwire_rules::classify::{Answer, DeadReason, Failure, Kind, classify, retry_after};
+use bellwire_rules::classify::{PostResult, DeadReason, Failure, ResponseKind, classify, retry_after};
 use bellwire_rules::policy::preview::preview;
 use bellwire_rules::policy::{Layer, Places, Policy, Terms, TierDefaults};
-use bellwire_simulator::policies::{Report, STEPS_MAX, Scenario, run};
+use bellwire_simulator::policies::{SimulationReport, STEPS_MAX, Scenario, run};
 use serde_json::{Value, json};
 
 const BOOK: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/delivery.md"));
@@ -37,18 +37,18 @@ fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-fn in_words(kind: Kind) -> String {
+fn in_words(kind: ResponseKind) -> String {
     match kind {
-        Kind::Accepted { .. } => "accepted".to_owned(),
-        Kind::Throttled => "subscription waits".to_owned(),
-        Kind::SenderThrottled => "lane holds".to_owned(),
-        Kind::Unavailable { retry_now: false } => "again".to_owned(),
-        Kind::Unavailable { retry_now: true } => "at once".to_owned(),
-        Kind::CutOff => "again, free".to_owned(),
-        Kind::Unprocessed => "free".to_owned(),
-        Kind::TooLarge => "smaller".to_owned(),
-        Kind::Gone => "gone".to_owned(),
-        Kind::Refused { reason } => format!("dead `{}`", reason.name()),
+        ResponseKind::Accepted { .. } => "accepted".to_owned(),
+        ResponseKind::Throttled => "subscription waits".to_owned(),
+        ResponseKind::SenderThrottled => "lane holds".to_owned(),
+        ResponseKind::Unavailable { retry_now: false } => "again".to_owned(),
+        ResponseKind::Unavailable { retry_now: true } => "at once".to_owned(),
+        ResponseKind::CutOff => "again, free".to_owned(),
+        ResponseKind::Unprocessed => "free".to_owned(),
+        ResponseKind::TooLarge => "smaller".to_owned(),
+        ResponseKind::Gone => "gone".to_owned(),
+        ResponseKind::Refused { reason } => format!("dead `{}`", reason.name()),
     }
 }
 
@@ -62,7 +62,7 @@ fn meaning(gateway: Gateway, status: u16, with: Option<&str>) -> String {
         }
         None => {}
     }
-    let answer = Answer::Response { status, headers: &headers, body: body.as_bytes() };
+    let answer = PostResult::Response { status, headers: &headers, body: body.as_bytes() };
     in_words(classify(gateway, &answer, now()).kind)
 }
 
@@ -100,7 +100,7 @@ fn responses_match_the_guide_at_each_gateway() {
 fn guide_lists_every_failure_and_reason() {
     let told: Vec<_> = table("failure").into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
     let known = Failure::ALL.map(|failure| {
-        let kind = classify(Gateway::Fcm, &Answer::Failure(failure), now()).kind;
+        let kind = classify(Gateway::Fcm, &PostResult::Failure(failure), now()).kind;
         (format!("`{}`", failure.name()), in_words(kind))
     });
     assert_eq!(told, known);
@@ -153,7 +153,7 @@ fn forms_end_where_the_guide_says() {
 }
 
 /// A built-in scenario, changed by `change`, with the defaults of its tier and the seed of the guide.
-fn simulated(name: &str, change: impl FnOnce(&mut Value)) -> Report {
+fn simulated(name: &str, change: impl FnOnce(&mut Value)) -> SimulationReport {
     let mut scenario = serde_json::from_str(Scenario::built_in(name).unwrap()).unwrap();
     change(&mut scenario);
     let scenario = Scenario::parse(&scenario.to_string()).unwrap();

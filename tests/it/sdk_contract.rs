@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -136,7 +136,7 @@ impl<'a> Player<'a> {
     async fn happens(&self, event: &str, id: &str) {
         match event {
             "gone" => {
-                let gone = Action::Answer { status: 410, headers: Vec::new(), body: String::new() };
+                let gone = RuleAction::Answer { status: 410, headers: Vec::new(), body: String::new() };
                 let rule = Rule { endpoints: Some([self.browsers[id]].into()), count: Some(1), ..Rule::always(gone) };
                 self.app.simulator.add_rule(rule).unwrap();
                 self.push(id).await;

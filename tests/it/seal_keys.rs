@@ -6,7 +6,7 @@ use axum::http::Method;
 use bellwire::testkit::server::maintenance;
 use bellwire::testkit::store::keys::data_keys::{self, TAKES_OVER_AFTER};
 use bellwire::testkit::store::keys::resealing;
-use bellwire::testkit::vault::master_key::{MasterKey, Source};
+use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
 use bellwire::testkit::vault::{CONTENT, Vault};
 use bellwire_core::id::SubscriptionId;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ async fn add(app: &TestApp) {
 async fn new_seal_key_takes_over_when_known_everywhere() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..1_200).await;
-    let source = Source::Given(master_key());
+    let source = MasterKeySource::Given(master_key());
     let other = data_keys::open(&app.pool, &source, app.clock.now()).await.expect("another process");
     let late = data_keys::open(&app.pool, &source, app.clock.now()).await.expect("one that does not look");
     add(&app).await;
@@ -76,7 +76,7 @@ async fn resealing_keeps_changes_and_unreadable_values() {
     sqlx::query(damage).bind(one.0).execute(&app.pool).await.expect("one is damaged");
     add(&app).await;
     app.clock.advance(TAKES_OVER_AFTER * 2 + Duration::from_secs(1));
-    let source = Source::Given(master_key());
+    let source = MasterKeySource::Given(master_key());
     data_keys::refresh(&app.pool, &source, &app.vault, app.clock.now()).await.expect("it answers");
     maintenance::reseal(&app.pool, &app.vault, app.clock.now()).await.expect("it answers");
     let by = async |key: i64| {
@@ -98,7 +98,7 @@ async fn running_server_survives_master_key_rotation() {
     let mut tx = app.pool.begin().await.expect("a transaction");
     data_keys::add_seal_key(&mut tx, &new, app.clock.now()).await.expect("a key");
     tx.commit().await.expect("committed");
-    let (before, after) = (Source::Given(master_key()), Source::Given(new));
+    let (before, after) = (MasterKeySource::Given(master_key()), MasterKeySource::Given(new));
     let error = data_keys::refresh(&app.pool, &before, &app.vault, app.clock.now()).await.expect_err("the old one");
     assert!(matches!(error, data_keys::Error::Wrong), "{error}");
     assert_eq!(sealed_by(&app.vault), 1, "it goes on with what it has");
@@ -109,7 +109,7 @@ async fn running_server_survives_master_key_rotation() {
 #[tokio::test]
 async fn sealed_values_are_counted_under_their_key() {
     let app = TestApp::start().await;
-    let source = Source::Given(master_key());
+    let source = MasterKeySource::Given(master_key());
     let vault = data_keys::open(&app.pool, &source, app.clock.now()).await.expect("another process");
     let count = async |number: i16| -> i64 {
         let count = sqlx::query_scalar("SELECT sealed_values FROM data_keys WHERE number = $1").bind(number);

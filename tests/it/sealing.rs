@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use aws_lc_rs::agreement::{ECDH_P256, PrivateKey, UnparsedPublicKey, agree};
 use aws_lc_rs::encoding::{AsBigEndian as _, EcPrivateKeyBin};
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
-use bellwire_webpush::sealer::{Accelerator, Exchange, LANES, Sealer};
+use bellwire::testkit::dispatch::DispatchConfig;
+use bellwire_webpush::sealer::{Accelerator, ExchangeRecord, LANES, Sealer};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -22,7 +22,7 @@ impl Accelerator for Aging {
         "an imitation".into()
     }
 
-    fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<Exchange> {
+    fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<ExchangeRecord> {
         let errs = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err();
         let keys: [_; LANES] = from_fn(|_| PrivateKey::generate(&ECDH_P256).unwrap());
         let secret = |lane: usize| {
@@ -34,7 +34,7 @@ impl Accelerator for Aging {
             })
         };
         let private: EcPrivateKeyBin = keys[shown].as_be_bytes().unwrap();
-        Some(Exchange {
+        Some(ExchangeRecord {
             public: from_fn(|lane| keys[lane].compute_public_key().unwrap().as_ref().try_into().unwrap()),
             shared: Box::new(from_fn(|lane| secret(lane).ok())),
             private: Zeroizing::new(private.as_ref().try_into().unwrap()),
@@ -44,7 +44,7 @@ impl Accelerator for Aging {
 
 async fn sent_by(passes: u32, n: u32) -> (TestApp, &'static Sealer) {
     let sealer: &'static Sealer = Box::leak(Box::new(Sealer::watching(Box::new(Aging(passes.into())), 1)));
-    let app = TestApp::with(Setup { dispatch: Settings { sealer, ..Settings::default() }, ..Setup::default() }).await;
+    let app = TestApp::with(Setup { dispatch: DispatchConfig { sealer, ..DispatchConfig::default() }, ..Setup::default() }).await;
     app.subscribe("fcm", 0..n).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;

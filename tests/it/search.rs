@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::api::TestApi;
@@ -57,7 +57,7 @@ async fn deliveries_of_a_person_are_searchable() {
     let phone = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0).id;
     let desk = app.subscribe_with("mozilla", 1..2, json!({"user_id": "ann"})).await.remove(0).id;
     let of_bob = app.subscribe_with("fcm", 2..3, json!({"user_id": "bob"})).await.remove(0).id;
-    let ill = Rule { gateway: Some(Gateway::Mozilla), ..Rule::always(Action::ServerError) };
+    let ill = Rule { gateway: Some(Gateway::Mozilla), ..Rule::always(RuleAction::ServerError) };
     app.simulator.add_rule(ill).unwrap();
     let patient = |tier: &str| json!({"tier": tier, "ttl": 86_400, "policy": {"retries": 4, "retryDelay": "3600000"}});
     let first = app.send(json!({"users": ["ann"]}), patient("transactional")).await;
@@ -161,7 +161,7 @@ async fn search_without_subject_is_refused_by_name() {
 
 #[tokio::test]
 async fn busy_searcher_delays_no_other_app() {
-    let settings = Settings { searches_at_once: 2, place_patience: Duration::ZERO, ..Settings::default() };
+    let settings = ApiConfig { searches_at_once: 2, place_patience: Duration::ZERO, ..ApiConfig::default() };
     let api = TestApi::with(settings, None).await;
     let (_, other) = api.make_app("other").await;
     let elsewhere = async || api.call(Method::GET, "/v1/apps/other/deliveries?user_id=ann", Some(&other), None).await;
@@ -197,7 +197,7 @@ async fn busy_searcher_delays_no_other_app() {
 
 #[tokio::test]
 async fn audience_scans_take_search_slots() {
-    let settings = Settings { searches_at_once: 2, place_patience: Duration::ZERO, ..Settings::default() };
+    let settings = ApiConfig { searches_at_once: 2, place_patience: Duration::ZERO, ..ApiConfig::default() };
     let api = TestApi::with(settings, None).await;
     let message = json!({"to": {"all": true}, "content": {"title": "T"}});
     api.post("/campaigns", json!({"slug": "spring", "message": message})).await.ok(201);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::queue::claims::{LEASE, Span, Taken, take_batch};
+use bellwire::testkit::store::queue::claims::{LEASE, DueSpan, TakeBatchResult, take_batch};
 use bellwire_core::clock::first_uuid_of;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
@@ -245,9 +245,9 @@ async fn small_segment_is_found_without_delaying_others() {
     let lane = LaneId(i32::try_from(app.lane("fcm").await).expect("a number"));
     for _ in 0..2 {
         let (now, batch) = (app.clock.now(), app.clock.uuid());
-        let span = Span::all(lane, Tier::Promotional, now);
+        let span = DueSpan::all(lane, Tier::Promotional, now);
         let cut = take_batch(&app.pool, span, 500, batch, now + LEASE).await.expect("an answer");
-        assert!(matches!(cut, Taken::Nobody { passed: 4_000..8_000 }), "a cut ends, though nobody was found: {cut:?}");
+        assert!(matches!(cut, TakeBatchResult::Nobody { passed: 4_000..8_000 }), "a cut ends, though nobody was found: {cut:?}");
     }
     let others: BTreeMap<&str, String> = BTreeMap::from([
         ("named", app.send(json!({"subscriptions": [known[0].id]}), json!({})).await),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::store::outcomes::rollups;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::api::TestApi;
@@ -57,7 +57,7 @@ async fn account(app: &TestApp, message: &str) -> BTreeMap<String, i64> {
 }
 
 fn failing(endpoints: std::ops::Range<u32>, status: u16) -> Rule {
-    let action = Action::Answer { status, headers: Vec::new(), body: String::new() };
+    let action = RuleAction::Answer { status, headers: Vec::new(), body: String::new() };
     Rule { endpoints: Some(endpoints.collect()), ..Rule::always(action) }
 }
 
@@ -241,7 +241,7 @@ async fn subscription_gains_and_losses_show_by_reason() {
     app.clock.advance(2 * HOUR);
     app.subscribe("mozilla", 100..102).await;
     app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", first[0].id), Value::Null).await.ok(204);
-    app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(Action::Gone) }).unwrap();
+    app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(RuleAction::Gone) }).unwrap();
     app.send(json!({"subscriptions": [first[1].id]}), json!({})).await;
     app.run_until_idle().await;
     app.clock.advance(2 * HOUR);
@@ -375,7 +375,7 @@ async fn metrics_are_complete_until_unfolded_changes() {
 #[tokio::test]
 async fn excess_charts_are_asked_to_retry() {
     let api = TestApi::with(
-        bellwire::testkit::api::Settings { charts_at_once: 1, place_patience: Duration::ZERO, ..settings() },
+        bellwire::testkit::api::ApiConfig { charts_at_once: 1, place_patience: Duration::ZERO, ..settings() },
         None,
     )
     .await;

@@ -1,9 +1,9 @@
 //! Settling that fails, takes long or falls behind repeats nothing and holds up nobody else.
 
-use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire::testkit::store::queue::claims::LEASE;
 use bellwire_core::id::SubscriptionId;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;
@@ -17,9 +17,9 @@ use crate::support::{Moment, Setup, TestApp, TestDatabase, seed, seed_together};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_claimed_while_settlings_fail() {
-    let dispatch = Settings { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { through_proxy: true, dispatch, ..Setup::default() }).await;
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     seed(&app, "mozilla", 0..300).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 15).await;
@@ -41,7 +41,7 @@ async fn nothing_is_claimed_while_settlings_fail() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_settling_slows_claims_without_duplicates() {
     const N: u64 = 1_200;
-    let dispatch = Settings { lane_limit_max: 32, batch_min: 20, batch_max: 20, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 32, batch_min: 20, batch_max: 20, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "mozilla", 0..N as u32).await;
     let mut slow = app.pool.begin().await.unwrap();
@@ -69,7 +69,7 @@ async fn slow_settling_slows_claims_without_duplicates() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_behind_fast_groups_keep_their_leases() {
     const N: u32 = 900;
-    let dispatch = Settings { lane_limit_max: 256, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 256, ..DispatchConfig::default() };
     // Citus takes no trigger on a distributed table.
     let database = Some(TestDatabase::plain().await);
     let app = TestApp::with(Setup { dispatch, database, ..Setup::default() }).await;
@@ -105,7 +105,7 @@ async fn rows_behind_fast_groups_keep_their_leases() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lagging_settler_gets_no_more_work() {
     let app =
-        TestApp::with(Setup { dispatch: Settings { rows_waiting_max: 20, ..Settings::default() }, ..Setup::default() })
+        TestApp::with(Setup { dispatch: DispatchConfig { rows_waiting_max: 20, ..DispatchConfig::default() }, ..Setup::default() })
             .await;
     let ids: Vec<String> = seed_together(&app, "mozilla", 0..21).await.into_iter().map(|seeded| seeded.id).collect();
     let mut slow = app.pool.begin().await.unwrap();
@@ -132,8 +132,8 @@ async fn late_responses_are_settled_as_rows_at_once() {
     let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     seed_together(&app, "fcm", 0..N).await;
     let slow = |index, action| Rule { endpoints: Some([index].into()), delay_ms: 1_500, ..Rule::always(action) };
-    let too_large = Rule { attempts: Some([1, 1]), ..slow(1, Action::TooLarge) };
-    for rule in [slow(0, Action::Behave), too_large] {
+    let too_large = Rule { attempts: Some([1, 1]), ..slow(1, RuleAction::TooLarge) };
+    for rule in [slow(0, RuleAction::Behave), too_large] {
         app.simulator.add_rule(rule).unwrap();
     }
     let image = format!("https://example.com/{}", "i".repeat(1_500));
@@ -152,7 +152,7 @@ async fn one_unsettleable_row_blocks_no_other() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..50).await;
     let ids: Vec<&str> = subscribers.iter().map(|subscriber| subscriber.id.as_str()).collect();
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"subscriptions": ids}), json!({})).await;
     until(&app, |report| held(report) == 31).await;
     // Whatever it is that Postgres has against one of them.
@@ -175,7 +175,7 @@ async fn one_locked_row_blocks_no_other() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..20).await;
     let ids: Vec<&str> = subscribers.iter().map(|subscriber| subscriber.id.as_str()).collect();
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"subscriptions": ids}), json!({})).await;
     until(&app, |report| held(report) == 20).await;
     let locked: SubscriptionId = ids[7].parse().unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::dispatch::Settings;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire::testkit::dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -18,11 +18,11 @@ const LEASED: &str = "SELECT (SELECT count(*) FROM batches) + (SELECT count(*) F
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_finishes_attempts_and_releases_the_rest() {
-    let dispatch = Settings { lane_limit_max: 32, batch_max: 50, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 32, batch_max: 50, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
-    let hang = Rule { endpoints: Some([0, 1, 2].into()), ..Rule::always(Action::Hang) };
+    let hang = Rule { endpoints: Some([0, 1, 2].into()), ..Rule::always(RuleAction::Hang) };
     let hang = app.simulator.add_rule(hang).unwrap();
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     seed_together(&app, "fcm", 0..300).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 28 && report.unanswered == 3).await;

@@ -6,9 +6,9 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, Version};
 use bellwire::testkit::api::example::Example;
-use bellwire::testkit::api::{ApiState, Engine, Settings, router};
+use bellwire::testkit::api::{ApiState, EngineHandle, ApiConfig, router};
 use bellwire_core::id::SubscriptionId;
-use bellwire_core::origin::Audience;
+use bellwire_core::origin::PageAudience;
 use bellwire_gateway::Gateways;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -177,7 +177,7 @@ async fn concurrent_example_pages_are_all_admitted() {
 
 #[tokio::test]
 async fn disabled_example_has_no_page_nor_app() {
-    let api = TestApi::with(Settings { example: None, ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { example: None, ..roomy() }, None).await;
     for path in ["/example", "/example/", "/example/index.html", "/example/config.json"] {
         assert_eq!(load(&api, path, &[]).await.0, 404, "{path}");
     }
@@ -197,7 +197,7 @@ async fn remote_example_page_needs_a_public_url() {
 
     let public_url = Some("https://push.bellwire.dev/".parse().unwrap());
     let api =
-        TestApi::with(Settings { example: Some(Example { public_url, ..Example::default() }), ..roomy() }, None).await;
+        TestApi::with(ApiConfig { example: Some(Example { public_url, ..Example::default() }), ..roomy() }, None).await;
     assert_eq!(load(&api, "/example/", &[]).await.0, 200);
     assert_eq!(apps(&api).await[0]["origins"], json!(["https://push.bellwire.dev"]));
 }
@@ -254,14 +254,14 @@ async fn example_visitor_sends_only_to_itself() {
 
 #[tokio::test]
 async fn strangers_need_permission_to_see_the_example() {
-    let public = Audience::Everybody;
+    let public = PageAudience::Everybody;
     for (settings, peer, headers, expected) in [
         (roomy(), LOCAL, vec![], 200),
         (roomy(), "[::ffff:127.0.0.1]:1", vec![], 200),
         (roomy(), STRANGER, vec![], 404),
         (roomy(), LOCAL, vec![("x-forwarded-for", "127.0.0.1")], 404),
-        (Settings { trusted_proxies: 1, ..roomy() }, LOCAL, vec![], 404),
-        (Settings { example: Some(Example { audience: public, public_url: None }), ..roomy() }, STRANGER, vec![], 200),
+        (ApiConfig { trusted_proxies: 1, ..roomy() }, LOCAL, vec![], 404),
+        (ApiConfig { example: Some(Example { audience: public, public_url: None }), ..roomy() }, STRANGER, vec![], 200),
     ] {
         let api = TestApi::with(settings, None).await;
         let (status, ..) = load_from(&api, peer, "/example/", &headers).await;
@@ -295,7 +295,7 @@ async fn example_origins_are_limited_per_minute() {
         api.vault.clone(),
         api.clock.clone(),
         Gateways::new(Default::default()).unwrap(),
-        Engine::none(),
+        EngineHandle::none(),
         roomy(),
     );
     api.router = router(fresh);

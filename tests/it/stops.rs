@@ -5,17 +5,17 @@ mod browsers;
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::store::keys::audit::{self, Actor, Entry};
-use bellwire::testkit::store::outcomes::ledger::{self, Delivery, Due, Fate, Origin, RowSettlement, Settlement};
-use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
-use bellwire::testkit::store::queue::steering::{self, Order, Steered};
+use bellwire::testkit::dispatch::DispatchConfig;
+use bellwire::testkit::store::keys::audit::{self, Actor, AuditEntry};
+use bellwire::testkit::store::outcomes::ledger::{self, Delivery, ClaimableAt, Fate, MessageOrigin, RowSettlement, Settlement};
+use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan};
+use bellwire::testkit::store::queue::steering::{self, MessageOrder, Steered};
 use bellwire::testkit::store::queue::stops;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
-use bellwire_core::hook::Heard;
+use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, LaneId, MessageId};
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::crash::without_engine;
@@ -33,7 +33,7 @@ async fn unsubscribe(app: &TestApp, subscriber: &Subscriber) {
 
 /// A rule that parks every request.
 pub fn hold(app: &TestApp) -> u64 {
-    app.simulator.add_rule(Rule::always(Action::Hold)).unwrap()
+    app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap()
 }
 
 /// Lets go what a rule holds and whatever comes to it from now on, and waits until nothing is left to do.
@@ -61,7 +61,7 @@ async fn cancelled_message_gets_no_later_push() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_stops_a_running_fan_out() {
-    let dispatch = Settings { batch_min: 50, batch_max: 50, ..Settings::default() };
+    let dispatch = DispatchConfig { batch_min: 50, batch_max: 50, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("mozilla", 0..200).await;
     let rule = hold(&app);
@@ -82,7 +82,7 @@ async fn cancel_stops_a_running_fan_out() {
 async fn retries_of_a_cancelled_message_are_not_made() {
     let app = TestApp::start().await;
     app.subscribe("wns", 0..20).await;
-    let rule = Rule::always(Action::Throttled { retry_after_s: Some(5) });
+    let rule = Rule::always(RuleAction::Throttled { retry_after_s: Some(5) });
     app.simulator.add_rule(rule).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
@@ -96,12 +96,12 @@ async fn retries_of_a_cancelled_message_are_not_made() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_message_reaches_each_recipient_once() {
-    let dispatch = Settings { batch_min: 50, batch_max: 50, ..Settings::default() };
+    let dispatch = DispatchConfig { batch_min: 50, batch_max: 50, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed_together(&app, "wns", 0..200).await;
     // The first ten of those that are in flight are asked to come back later.
     let later =
-        Action::Answer { status: 200, headers: vec![("x-wns-status".into(), "dropped".into())], body: "".into() };
+        RuleAction::Answer { status: 200, headers: vec![("x-wns-status".into(), "dropped".into())], body: "".into() };
     let rule = hold(&app);
     let message = app.send(json!({"all": true}), json!({"tier": "engagement"})).await;
     app.until_held(rule, IN_FLIGHT).await;
@@ -195,18 +195,18 @@ async fn trickle(app: &TestApp, rule: u64, message: &str, since: Instant) -> Dur
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_from_another_process_takes_a_second() {
-    let dispatch = Settings { lane_limit_max: 32, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 32, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("fcm", 0..240).await;
     let now = app.clock.now();
-    for order in [Order::Pause, Order::Cancel] {
+    for order in [MessageOrder::Pause, MessageOrder::Cancel] {
         let rule = hold(&app);
         let message = app.send(json!({"all": true}), json!({})).await;
         app.until_held(rule, IN_FLIGHT).await;
         let id: MessageId = message.parse().unwrap();
         let app_id = sqlx::query_scalar("SELECT app FROM messages WHERE id = $1").bind(id.0).fetch_one(&app.pool).await;
         // As another replica does it: this engine is told by the table only.
-        let entry = Entry::new(Actor::LOCAL, None, audit::Action::MessagePaused, id);
+        let entry = AuditEntry::new(Actor::LOCAL, None, audit::AuditAction::MessagePaused, id);
         let steered = steering::steer(&app.pool, app_id.unwrap(), id, order, &entry, now).await.unwrap();
         assert!(matches!(steered, Steered::Now { .. }), "{steered:?}");
         let took = trickle(&app, rule, &message, Instant::now()).await;
@@ -214,10 +214,10 @@ async fn stop_from_another_process_takes_a_second() {
         let_go(&app, rule).await;
         let end = app.counts(&message).await;
         let begun = i64::try_from(app.rule(rule).0).unwrap();
-        let standing = if order == Order::Pause { "queued" } else { "cancelled" };
+        let standing = if order == MessageOrder::Pause { "queued" } else { "cancelled" };
         assert_eq!((end["accepted"], end[standing]), (begun, end["targeted"] - begun), "{order:?}: {end:?}");
         app.simulator.remove_rule(rule);
-        if order == Order::Pause {
+        if order == MessageOrder::Pause {
             app.steer(&message, "resume").await;
             app.run_until_idle().await;
             assert_eq!(app.counts(&message).await["accepted"], 240);
@@ -228,15 +228,15 @@ async fn stop_from_another_process_takes_a_second() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_account_adds_up_at_every_moment() {
-    let dispatch = Settings { batch_min: 50, batch_max: 60, ..Settings::default() };
+    let dispatch = DispatchConfig { batch_min: 50, batch_max: 60, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let mut subscribers = app.subscribe("fcm", 0..150).await;
     subscribers.extend(app.subscribe("mozilla", 0..150).await);
     for (from, to, action) in [
-        (0.0, 0.1, Action::Gone),
-        (0.1, 0.2, Action::Unavailable { retry_after_s: Some(1) }),
-        (0.2, 0.3, Action::BadRequest),
-        (0.3, 0.4, Action::Reset { code: 7 }),
+        (0.0, 0.1, RuleAction::Gone),
+        (0.1, 0.2, RuleAction::Unavailable { retry_after_s: Some(1) }),
+        (0.2, 0.3, RuleAction::BadRequest),
+        (0.3, 0.4, RuleAction::Reset { code: 7 }),
     ] {
         let first = Rule { share: Some([from, to]), attempts: Some([1, 1]), ..Rule::always(action) };
         app.simulator.add_rule(first).unwrap();
@@ -276,7 +276,7 @@ async fn the_account_adds_up_at_every_moment() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn returning_worker_obeys_an_earlier_stop() {
-    let dispatch = Settings { lane_limit_max: 32, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 32, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed_together(&app, "fcm", 0..240).await;
     let rule = hold(&app);
@@ -285,8 +285,8 @@ async fn returning_worker_obeys_an_earlier_stop() {
     let id: MessageId = message.parse().unwrap();
     let app_id = sqlx::query_scalar("SELECT app FROM messages WHERE id = $1").bind(id.0).fetch_one(&app.pool).await;
     let a_minute_ago = app.clock.now() - Duration::from_secs(60);
-    let entry = Entry::new(Actor::LOCAL, None, audit::Action::MessageCancelled, id);
-    steering::steer(&app.pool, app_id.unwrap(), id, Order::Cancel, &entry, a_minute_ago).await.unwrap();
+    let entry = AuditEntry::new(Actor::LOCAL, None, audit::AuditAction::MessageCancelled, id);
+    steering::steer(&app.pool, app_id.unwrap(), id, MessageOrder::Cancel, &entry, a_minute_ago).await.unwrap();
     let took = trickle(&app, rule, &message, Instant::now()).await;
     assert!(took < Duration::from_secs(1), "pushes began until {took:?} after the worker could hear of it");
     let_go(&app, rule).await;
@@ -304,7 +304,7 @@ async fn late_committed_stop_is_never_missed() {
     let mut late = app.pool.begin().await.unwrap();
     let slow: uuid::Uuid = sqlx::query_scalar(insert).bind(app.clock.now()).fetch_one(&mut *late).await.unwrap();
     let quick: uuid::Uuid = sqlx::query_scalar(insert).bind(app.clock.now()).fetch_one(&app.pool).await.unwrap();
-    let targets = |reading: &stops::Reading| reading.stops.iter().map(|stop| stop.target).collect::<Vec<_>>();
+    let targets = |reading: &stops::StopsRead| reading.stops.iter().map(|stop| stop.target).collect::<Vec<_>>();
     let before = stops::read(&app.pool, Some(&first.horizon)).await.unwrap();
     assert_eq!(targets(&before), [quick]);
     app.clock.advance(Duration::from_secs(600));
@@ -318,8 +318,8 @@ async fn late_committed_stop_is_never_missed() {
 pub async fn claim_and_die(app: &TestApp, tier: Tier) {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
     let (now, lease) = (app.clock.now(), app.clock.uuid());
-    claims::claim_rows(&app.pool, Span::all(lane, tier, now), 500, lease, now + LEASE).await.unwrap();
-    claims::take_batch(&app.pool, Span::all(lane, tier, now), 500, app.clock.uuid(), now + LEASE).await.unwrap();
+    claims::claim_rows(&app.pool, DueSpan::all(lane, tier, now), 500, lease, now + LEASE).await.unwrap();
+    claims::take_batch(&app.pool, DueSpan::all(lane, tier, now), 500, app.clock.uuid(), now + LEASE).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -331,7 +331,7 @@ async fn row_parked_after_the_resume_is_sent() {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
     let (now, lease, tier) = (app.clock.now(), app.clock.uuid(), Tier::Promotional);
     let row =
-        claims::claim_rows(&app.pool, Span::all(lane, tier, now), 1, lease, now + LEASE * 10).await.unwrap().remove(0);
+        claims::claim_rows(&app.pool, DueSpan::all(lane, tier, now), 1, lease, now + LEASE * 10).await.unwrap().remove(0);
     app.steer(&message, "pause").await;
     app.steer(&message, "resume").await;
     app.clock.advance(Duration::from_secs(61));
@@ -344,10 +344,10 @@ async fn row_parked_after_the_resume_is_sent() {
         tier,
         life: row.recipient.life,
         proven: true,
-        origin: Origin { free_at: app.clock.now(), enveloped: true, charted: false, heard: Heard::default() },
+        origin: MessageOrigin { free_at: app.clock.now(), enveloped: true, charted: false, heard: WebhookKinds::default() },
         sla: None,
     };
-    let settlement = Settlement::new(delivery, Fate::Deferred(Due::Parked));
+    let settlement = Settlement::new(delivery, Fate::Deferred(ClaimableAt::Parked));
     let parked = [RowSettlement { lease, settlement }];
     assert_eq!(ledger::settle_rows(&app.pool, &app.vault, &parked, app.clock.now()).await.unwrap(), 0, "it is its own");
     app.worker(app.clock.clone()).await.run_until_idle().await;
@@ -360,7 +360,7 @@ async fn stops_are_read_while_dispatch_waits() {
     let app = without_engine().await;
     let proxy = FaultProxy::start().await;
     let gone = app.subscribe("fcm", 0..1).await.remove(0);
-    app.simulator.add_rule(Rule::always(Action::Gone)).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::Gone)).unwrap();
     let mut slow = app.pool.begin().await.unwrap();
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
     sqlx::query("SELECT FROM subscriptions FOR UPDATE").execute(&mut *slow).await.unwrap();

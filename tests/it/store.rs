@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bellwire::testkit::store::keys::data_keys;
 use bellwire::testkit::store::{self, SchemaError, operations::partitions};
 use bellwire::testkit::vault::CONTENT;
-use bellwire::testkit::vault::master_key::{MasterKey, Source};
+use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
 use chrono::{DateTime, Days, Utc};
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -117,7 +117,7 @@ async fn only_the_own_schema_is_accepted() {
 #[tokio::test]
 async fn later_starts_need_the_same_master_key() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
-    let source = Source::File(dir.path().join("master.key"));
+    let source = MasterKeySource::File(dir.path().join("master.key"));
     assert_eq!(data_keys::check(&database.pool, &source).await.expect("an empty database needs no key"), 0);
     // Replicas that start together.
     let (one, two) =
@@ -128,10 +128,10 @@ async fn later_starts_need_the_same_master_key() {
 
     assert_eq!(data_keys::check(&database.pool, &source).await.expect("the right key"), 2);
 
-    let wrong = Source::Given(MasterKey::generate());
+    let wrong = MasterKeySource::Given(MasterKey::generate());
     let error = data_keys::open(&database.pool, &wrong, START).await.expect_err("another key");
     assert!(matches!(error, data_keys::Error::Wrong), "{error}");
-    let elsewhere = Source::File(dir.path().join("lost.key"));
+    let elsewhere = MasterKeySource::File(dir.path().join("lost.key"));
     let error = data_keys::open(&database.pool, &elsewhere, START).await.expect_err("no key");
     assert!(matches!(error, data_keys::Error::Missing(_)), "{error}");
     assert!(!dir.path().join("lost.key").exists(), "no key is made for a database that has one");
@@ -141,15 +141,15 @@ async fn later_starts_need_the_same_master_key() {
 async fn new_master_key_replaces_the_old() {
     let database = TestDatabase::create().await;
     let (old, new) = (MasterKey::generate(), MasterKey::generate());
-    let old = Source::Given(old);
+    let old = MasterKeySource::Given(old);
     let row = Uuid::now_v7();
     let sealed = data_keys::open(&database.pool, &old, START).await.expect("made").seal(CONTENT, row, b"secret");
-    let Source::Given(old_key) = &old else { unreachable!("just made") };
+    let MasterKeySource::Given(old_key) = &old else { unreachable!("just made") };
     let mut connection = database.pool.acquire().await.expect("a connection");
     data_keys::rotate_master(&mut connection, old_key, &new).await.expect("rotated");
     let error = data_keys::open(&database.pool, &old, START).await.expect_err("the old key");
     assert!(matches!(error, data_keys::Error::Wrong), "{error}");
-    let vault = data_keys::open(&database.pool, &Source::Given(new), START).await.expect("the new key");
+    let vault = data_keys::open(&database.pool, &MasterKeySource::Given(new), START).await.expect("the new key");
     assert_eq!(vault.open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
 }
 
@@ -161,7 +161,7 @@ async fn used_database_gets_no_new_keys() {
         .await
         .expect("an app");
     let path = dir.path().join("master.key");
-    let error = data_keys::open(&database.pool, &Source::File(path.clone()), START).await.expect_err("in use");
+    let error = data_keys::open(&database.pool, &MasterKeySource::File(path.clone()), START).await.expect_err("in use");
     assert!(matches!(error, data_keys::Error::Lost), "{error}");
     assert!(!path.exists());
 }

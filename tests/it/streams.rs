@@ -1,7 +1,7 @@
 //! Peers that take few requests at a time: waiting for them costs a delivery nothing.
 
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, HostSpec, Options, Rule};
+use bellwire_simulator::gateways::{RuleAction, HostSpec, Options, Rule};
 use serde_json::json;
 
 use crate::support::app::PATIENCE;
@@ -13,7 +13,7 @@ async fn parking(streams: u32, http1_only: bool, n: u32) -> (TestApp, u64) {
     let app =
         TestApp::with(Setup { simulator: Options { hosts, streams, ..Options::default() }, ..Setup::default() }).await;
     seed(&app, "fcm", 0..n).await;
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     (app, hold)
 }
 

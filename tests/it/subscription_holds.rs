@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -15,12 +15,12 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A rule for the browser with index 0 of a gateway.
 fn first_device(gateway: Gateway, retry_after_s: Option<u64>) -> Rule {
-    Rule { endpoints: Some([0].into()), ..on(gateway, Action::Throttled { retry_after_s }) }
+    Rule { endpoints: Some([0].into()), ..on(gateway, RuleAction::Throttled { retry_after_s }) }
 }
 
-fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Action {
+fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> RuleAction {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Action::Answer { status, headers, body: body.to_owned() }
+    RuleAction::Answer { status, headers, body: body.to_owned() }
 }
 
 fn one(id: &str) -> Value {
@@ -165,7 +165,7 @@ async fn day_long_retry_after_is_bounded() {
 async fn two_in_hundred_throttled_slow_no_lane() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..1_000).await;
-    let rule = Rule { share: Some([0.0, 0.02]), ..on(Gateway::Fcm, Action::Throttled { retry_after_s: Some(5) }) };
+    let rule = Rule { share: Some([0.0, 0.02]), ..on(Gateway::Fcm, RuleAction::Throttled { retry_after_s: Some(5) }) };
     let rule = app.simulator.add_rule(rule).unwrap();
     for _ in 0..3 {
         let campaign = app.send(json!({"all": true}), json!({"ttl": 86_400})).await;
@@ -209,7 +209,7 @@ async fn site_throttled_as_a_whole_loses_nothing() {
     for (gateway, retry_after_s) in [(Gateway::Fcm, None), (Gateway::Apple, Some(20)), (Gateway::Fcm, Some(86_400))] {
         let app = TestApp::start().await;
         seed(&app, gateway.name(), 0..300).await;
-        let rule = app.simulator.add_rule(on(gateway, Action::Throttled { retry_after_s })).unwrap();
+        let rule = app.simulator.add_rule(on(gateway, RuleAction::Throttled { retry_after_s })).unwrap();
         let campaign = app.send(json!({"all": true}), json!({"ttl": 172_800})).await;
         app.run_until_idle().await;
         assert_eq!(app.dispatcher.load().held, 1, "{gateway:?}");

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::store::queue::claims::{self, LEASE, Span, Taken};
+use bellwire::testkit::dispatch::DispatchConfig;
+use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan, TakeBatchResult};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{LaneId, SubscriptionId};
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -19,8 +19,8 @@ use crate::support::citus::cluster;
 use crate::support::push_service::{Browser, PushService};
 use crate::support::seed_together;
 
-fn one_batch() -> Settings {
-    Settings { batch_min: 200, batch_max: 200, ..Settings::default() }
+fn one_batch() -> DispatchConfig {
+    DispatchConfig { batch_min: 200, batch_max: 200, ..DispatchConfig::default() }
 }
 
 /// A browser with a new endpoint takes the place of that subscription.
@@ -33,8 +33,8 @@ fn received(app: &TestApp, subscriber: &Subscriber) -> usize {
 }
 
 /// Exactly that status.
-fn answer(status: u16) -> Action {
-    Action::Answer { status, headers: Vec::new(), body: String::new() }
+fn answer(status: u16) -> RuleAction {
+    RuleAction::Answer { status, headers: Vec::new(), body: String::new() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -374,9 +374,9 @@ async fn known_successor_in_open_batch_sends_once() {
     // A worker that dies of the last batch.
     app.clock.advance(Duration::from_secs(1));
     let lane = LaneId(i32::try_from(app.lane("fcm").await).unwrap());
-    let (span, until) = (Span::all(lane, Tier::Promotional, app.clock.now()), app.clock.now() + LEASE);
+    let (span, until) = (DueSpan::all(lane, Tier::Promotional, app.clock.now()), app.clock.now() + LEASE);
     let taken = claims::take_batch(&app.pool, span, 500, app.clock.uuid(), until).await.unwrap();
-    assert!(matches!(taken, Taken::Batch(batch) if batch.recipients.len() == 1), "it is alone in it");
+    assert!(matches!(taken, TakeBatchResult::Batch(batch) if batch.recipients.len() == 1), "it is alone in it");
     let next = app.send(json!({"all": true}), json!({})).await;
     app.come_back_with("fcm", index, json!({"replaces": {"id": old.id}})).await;
     assert_eq!(app.counts(&next).await, counts(&[("targeted", 1), ("queued", 1)]), "of the two that it was for");

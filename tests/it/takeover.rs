@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire::testkit::store::operations::takeover::{TakenOver, end_silent};
-use bellwire::testkit::store::queue::claims::{self, LEASE, Span, Taken};
+use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan, TakeBatchResult};
 use bellwire_core::clock::Clock;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
@@ -156,13 +156,13 @@ async fn wrong_clocks_do_not_change_liveness() {
     const OFF: Duration = Duration::from_secs(6 * 3_600);
     const N: u32 = 100;
     for clock in [Clock::stub(START + OFF), Clock::stub(START - OFF)] {
-        let dispatch = Settings { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..Settings::default() };
+        let dispatch = DispatchConfig { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..DispatchConfig::default() };
         let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
         seed(&app, "fcm", 0..N).await;
         let other = app.worker(clock).await;
         until_beaten(&app, LOOKS).await;
         assert_eq!([&app.metrics, &other.metrics].map(|metrics| metrics.workers_ended.get()), [0, 0]);
-        let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+        let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
         let message = app.send(json!({"all": true}), json!({"ttl": 7 * 86_400})).await;
         until(&app, |report| held(report) >= 15).await;
         drop(other); // without a word
@@ -209,7 +209,7 @@ async fn ended_workers_rows_are_due_at_once() {
             .await
             .unwrap();
         let lease = || lease_of(worker, app.clock.uuid());
-        let span = Span::all(apple, Tier::Transactional, now);
+        let span = DueSpan::all(apple, Tier::Transactional, now);
         // The second as by a clock that is a day ahead.
         for until in [now + LEASE, now + LEASE * 2_880] {
             let rows = claims::claim_rows(pool, span, 1, lease(), until).await.unwrap();
@@ -219,9 +219,9 @@ async fn ended_workers_rows_are_due_at_once() {
     app.send(json!({"all": true}), json!({})).await;
     for worker in [silent, alive] {
         let batch = lease_of(worker, app.clock.uuid());
-        let span = Span::all(fcm, Tier::Promotional, now);
+        let span = DueSpan::all(fcm, Tier::Promotional, now);
         let taken = claims::take_batch(pool, span, 50, batch, now + LEASE).await.unwrap();
-        assert!(matches!(taken, Taken::Batch(_)), "{taken:?}");
+        assert!(matches!(taken, TakeBatchResult::Batch(_)), "{taken:?}");
     }
     sqlx::query("INSERT INTO lane_states (lane, origin, changed_at, prober, probe_until) VALUES ($1, 'https://x.example', $2, $3, $2)")
         .bind(fcm.0)
@@ -249,7 +249,7 @@ async fn ended_workers_rows_are_due_at_once() {
 async fn exhausted_postgres_connections_cost_no_delivery() {
     const N: u32 = 120;
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
-    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     seed(&app, "apple", 0..N).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 31).await;
@@ -278,7 +278,7 @@ async fn settling_survives_failing_lease_renewal() {
     // Citus locks rows in one shard at a time, and its coordinator does not show who waits for a lock of another machine.
     let app = without_engine_on(Some(TestDatabase::plain().await)).await;
     let gone = app.subscribe("fcm", 0..1).await.remove(0);
-    app.simulator.add_rule(Rule::always(Action::Gone)).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::Gone)).unwrap();
     let mut slow = app.pool.begin().await.unwrap();
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
     sqlx::query("SELECT FROM subscriptions FOR UPDATE").execute(&mut *slow).await.unwrap();

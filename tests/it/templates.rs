@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -161,7 +161,7 @@ async fn overlong_text_is_cut_or_dead_by_choice() {
 async fn retry_renders_current_data_under_same_id() {
     let app = TestApp::start().await;
     let to = one(&app, 0, json!({"attributes": {"name": "Ann"}})).await;
-    let rule = Rule { attempts: Some([1, 1]), ..Rule::always(Action::Unavailable { retry_after_s: None }) };
+    let rule = Rule { attempts: Some([1, 1]), ..Rule::always(RuleAction::Unavailable { retry_after_s: None }) };
     app.simulator.add_rule(rule).unwrap();
     let message =
         send(&app, json!({"subscriptions": [to.id]}), json!({"content": {"title": GREETING}}), json!({})).await;
@@ -180,7 +180,7 @@ async fn too_large_rendering_shrinks_per_recipient() {
     let app = TestApp::start().await;
     let [first, second] = [("Ann", 0), ("Bea", 1)].map(|(name, index)| (json!({"attributes": {"name": name}}), index));
     let (first, second) = (one(&app, first.1, first.0).await, one(&app, second.1, second.0).await);
-    let rule = Rule { endpoints: Some([0].into()), attempts: Some([1, 2]), ..Rule::always(Action::TooLarge) };
+    let rule = Rule { endpoints: Some([0].into()), attempts: Some([1, 2]), ..Rule::always(RuleAction::TooLarge) };
     app.simulator.add_rule(rule).unwrap();
     let template = json!({
         "content": {"title": GREETING, "body": "b".repeat(1_000), "image": "https://a.example/i.png"},
@@ -201,7 +201,7 @@ async fn message_keeps_a_sealed_template_copy() {
     let path = "/v1/apps/shop/templates/welcome";
     let stored = |title: &str| json!({"content": {"title": title}});
     app.call(Method::PUT, path, stored("wh1sper {{ attributes.name }}")).await.ok(201);
-    let rule = app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();
+    let rule = app.simulator.add_rule(Rule::always(RuleAction::Unavailable { retry_after_s: None })).unwrap();
     let before = send(&app, json!({"subscriptions": [to.id]}), json!("welcome"), json!({})).await;
     app.run_until_idle().await;
     app.call(Method::PUT, path, stored("New {{ attributes.name }}")).await.ok(200);

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
+use bellwire::testkit::dispatch::DispatchConfig;
+use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{LaneId, SubscriptionId};
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Report, Rule};
+use bellwire_simulator::gateways::{RuleAction, SimulatorReport, Rule};
 use serde_json::{Value, json};
 
 use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp};
@@ -16,16 +16,16 @@ use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp};
 /// A lane whose gateway has parked every push that may be in flight, with as many again waiting.
 async fn saturated(tier: &str) -> (TestApp, u64, String) {
     // A limit that does not grow with every code that is accepted.
-    let dispatch = Settings { lane_limit_max: 32, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 32, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe_with("fcm", 0..90, json!({"topics": ["news"]})).await;
     // What is urgent goes to browsers that are answered at once, but for one that fails twice.
-    let failing = Rule { attempts: Some([1, 2]), endpoints: Some([1_010].into()), ..Rule::always(Action::ServerError) };
+    let failing = Rule { attempts: Some([1, 2]), endpoints: Some([1_010].into()), ..Rule::always(RuleAction::ServerError) };
     let urgent = Rule { endpoints: Some((1_000..1_011).collect()), ..Rule::default() };
     for rule in [failing, urgent] {
         app.simulator.add_rule(rule).unwrap();
     }
-    let hold = Rule { gateway: Some(Gateway::Fcm), ..Rule::always(Action::Hold) };
+    let hold = Rule { gateway: Some(Gateway::Fcm), ..Rule::always(RuleAction::Hold) };
     let hold = app.simulator.add_rule(hold).unwrap();
     let campaign = app.send(json!({"topic": "news"}), json!({"tier": tier})).await;
     app.until_held(hold, 31).await;
@@ -87,7 +87,7 @@ async fn retried_code_overtakes_a_campaign() {
     let (app, hold, campaign) = saturated("promotional").await;
     let subscriber = app.subscribe("fcm", 1_010..1_011).await.remove(0);
     let code = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
-    let failed = |report: &Report| report.statuses.get(&500) == Some(&2);
+    let failed = |report: &SimulatorReport| report.statuses.get(&500) == Some(&2);
     let failed = tokio::time::timeout(PATIENCE, app.simulator.wait_until(failed)).await;
     failed.expect("its first retry is made at once");
     let retrying = async {
@@ -133,7 +133,7 @@ async fn fewer_retries_are_claimed_first_within_bounds() {
             bound.execute(&app.pool).await.unwrap();
             let mut first = Vec::new();
             while first.len() < 24 {
-                let span = Span::all(LaneId(1), Tier::Promotional, now);
+                let span = DueSpan::all(LaneId(1), Tier::Promotional, now);
                 let claimed = claims::claim_rows(&app.pool, span, LIMIT, app.clock.uuid(), now + LEASE).await.unwrap();
                 assert_eq!(claimed.len(), LIMIT);
                 first.extend(claimed.into_iter().map(|row| row.retries));
@@ -152,18 +152,18 @@ async fn fewer_retries_are_claimed_first_within_bounds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn campaign_begins_behind_a_long_queue() {
-    let dispatch = Settings { lane_limit_max: 6, ..Settings::default() };
+    let dispatch = DispatchConfig { lane_limit_max: 6, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe_with("fcm", 1_000..1_120, json!({"topics": ["news"]})).await;
     let backlog = waiting(&app, &app.subscribe("fcm", 0..100).await).await;
     let campaign = app.send(json!({"topic": "news"}), json!({})).await;
     let hold = |endpoints: std::ops::Range<u32>| {
-        let rule = Rule { endpoints: Some(endpoints.collect()), ..Rule::always(Action::Hold) };
+        let rule = Rule { endpoints: Some(endpoints.collect()), ..Rule::always(RuleAction::Hold) };
         app.simulator.add_rule(rule).unwrap()
     };
     let (of_backlog, of_campaign) = (hold(0..100), hold(1_000..1_120));
     flow(&app, "resume").await;
-    let all = |report: &Report| report.rules.iter().map(|rule| rule.held).sum::<u64>() == 5;
+    let all = |report: &SimulatorReport| report.rules.iter().map(|rule| rule.held).sum::<u64>() == 5;
     tokio::time::timeout(PATIENCE, app.simulator.wait_until(all)).await.expect("all that may be in flight");
     assert_eq!((app.rule(of_backlog).1, app.rule(of_campaign).1), (3, 2), "each has half of the room");
     app.simulator.remove_rule(of_backlog);

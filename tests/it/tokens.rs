@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -12,7 +12,7 @@ use crate::support::app::{TestApp, scalar};
 const LATER: Duration = Duration::from_secs(60);
 
 fn unavailable() -> Rule {
-    let action = Action::Answer { status: 503, headers: Default::default(), body: String::new() };
+    let action = RuleAction::Answer { status: 503, headers: Default::default(), body: String::new() };
     Rule { count: Some(1), ..Rule::always(action) }
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use axum::http::Method;
 use bellwire::testkit::hooks::{Sender, pack};
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire::testkit::vault::delivery_token::receipt_token;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -140,8 +140,8 @@ async fn delivery_outcomes_are_sent_signed_together() {
     let taken = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
     let gone = app.subscribe("mozilla", 1..2).await.remove(0);
     let refused = app.subscribe("wns", 2..3).await.remove(0);
-    app.simulator.add_rule(Rule { gateway: Some(Gateway::Mozilla), ..Rule::always(Action::Gone) }).unwrap();
-    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: "no".into() };
+    app.simulator.add_rule(Rule { gateway: Some(Gateway::Mozilla), ..Rule::always(RuleAction::Gone) }).unwrap();
+    let refusing = RuleAction::Answer { status: 400, headers: Vec::new(), body: "no".into() };
     app.simulator.add_rule(Rule { gateway: Some(Gateway::Wns), ..Rule::always(refusing) }).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
@@ -346,7 +346,7 @@ async fn all_event_kinds_reach_their_webhooks() {
     let mut conn = app.pool.acquire().await.unwrap();
     for of in [Some(shop), None] {
         let subject = format!("{of:?}");
-        let alert = Alert { app: of, kind: Kind::Sli, subject: &subject, detail: "d" };
+        let alert = Alert { app: of, kind: AlertKind::Sli, subject: &subject, detail: "d" };
         alerts::raise(&mut conn, &alert, app.clock.now()).await.unwrap();
     }
     drop(conn);

@@ -139,15 +139,15 @@ pub fn wait_class(waited: Duration) -> usize {
 
 /// Number of occurrences of each fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counts(Box<[u64; FACTS]>);
+pub struct FactCounts(Box<[u64; FACTS]>);
 
-impl Default for Counts {
+impl Default for FactCounts {
     fn default() -> Self {
         Self(Box::new([0; FACTS]))
     }
 }
 
-impl Counts {
+impl FactCounts {
     /// Counts a fact once more.
     pub fn add(&mut self, fact: Fact) {
         self.0[fact.place()] += 1;
@@ -207,13 +207,13 @@ mod tests {
 
     #[test]
     fn what_is_stored_reads_back() {
-        let mut counts = Counts::default();
+        let mut counts = FactCounts::default();
         counts.add(Fact::Won);
         counts.add(Fact::Won);
         counts.add(Fact::Waited(WAITS + 7));
         let stored: Vec<_> = counts.stored().collect();
         assert_eq!(stored, [(40, 2), (148, 1)]);
-        let mut read = Counts::default();
+        let mut read = FactCounts::default();
         stored.iter().for_each(|(code, n)| read.add_stored(*code, *n));
         read.add_stored(9_999, 1);
         read.add_stored(-1, 1);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn quantiles_are_within_19_percent_of_the_truth() {
         for truth_ms in [11, 25, 99, 100, 500, 1_000, 4_321, 60_000, 3_600_000, 86_400_000] {
-            let mut counts = Counts::default();
+            let mut counts = FactCounts::default();
             counts.add(Fact::Waited(wait_class(Duration::from_millis(truth_ms))));
             let (read, truth) = (counts.wait_quantile(0.5).unwrap(), truth_ms as f64 / 1_000.0);
             assert!((read / truth).max(truth / read) <= 1.19, "{truth_ms} ms reads as {read} s");
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_quantile_is_where_its_share_lies() {
-        let mut counts = Counts::default();
+        let mut counts = FactCounts::default();
         assert_eq!(counts.wait_quantile(0.5), None);
         for waited_ms in (1..=100).map(|n| n * 100) {
             counts.add(Fact::Waited(wait_class(Duration::from_millis(waited_ms))));
@@ -242,7 +242,7 @@ mod tests {
             assert!((read / truth).max(truth / read) <= 1.19, "{share}: {read}");
         }
         for (waited, shortest, longest) in [(Duration::ZERO, 0.01, 0.01), (Duration::MAX, 118_000.0, 119_000.0)] {
-            let mut counts = Counts::default();
+            let mut counts = FactCounts::default();
             counts.add(Fact::Waited(wait_class(waited)));
             let read = counts.wait_quantile(0.5).unwrap();
             assert!((shortest..=longest).contains(&read), "{waited:?}: {read}");

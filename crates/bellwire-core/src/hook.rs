@@ -32,9 +32,9 @@ impl EventType {
 
 /// Kinds of notes that webhooks receive, one bit each. Empty: no note is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Heard(pub i32);
+pub struct WebhookKinds(pub i32);
 
-impl Heard {
+impl WebhookKinds {
     /// Endings and receipts that a subscriber to these events is notified of.
     pub fn of(events: &[EventType]) -> Self {
         let kinds =
@@ -94,12 +94,12 @@ mod tests {
 
     #[test]
     fn notes_reach_subscribers_of_their_events() {
-        let heard = Heard::of(&[EventType::DeliveryGone, EventType::DeliveryClicked, EventType::AlertRaised]);
+        let heard = WebhookKinds::of(&[EventType::DeliveryGone, EventType::DeliveryClicked, EventType::AlertRaised]);
         let endings: Vec<_> = Ending::ALL.into_iter().filter(|ending| heard.has(*ending)).collect();
         assert_eq!((endings, heard.has_receipts()), (vec![Ending::Gone], true));
         assert_eq!(heard.0, 1 << 3 | 1 << 22);
-        assert_eq!(Heard::of(&[EventType::AlertRaised, EventType::MessageDone]), Heard::default());
-        assert!(!Heard::of(&[EventType::DeliveryCapped]).has_receipts());
+        assert_eq!(WebhookKinds::of(&[EventType::AlertRaised, EventType::MessageDone]), WebhookKinds::default());
+        assert!(!WebhookKinds::of(&[EventType::DeliveryCapped]).has_receipts());
         assert_eq!(EventType::of_note(Ending::Retry.code()), None);
         assert_eq!(EventType::of_note(24), None);
     }

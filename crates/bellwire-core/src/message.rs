@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use self::payload::Payload;
-pub use self::texts::Place;
+pub use self::texts::TextField;
 use crate::base64url;
 use crate::id::AppId;
 use crate::named;
@@ -128,7 +128,7 @@ pub struct Notification {
     pub tag: Option<String>,
     /// Buttons, up to four.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub actions: Vec<Action>,
+    pub actions: Vec<NotificationAction>,
     /// Anything the page wants back on a click. The member `bellwire` is ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
@@ -166,7 +166,7 @@ pub struct Notification {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Action {
+pub struct NotificationAction {
     /// Name, reported with a click. Unique within the notification.
     pub action: String,
     /// Text of the button.
@@ -240,8 +240,8 @@ impl Content {
 
 impl Notification {
     fn check(&self, at: &str, problems: &mut Vec<Problem>) {
-        use Place::{ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url};
-        let check = |place: Place, problems: &mut Vec<Problem>| {
+        use TextField::{ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url};
+        let check = |place: TextField, problems: &mut Vec<Problem>| {
             let detail = place.get(self).and_then(|text| place.fault(text));
             problems.extend(detail.map(|detail| problem(&format!("{at}/{}", place.name()), detail)));
         };
@@ -362,7 +362,7 @@ impl fmt::Debug for Notification {
     }
 }
 
-impl fmt::Debug for Action {
+impl fmt::Debug for NotificationAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Action(…)")
     }

@@ -29,7 +29,7 @@ pub fn is_origin(text: &str) -> bool {
 
 /// Clients that a page of this server is served to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Audience {
+pub enum PageAudience {
     /// Clients on this machine.
     #[default]
     ThisMachine,

@@ -106,7 +106,7 @@ named! {
 
 /// Value that a browser may not set: it was left out, and the others are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusedField {
     /// Tags of the subscription.
     Tags,
     /// Attributes of the subscription.

@@ -21,7 +21,7 @@ pub struct Template {
     /// The same in other languages, by BCP 47 tag, at most 50. A recipient gets the nearest by CLDR: `de-AT` finds `de`, `zh-TW` finds
     /// `zh-Hant`, `es-MX` finds `es-419`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub locales: BTreeMap<String, Variant>,
+    pub locales: BTreeMap<String, LocaleVariant>,
     /// Rule for recipients whose text is too long: `dead`, or `{"cut": "body"}`.
     #[serde(default)]
     pub too_long: TooLong,
@@ -31,7 +31,7 @@ pub struct Template {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TemplateVariant))]
 #[serde(deny_unknown_fields)]
-pub struct Variant {
+pub struct LocaleVariant {
     /// Notification. Its `lang` defaults to its locale.
     pub content: Box<Notification>,
     /// Notification for push services that refuse `content` as too large.
@@ -87,7 +87,7 @@ pub struct AppNames {
 
 /// Content of a message, in the form that is sealed into `messages.content`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum MessageContent {
     /// The same to everybody, to the letter.
     Literal(Content),
     /// Content from a template.
@@ -102,7 +102,7 @@ struct Tagged<T> {
     template: T,
 }
 
-impl Said {
+impl MessageContent {
     /// Reads what [`to_json`](Self::to_json) wrote.
     pub fn from_json(octets: &[u8]) -> serde_json::Result<Self> {
         if octets.starts_with(TAG) {
@@ -152,8 +152,8 @@ mod tests {
         let data = json!({"a": [1]}).as_object().unwrap().clone();
         let templated = Templated { template: template(), data, app, site: Some("https://shop.example".into()) };
         let literal = Content::from_request(None, None, Some(crate::message::Payload::Text("{".into())), None);
-        for said in [Said::Template(Box::new(templated)), Said::Literal(literal.unwrap())] {
-            assert_eq!(Said::from_json(&said.to_json().unwrap()).unwrap(), said);
+        for said in [MessageContent::Template(Box::new(templated)), MessageContent::Literal(literal.unwrap())] {
+            assert_eq!(MessageContent::from_json(&said.to_json().unwrap()).unwrap(), said);
             assert!(said.is_enveloped() && !format!("{said:?}").contains("user_id"));
         }
     }

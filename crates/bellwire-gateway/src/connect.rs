@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::SettingsError;
 use super::dial::first_of;
-use super::egress::{Egress, Target, Troubles};
+use super::egress::{Egress, TunnelTarget, Troubles};
 use super::hosts::{literal, split};
 use super::resolve::GuardedDns;
 use bellwire_rules::classify::Failure;
@@ -71,12 +71,12 @@ impl Connector {
     async fn tunnel(&self, egress: &Egress, authority: &str) -> Result<TcpStream, Failure> {
         let (host, port) = split(authority);
         let targets = if self.is_looked_up_by_proxy(host) {
-            vec![Target::Name(host, port)]
+            vec![TunnelTarget::Name(host, port)]
         } else {
             // Most proxies reach IPv4, so these addresses come first.
             let mut addresses = self.dns.addresses(authority).await?;
             addresses.sort_by_key(SocketAddr::is_ipv6);
-            addresses.into_iter().map(Target::Address).collect()
+            addresses.into_iter().map(TunnelTarget::Address).collect()
         };
         let gateway = self.dns.hosts.gateway(host);
         match egress.tunnel(&targets, self.proxy_timeout).await {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use super::Reply;
-use super::driver::{Driver, NoReply, Progress};
+use super::driver::{Driver, NoReply, ConnectionEvents};
 use super::http1::Http1;
 use super::http2::Http2;
 use super::request::Outgoing;
@@ -19,18 +19,18 @@ use bellwire_rules::classify::Failure;
 
 /// A connection with its counters. After the last handle is dropped it closes once its requests are done.
 pub(super) struct Connection {
-    wire: Wire,
+    wire: HttpConnection,
     /// Maximum requests in flight: the smaller of the peer's SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 section 5.1.2)
     /// and the configured limit; 1 for HTTP/1.1. Written by the driver when SETTINGS arrive.
     limit: Arc<AtomicUsize>,
     in_flight: AtomicUsize,
-    progress: Progress,
+    progress: ConnectionEvents,
     used: AtomicBool,
     retired: AtomicBool,
     driver: OnceLock<AbortHandle>,
 }
 
-enum Wire {
+enum HttpConnection {
     Http2(Http2),
     Http1(Http1),
 }
@@ -45,16 +45,16 @@ impl Connection {
         let limit = Arc::new(AtomicUsize::new(1));
         let (wire, driver) = if tls.get_ref().1.alpn_protocol() == Some(b"h2") {
             let (wire, driver) = Http2::open(tls, streams_max, limit.clone(), signal).await?;
-            (Wire::Http2(wire), driver)
+            (HttpConnection::Http2(wire), driver)
         } else {
             let (wire, driver) = Http1::open(tls).await?;
-            (Wire::Http1(wire), driver)
+            (HttpConnection::Http1(wire), driver)
         };
         let connection = Self {
             wire,
             limit,
             in_flight: AtomicUsize::new(0),
-            progress: Progress::default(),
+            progress: ConnectionEvents::default(),
             used: AtomicBool::new(true),
             retired: AtomicBool::new(false),
             driver: OnceLock::new(),
@@ -73,8 +73,8 @@ impl Connection {
         let heard = || self.progress.heard.load(Ordering::Relaxed);
         let heard_before = heard();
         let reply = match &self.wire {
-            Wire::Http2(wire) => wire.exchange(post, authority, &self.progress, deadline).await,
-            Wire::Http1(wire) => wire.exchange(post, &self.progress, deadline).await,
+            HttpConnection::Http2(wire) => wire.exchange(post, authority, &self.progress, deadline).await,
+            HttpConnection::Http1(wire) => wire.exchange(post, &self.progress, deadline).await,
         };
         match reply {
             Err(NoReply::Failed(Failure::Deadline)) if heard() == heard_before => self.retire(),
@@ -103,7 +103,7 @@ impl Connection {
     }
 
     pub(super) fn is_http1(&self) -> bool {
-        matches!(self.wire, Wire::Http1(_))
+        matches!(self.wire, HttpConnection::Http1(_))
     }
 
     /// Counts a request. Called under the lock of the origin, so that a limit is never exceeded.
@@ -131,8 +131,8 @@ impl Connection {
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
         match &self.wire {
-            Wire::Http2(wire) => wire.close(),
-            Wire::Http1(wire) => wire.close(),
+            HttpConnection::Http2(wire) => wire.close(),
+            HttpConnection::Http1(wire) => wire.close(),
         }
     }
     pub(super) fn run(&self, driver: impl Future<Output = ()> + Send + 'static) {

@@ -18,12 +18,12 @@ pub(super) enum NoReply {
 
 /// Events of a connection.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct ConnectionEvents {
     pub(super) sent: AtomicBool,
     pub(super) heard: AtomicUsize,
 }
 
-impl Progress {
+impl ConnectionEvents {
     pub(super) fn sent(&self) {
         self.sent.store(true, Ordering::Relaxed);
     }

@@ -108,12 +108,12 @@ impl fmt::Display for HostMapping {
 }
 
 #[derive(Debug)]
-pub(super) struct Hosts {
+pub(super) struct HostTable {
     mapped: HashMap<String, (Gateway, Option<SocketAddr>)>,
     pub(super) guard: Guard,
 }
 
-impl Hosts {
+impl HostTable {
     pub(super) fn new(mappings: Vec<HostMapping>, guard: Guard) -> Self {
         let mapped = mappings.into_iter().map(|m| (m.host, (m.gateway, m.address))).collect();
         Self { mapped, guard }

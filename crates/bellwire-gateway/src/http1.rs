@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::client::TlsStream;
 
-use super::driver::{Driver, NoReply, Progress};
+use super::driver::{Driver, NoReply, ConnectionEvents};
 use super::request::{self, Outgoing};
 use super::{BODY_MAX, Reply};
 use bellwire_rules::classify::Failure;
@@ -38,7 +38,7 @@ impl Http1 {
     pub(super) async fn exchange(
         &self,
         post: &impl Outgoing,
-        progress: &Progress,
+        progress: &ConnectionEvents,
         deadline: Instant,
     ) -> Result<Reply, NoReply> {
         let request =

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 
-use super::driver::{Driver, NoReply, Progress};
+use super::driver::{Driver, NoReply, ConnectionEvents};
 use super::request::{self, Outgoing};
 use super::streams::Signal;
 use super::{BODY_MAX, Reply};
@@ -62,7 +62,7 @@ impl Http2 {
             .await
             .map_err(|why| failure(&why))?;
         limit.store(0, Ordering::Relaxed);
-        let mut peer = Peer { connection, streams_max, limit, signal, yielded: false };
+        let mut peer = PeerConnection { connection, streams_max, limit, signal, yielded: false };
         std::future::poll_fn(|cx| peer.poll_settings(cx)).await?;
         Ok((Self { sender: Mutex::new(Some(sender)) }, Box::pin(peer)))
     }
@@ -72,7 +72,7 @@ impl Http2 {
         &self,
         post: &impl Outgoing,
         authority: &Authority,
-        progress: &Progress,
+        progress: &ConnectionEvents,
         deadline: Instant,
     ) -> Result<Reply, NoReply> {
         let request = request::http2(post, authority).ok_or(NoReply::Failed(Failure::Forbidden))?;
@@ -133,7 +133,7 @@ fn failure(why: &h2::Error) -> Failure {
 }
 
 /// Runs the connection and publishes the number of streams that the peer allows.
-struct Peer {
+struct PeerConnection {
     connection: h2::client::Connection<Gathered, Bytes>,
     streams_max: usize,
     limit: Arc<AtomicUsize>,
@@ -141,7 +141,7 @@ struct Peer {
     yielded: bool,
 }
 
-impl Peer {
+impl PeerConnection {
     fn poll_settings(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let ended = self.poll_connection(cx);
         if self.limit.load(Ordering::Relaxed) > 0 {
@@ -161,7 +161,7 @@ impl Peer {
     }
 }
 
-impl Future for Peer {
+impl Future for PeerConnection {
     type Output = ();
 
     /// Yields once after each wake-up, so that all requests that are ready share one TLS record and one system call.

@@ -53,7 +53,7 @@ pub use streams::Streams;
 use connect::Connector;
 use egress::Troubles;
 use guard::Guard;
-use hosts::{Hosts, split};
+use hosts::{HostTable, split};
 use origin::{Bounds, Origin};
 use resolve::{GuardedDns, Resolver};
 use streams::Listeners;
@@ -63,7 +63,7 @@ pub const BODY_MAX: usize = 4096;
 
 /// Configuration of the client.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct GatewayConfig {
     /// Additional hosts, and replacements of known ones. The last mapping of a host counts.
     pub hosts: Vec<HostMapping>,
     /// PEM certificates that are trusted in addition to Mozilla's roots, such as the authority of the simulator.
@@ -93,7 +93,7 @@ pub struct Settings {
     pub gone_after: Duration,
 }
 
-impl Default for Settings {
+impl Default for GatewayConfig {
     fn default() -> Self {
         Self {
             hosts: Vec::new(),
@@ -180,10 +180,10 @@ impl fmt::Debug for Reply {
 /// All origins and their connections. Cheap to clone; clones share the connections.
 #[derive(Clone)]
 pub struct Gateways {
-    inner: Arc<Inner>,
+    inner: Arc<ClientInner>,
 }
 
-struct Inner {
+struct ClientInner {
     connector: Arc<Connector>,
     bounds: Bounds,
     idle_after: Duration,
@@ -193,11 +193,11 @@ struct Inner {
 
 impl Gateways {
     /// Creates the client. The first POST opens the first connection, and needs a runtime.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+    pub fn new(settings: GatewayConfig) -> Result<Self, SettingsError> {
         Self::with_resolver(settings, Resolver::System)
     }
 
-    fn with_resolver(settings: Settings, resolver: Resolver) -> Result<Self, SettingsError> {
+    fn with_resolver(settings: GatewayConfig, resolver: Resolver) -> Result<Self, SettingsError> {
         for (zero, name) in [
             (settings.connections_per_origin == 0, "connections_per_origin"),
             (settings.http1_connections_per_origin == 0, "http1_connections_per_origin"),
@@ -210,11 +210,11 @@ impl Gateways {
                 return Err(SettingsError::Zero(name));
             }
         }
-        let hosts = Hosts::new(settings.hosts, Guard::new(settings.allow_loopback, settings.nat64));
+        let hosts = HostTable::new(settings.hosts, Guard::new(settings.allow_loopback, settings.nat64));
         let dns = GuardedDns::new(hosts, resolver, settings.gone_after);
         let (ca_pem, connect_timeout) = (settings.extra_ca_pem.as_deref(), settings.connect_timeout);
         let troubles = Troubles::new(settings.told_after);
-        let inner = Inner {
+        let inner = ClientInner {
             connector: Arc::new(Connector::new(dns, settings.egress, troubles, connect_timeout, ca_pem)?),
             bounds: Bounds {
                 connections: settings.connections_per_origin,
@@ -322,7 +322,7 @@ impl Gateways {
 #[cfg(debug_assertions)]
 impl Gateways {
     /// Creates a client that resolves names with `dns`.
-    pub fn with_dns(settings: Settings, dns: resolve::FakeDns) -> Result<Self, SettingsError> {
+    pub fn with_dns(settings: GatewayConfig, dns: resolve::FakeDns) -> Result<Self, SettingsError> {
         Self::with_resolver(settings, Resolver::Fake(dns))
     }
 
@@ -331,13 +331,13 @@ impl Gateways {
         self.inner.connector.dns.addresses(authority).await
     }
 
-    /// Sweeps now instead of after [`Settings::idle_after`]. Returns the number of origins left.
+    /// Sweeps now instead of after [`GatewayConfig::idle_after`]. Returns the number of origins left.
     pub fn sweep(&self) -> usize {
         self.inner.sweep()
     }
 }
 
-impl Inner {
+impl ClientInner {
     /// Closes connections that were idle since the last sweep, and removes unused origins. Returns the number of
     /// origins left.
     fn sweep(&self) -> usize {
@@ -349,7 +349,7 @@ impl Inner {
 
 /// Runs from the first origin to the last; [`Gateways::origin`] starts the next task. Sweeps under the lock with which
 /// origins are added, so that it misses none.
-async fn sweep_while_used(inner: Weak<Inner>) {
+async fn sweep_while_used(inner: Weak<ClientInner>) {
     while let Some(idle_after) = inner.upgrade().map(|inner| inner.idle_after) {
         tokio::time::sleep(idle_after).await;
         if inner.upgrade().is_none_or(|inner| inner.sweep() == 0) {

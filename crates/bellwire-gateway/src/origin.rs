@@ -35,13 +35,13 @@ pub(super) struct Origin {
     authority: Authority,
     connector: Arc<Connector>,
     bounds: Bounds,
-    state: Mutex<State>,
+    state: Mutex<ConnectionPool>,
     signal: Arc<Signal>,
     used: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct ConnectionPool {
     connections: Vec<Arc<Connection>>,
     connecting: bool,
     pause: Option<Pause>,
@@ -220,7 +220,7 @@ impl Origin {
     }
 }
 
-impl State {
+impl ConnectionPool {
     fn is_paused(&self) -> bool {
         self.pause_ends().is_some_and(|until| Instant::now() < until)
     }

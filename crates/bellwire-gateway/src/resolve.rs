@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::hosts::{Hosts, listed, literal, split};
+use super::hosts::{HostTable, listed, literal, split};
 use super::missing::Missing;
 use bellwire_core::lane::Gateway;
 use bellwire_rules::classify::Failure;
@@ -64,7 +64,7 @@ fn ask_system(host: &str) -> Result<Vec<IpAddr>, NoAddress> {
 
 /// Resolves origins to checked addresses.
 pub(super) struct GuardedDns {
-    pub(super) hosts: Hosts,
+    pub(super) hosts: HostTable,
     resolver: Resolver,
     unknown: Semaphore,
     missing: Missing,
@@ -73,7 +73,7 @@ pub(super) struct GuardedDns {
 }
 
 impl GuardedDns {
-    pub(super) fn new(hosts: Hosts, resolver: Resolver, gone_after: Duration) -> Self {
+    pub(super) fn new(hosts: HostTable, resolver: Resolver, gone_after: Duration) -> Self {
         let (unknown, missing) = (Semaphore::new(UNKNOWN_LOOKUPS), Missing::new(gone_after));
         Self { hosts, resolver, unknown, missing, seen: Mutex::default() }
     }

@@ -25,11 +25,11 @@ impl Streams {
 }
 
 /// Receives the authority of an origin whose streams changed. Runs on connection tasks, so it must not block.
-type Listener = Box<dyn Fn(&Arc<str>) + Send + Sync>;
+type StreamListener = Box<dyn Fn(&Arc<str>) + Send + Sync>;
 
 /// Listeners of one [`Gateways`](super::Gateways).
 #[derive(Default)]
-pub(super) struct Listeners(RwLock<Vec<Listener>>);
+pub(super) struct Listeners(RwLock<Vec<StreamListener>>);
 
 impl Listeners {
     pub(super) fn add(&self, listener: impl Fn(&Arc<str>) + Send + Sync + 'static) {

@@ -15,7 +15,7 @@ use std::arch::x86_64::{
 
 use crate::COMB;
 use crate::comb::Comb;
-use crate::exchange::{self, Input, Output, wipe_stack};
+use crate::exchange::{self, Input, PassOutput, wipe_stack};
 use crate::lanes::{LANES, Lanes};
 
 /// Evidence that the processor and the operating system support AVX-512 F and IFMA.
@@ -33,7 +33,7 @@ impl Proof {
 ///
 /// # Panics
 /// Without AVX-512 F and IFMA.
-pub(crate) fn run(input: &Input<'_>, output: &mut Output) {
+pub(crate) fn run(input: &Input<'_>, output: &mut PassOutput) {
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn comb(proof: Proof) -> Comb {
         Comb::compute::<Avx512>(proof)
@@ -41,7 +41,7 @@ pub(crate) fn run(input: &Input<'_>, output: &mut Output) {
 
     #[target_feature(enable = "avx512f,avx512ifma")]
     #[inline(never)] // its frame of 31 KiB is below, where it is wiped
-    fn pass(proof: Proof, comb: &Comb, input: &Input<'_>, output: &mut Output) {
+    fn pass(proof: Proof, comb: &Comb, input: &Input<'_>, output: &mut PassOutput) {
         exchange::run::<Avx512>(proof, comb, input, output);
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct Input<'a> {
 
 /// Output of a pass.
 #[derive(Default)]
-pub(crate) struct Output {
+pub(crate) struct PassOutput {
     /// Coordinates x and y of the public keys.
     pub(crate) public: [Numbers; 2],
     /// The secrets. Not to be used where the peer's point is not on the curve.
@@ -27,7 +27,7 @@ pub(crate) struct Output {
     pub(crate) on_curve: u8,
 }
 
-impl Zeroize for Output {
+impl Zeroize for PassOutput {
     fn zeroize(&mut self) {
         self.shared.zeroize();
     }
@@ -36,7 +36,7 @@ impl Zeroize for Output {
 /// Computes the public keys of eight scalars and the secrets they share with eight peers. A point that is not on the curve is
 /// replaced by the generator.
 #[inline(always)]
-pub(crate) fn run<V: Lanes>(proof: V::Proof, comb: &Comb, input: &Input<'_>, output: &mut Output) {
+pub(crate) fn run<V: Lanes>(proof: V::Proof, comb: &Comb, input: &Input<'_>, output: &mut PassOutput) {
     let scalar = OddScalar::<V>::new(proof, input.scalars);
     let [x, y] = [&input.peers[0], &input.peers[1]].map(|numbers| Fe(to_limbs::<V>(proof, numbers)).to_montgomery());
     let peer = Affine { x, y };

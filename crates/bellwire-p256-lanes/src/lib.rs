@@ -78,7 +78,7 @@ use std::sync::OnceLock;
 use zeroize::Zeroizing;
 
 use comb::Comb;
-use exchange::{Input, Output, wipe_stack};
+use exchange::{Input, PassOutput, wipe_stack};
 pub use lanes::LANES;
 use lanes::Portable;
 pub use scalar::Scalars;
@@ -102,7 +102,7 @@ pub struct Exchange {
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
     name: &'static str,
-    run: fn(&Input<'_>, &mut Output),
+    run: fn(&Input<'_>, &mut PassOutput),
 }
 
 impl Engine {
@@ -148,16 +148,16 @@ impl Engine {
                 numbers.for_each(|(numbers, number)| read(number, numbers, lane));
             }
         }
-        let mut output = Box::<Zeroizing<Output>>::default();
+        let mut output = Box::<Zeroizing<PassOutput>>::default();
         (self.run)(&input, &mut output);
         Exchange { public: from_fn(|lane| point(&output.public, lane)), shared: secrets(&output, in_range) }
     }
 }
 
 /// Runs a pass in plain Rust.
-fn portable(input: &Input<'_>, output: &mut Output) {
+fn portable(input: &Input<'_>, output: &mut PassOutput) {
     #[inline(never)] // its frame is below, where it is wiped
-    fn pass(comb: &Comb, input: &Input<'_>, output: &mut Output) {
+    fn pass(comb: &Comb, input: &Input<'_>, output: &mut PassOutput) {
         exchange::run::<Portable>((), comb, input, output);
     }
     pass(COMB.get_or_init(|| Comb::compute::<Portable>(())), input, output);
@@ -173,7 +173,7 @@ fn point(coordinates: &[Numbers; 2], lane: usize) -> [u8; 65] {
 }
 
 /// The secrets of the lanes whose peers are points on the curve. They are written in place, so that no copy is left.
-fn secrets(output: &Output, in_range: [bool; LANES]) -> Box<[Option<Zeroizing<[u8; 32]>>; LANES]> {
+fn secrets(output: &PassOutput, in_range: [bool; LANES]) -> Box<[Option<Zeroizing<[u8; 32]>>; LANES]> {
     let mut secrets: Box<[Option<Zeroizing<[u8; 32]>>; LANES]> = Box::default();
     for (lane, secret) in secrets.iter_mut().enumerate() {
         if in_range[lane] && output.on_curve >> lane & 1 == 1 {

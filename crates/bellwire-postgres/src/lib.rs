@@ -195,7 +195,7 @@ impl Options {
 }
 
 #[derive(Debug)]
-enum Holder {
+enum PostgresProcess {
     Ours { guard: Child, postmaster: Pid, keeping: File },
     Adopted(Pid),
     Nobody,
@@ -205,7 +205,7 @@ enum Holder {
 #[derive(Debug)]
 pub struct Embedded {
     place: Cluster,
-    holder: Mutex<Holder>,
+    holder: Mutex<PostgresProcess>,
 }
 
 impl Embedded {
@@ -250,22 +250,22 @@ impl Embedded {
 
     /// Whether it runs because of this process.
     pub fn is_ours(&self) -> bool {
-        matches!(*self.holder.lock(), Holder::Ours { .. })
+        matches!(*self.holder.lock(), PostgresProcess::Ours { .. })
     }
 
     /// Process id of the postmaster, if one runs.
     pub fn postmaster(&self) -> Option<i32> {
         match &*self.holder.lock() {
-            Holder::Ours { postmaster, .. } | Holder::Adopted(postmaster) => Some(postmaster.as_raw()),
-            Holder::Nobody => None,
+            PostgresProcess::Ours { postmaster, .. } | PostgresProcess::Adopted(postmaster) => Some(postmaster.as_raw()),
+            PostgresProcess::Nobody => None,
         }
     }
 
     /// Stops it if this process started it (sessions end, a checkpoint is written), and waits for that. An adopted one
     /// is left to its holder.
     pub fn stop(&self) {
-        let holder = std::mem::replace(&mut *self.holder.lock(), Holder::Nobody);
-        if let Holder::Ours { mut guard, keeping, .. } = holder {
+        let holder = std::mem::replace(&mut *self.holder.lock(), PostgresProcess::Nobody);
+        if let PostgresProcess::Ours { mut guard, keeping, .. } = holder {
             drop(keeping); // nobody adopts it from here on
             drop(guard.stdin.take());
             wait_for(&mut guard, Instant::now() + STOP_DEADLINE);
@@ -285,7 +285,7 @@ impl Embedded {
     /// Whether it certainly runs, determined without waiting. If false, [`revive`](Self::revive) has to check.
     pub fn certainly_runs(&self) -> bool {
         match self.holder.try_lock().as_deref_mut() {
-            Some(Holder::Ours { guard, .. }) => matches!(guard.try_wait(), Ok(None)),
+            Some(PostgresProcess::Ours { guard, .. }) => matches!(guard.try_wait(), Ok(None)),
             _ => false,
         }
     }
@@ -295,12 +295,12 @@ impl Embedded {
     pub fn revive(&self) -> Result<bool, Error> {
         let mut holder = self.holder.lock();
         let runs = match &mut *holder {
-            Holder::Ours { guard, .. } => matches!(guard.try_wait(), Ok(None)),
-            Holder::Adopted(pid) => self.place.status()?.is_some_and(|(now, _)| now == *pid),
-            Holder::Nobody => true,
+            PostgresProcess::Ours { guard, .. } => matches!(guard.try_wait(), Ok(None)),
+            PostgresProcess::Adopted(pid) => self.place.status()?.is_some_and(|(now, _)| now == *pid),
+            PostgresProcess::Nobody => true,
         };
         if !runs {
-            *holder = Holder::Nobody; // ours is not kept any more, whoever starts the next one
+            *holder = PostgresProcess::Nobody; // ours is not kept any more, whoever starts the next one
             *holder = bring_up(&self.place)?;
         }
         Ok(!runs)
@@ -308,7 +308,7 @@ impl Embedded {
 
     /// Ends Postgres at once, as a crash would, and waits until its guard noticed: for tests.
     pub fn kill(&self) {
-        if let Holder::Ours { guard, postmaster, .. } = &mut *self.holder.lock() {
+        if let PostgresProcess::Ours { guard, postmaster, .. } = &mut *self.holder.lock() {
             // It may have ended by itself; then there is nothing to do.
             let _ = kill(*postmaster, Signal::SIGKILL);
             wait_for(guard, Instant::now() + STOP_DEADLINE);
@@ -317,13 +317,13 @@ impl Embedded {
 }
 
 /// Adopts the Postgres that runs at this place, or starts one.
-fn bring_up(place: &Cluster) -> Result<Holder, Error> {
+fn bring_up(place: &Cluster) -> Result<PostgresProcess, Error> {
     let deadline = Instant::now() + START_DEADLINE;
     let _lock = place.lock()?;
     let mut refused = None;
     while Instant::now() < deadline {
         match (place.status()?, place.keep()?) {
-            (Some((pid, Status::Ready)), None) => return Ok(Holder::Adopted(pid)),
+            (Some((pid, Status::Ready)), None) => return Ok(PostgresProcess::Adopted(pid)),
             // It starts or stops; or it has died, and its keeper has not noticed yet.
             (Some((_, Status::Changing)), _) | (None, None) => sleep(POLL),
             // Its keeper has died, and the guard is about to do the same, unless it has died, too.
@@ -350,7 +350,7 @@ fn bring_up(place: &Cluster) -> Result<Holder, Error> {
 }
 
 /// Starts Postgres under its guard and waits until it takes connections.
-fn launch(place: &Cluster, keeping: File, deadline: Instant) -> Result<Holder, Error> {
+fn launch(place: &Cluster, keeping: File, deadline: Instant) -> Result<PostgresProcess, Error> {
     place.make_socket_dir()?;
     let (log, log_start) = place.open_log()?;
     let mut command = Command::new("/bin/sh");
@@ -370,7 +370,7 @@ fn launch(place: &Cluster, keeping: File, deadline: Instant) -> Result<Holder, E
     let postmaster = read_pid(&mut guard).ok_or_else(|| Error::Start(place.said_since(log_start)))?;
     while Instant::now() < deadline {
         if place.status()? == Some((postmaster, Status::Ready)) {
-            return Ok(Holder::Ours { guard, postmaster, keeping });
+            return Ok(PostgresProcess::Ours { guard, postmaster, keeping });
         }
         if !matches!(guard.try_wait(), Ok(None)) {
             return Err(Error::Start(place.said_since(log_start)));

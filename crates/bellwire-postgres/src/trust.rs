@@ -49,8 +49,8 @@ fn check_one(path: &Path, us: Uid) -> Result<(), Untrusted> {
     };
     match judge(found.uid(), found.mode(), found.is_dir(), us.as_raw()) {
         None => Ok(()),
-        Some(Fault::Writable) => Err(Untrusted::Writable { path }),
-        Some(Fault::Owner) => {
+        Some(FileFault::Writable) => Err(Untrusted::Writable { path }),
+        Some(FileFault::Owner) => {
             let user = User::from_uid(Uid::from_raw(found.uid())).ok().flatten();
             let owner = user.map_or_else(|| format!("user {}", found.uid()), |user| format!("user `{}`", user.name));
             Err(Untrusted::Owner { path, owner })
@@ -59,18 +59,18 @@ fn check_one(path: &Path, us: Uid) -> Result<(), Untrusted> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum FileFault {
     Owner,
     Writable,
 }
 
 /// Returns the fault of an owner and mode. In a directory with the sticky bit, such as `/tmp`, others can create files, but not
 /// replace existing ones.
-fn judge(owner: u32, mode: u32, is_dir: bool, us: u32) -> Option<Fault> {
+fn judge(owner: u32, mode: u32, is_dir: bool, us: u32) -> Option<FileFault> {
     let sticky = is_dir && mode & 0o1000 != 0;
     match () {
-        () if owner != 0 && owner != us => Some(Fault::Owner),
-        () if mode & 0o022 != 0 && !sticky => Some(Fault::Writable),
+        () if owner != 0 && owner != us => Some(FileFault::Owner),
+        () if mode & 0o022 != 0 && !sticky => Some(FileFault::Writable),
         () => None,
     }
 }
@@ -86,19 +86,19 @@ mod tests {
             (1000, 0o600, file, None),
             (1000, 0o644, file, None),
             (0, 0o644, file, None),
-            (1001, 0o644, file, Some(Fault::Owner)),
-            (1000, 0o664, file, Some(Fault::Writable)),
-            (0, 0o646, file, Some(Fault::Writable)),
-            (1000, 0o1666, file, Some(Fault::Writable)),
+            (1001, 0o644, file, Some(FileFault::Owner)),
+            (1000, 0o664, file, Some(FileFault::Writable)),
+            (0, 0o646, file, Some(FileFault::Writable)),
+            (1000, 0o1666, file, Some(FileFault::Writable)),
             (1000, 0o755, dir, None),
             (0, 0o1777, dir, None),
-            (1001, 0o1777, dir, Some(Fault::Owner)),
-            (0, 0o777, dir, Some(Fault::Writable)),
-            (1000, 0o775, dir, Some(Fault::Writable)),
+            (1001, 0o1777, dir, Some(FileFault::Owner)),
+            (0, 0o777, dir, Some(FileFault::Writable)),
+            (1000, 0o775, dir, Some(FileFault::Writable)),
         ] {
             assert_eq!(judge(owner, mode, is_dir, 1000), fault, "{owner} {mode:o} {is_dir}");
         }
-        assert_eq!(judge(1000, 0o644, file, 0), Some(Fault::Owner), "root believes root alone");
+        assert_eq!(judge(1000, 0o644, file, 0), Some(FileFault::Owner), "root believes root alone");
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for Attributes<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut attributes = Vec::with_capacity(USUAL);
-                while let Some((Name(name), value)) = map.next_entry()? {
+                while let Some((AttributeName(name), value)) = map.next_entry()? {
                     attributes.push((name, value));
                 }
                 Ok(Attributes(attributes))
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Attributes<'de> {
 
 /// A name, borrowed if it is written as it is.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct AttributeName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Scalar<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use chrono::TimeDelta;
 
 use super::attributes::{Attributes, Scalar};
-use super::expression::{Comparison, Deed, Expression, Field, Literal, Node, Own, Test};
+use super::expression::{Comparison, Deed, Expression, Field, Literal, Node, SubscriptionField, Test};
 use super::lexer;
 use super::portion::part_of;
 use bellwire_core::assignment::Assigned;
@@ -29,11 +29,11 @@ impl LaneFacts {
     }
 
     /// Returns the value of a field for all subscriptions of the lane. `None`: the lane does not determine it.
-    fn value(&self, own: Own) -> Option<&str> {
+    fn value(&self, own: SubscriptionField) -> Option<&str> {
         match own {
-            Own::Gateway => Some(self.gateway.name()),
-            Own::Browser => Some(self.gateway.browser()),
-            Own::Key => Some(&self.key),
+            SubscriptionField::Gateway => Some(self.gateway.name()),
+            SubscriptionField::Browser => Some(self.gateway.browser()),
+            SubscriptionField::Key => Some(&self.key),
             _ => None,
         }
     }
@@ -84,7 +84,7 @@ impl Candidate<'_> {
 
 /// Facts from other tables.
 #[derive(Debug)]
-pub struct Told {
+pub struct EvaluationFacts {
     /// Current time of the evaluation.
     pub now: Timestamp,
     /// Members of each topic that was [needed](super::Needs).
@@ -95,7 +95,7 @@ pub struct Told {
     pub habits: HashMap<SubscriptionId, Habits>,
 }
 
-impl Told {
+impl EvaluationFacts {
     /// Returns the engagement of a subscription's person.
     pub(super) fn habits_of(&self, candidate: &Candidate<'_>) -> &Habits {
         static NONE: Habits = Habits::NONE;
@@ -115,7 +115,7 @@ enum Actual<'a> {
 
 impl Expression {
     /// Whether it fits a subscription.
-    pub fn takes(&self, candidate: &Candidate<'_>, told: &Told) -> bool {
+    pub fn takes(&self, candidate: &Candidate<'_>, told: &EvaluationFacts) -> bool {
         self.0.value(&|test| Some(test.holds(candidate, told))).unwrap_or(false)
     }
 
@@ -151,7 +151,7 @@ fn decided(nodes: &[Node], of: &impl Fn(&Test) -> Option<bool>, deciding: bool) 
 }
 
 impl Test {
-    fn holds(&self, candidate: &Candidate<'_>, told: &Told) -> bool {
+    fn holds(&self, candidate: &Candidate<'_>, told: &EvaluationFacts) -> bool {
         match self {
             Self::Tag(tag) => candidate.tags.contains(tag),
             Self::Topic(name) => told.topics.get(name).is_some_and(|members| members.contains(&candidate.id)),
@@ -184,7 +184,7 @@ impl Test {
 }
 
 impl Field {
-    fn of<'c>(&self, candidate: &'c Candidate<'_>, told: &Told) -> Option<Actual<'c>> {
+    fn of<'c>(&self, candidate: &'c Candidate<'_>, told: &EvaluationFacts) -> Option<Actual<'c>> {
         let since = |at: Timestamp| Some(Actual::Span((told.now - at).num_seconds()));
         match self {
             Self::Attribute(name) => match candidate.attributes.get(name)? {
@@ -193,21 +193,21 @@ impl Field {
                 Scalar::Flag(flag) => Some(Actual::Flag(*flag)),
                 Scalar::Other => None,
             },
-            Self::Own(Own::Locale) => candidate.locale.map(Actual::Caseless),
-            Self::Own(Own::Language) => {
+            Self::Own(SubscriptionField::Locale) => candidate.locale.map(Actual::Caseless),
+            Self::Own(SubscriptionField::Language) => {
                 let language = candidate.locale?.split(['-', '_']).next()?;
                 Some(Actual::Caseless(language))
             }
-            Self::Own(Own::Timezone) => candidate.timezone.map(Actual::Text),
-            Self::Own(Own::User) => candidate.user_id.map(Actual::Text),
-            Self::Own(own @ (Own::Gateway | Own::Browser | Own::Key)) => candidate.lane.value(*own).map(Actual::Text),
-            Self::Own(Own::Age) => since(candidate.created_at?),
-            Self::Own(Own::LastSeen) => since(candidate.last_seen),
-            Self::Own(Own::ConsentAt) => since(candidate.consent_at?),
-            Self::Own(Own::ConsentSource) => candidate.consent_source.map(Actual::Text),
-            Self::Own(Own::LastClicked) => since(told.habits_of(candidate).clicked_at?),
-            Self::Own(Own::Unclicked) => Some(Actual::Number(told.habits_of(candidate).unclicked.into())),
-            Self::Own(Own::UnclickedFor) => Some(Actual::Span(told.habits_of(candidate).unclicked_for().num_seconds())),
+            Self::Own(SubscriptionField::Timezone) => candidate.timezone.map(Actual::Text),
+            Self::Own(SubscriptionField::User) => candidate.user_id.map(Actual::Text),
+            Self::Own(own @ (SubscriptionField::Gateway | SubscriptionField::Browser | SubscriptionField::Key)) => candidate.lane.value(*own).map(Actual::Text),
+            Self::Own(SubscriptionField::Age) => since(candidate.created_at?),
+            Self::Own(SubscriptionField::LastSeen) => since(candidate.last_seen),
+            Self::Own(SubscriptionField::ConsentAt) => since(candidate.consent_at?),
+            Self::Own(SubscriptionField::ConsentSource) => candidate.consent_source.map(Actual::Text),
+            Self::Own(SubscriptionField::LastClicked) => since(told.habits_of(candidate).clicked_at?),
+            Self::Own(SubscriptionField::Unclicked) => Some(Actual::Number(told.habits_of(candidate).unclicked.into())),
+            Self::Own(SubscriptionField::UnclickedFor) => Some(Actual::Span(told.habits_of(candidate).unclicked_for().num_seconds())),
         }
     }
 }

@@ -38,12 +38,12 @@ pub(super) enum Test {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
     Attribute(String),
-    Own(Own),
+    Own(SubscriptionField),
 }
 
 named! {
     /// Fields of a subscription besides its attributes.
-    pub(super) enum Own {
+    pub(super) enum SubscriptionField {
         Locale = "locale",
         Language = "language",
         Timezone = "timezone",
@@ -196,10 +196,10 @@ impl Test {
             Self::Did(deed) => drop(needs.deeds.insert(deed.clone())),
             Self::Exists(field) | Self::Compare(field, ..) | Self::OneOf(field, _) => {
                 needs.attributes |= matches!(field, Field::Attribute(_));
-                needs.habits |= matches!(field, Field::Own(Own::LastClicked | Own::Unclicked | Own::UnclickedFor));
-                needs.consent |= matches!(field, Field::Own(Own::ConsentAt | Own::ConsentSource));
+                needs.habits |= matches!(field, Field::Own(SubscriptionField::LastClicked | SubscriptionField::Unclicked | SubscriptionField::UnclickedFor));
+                needs.consent |= matches!(field, Field::Own(SubscriptionField::ConsentAt | SubscriptionField::ConsentSource));
                 let profile =
-                    matches!(field, Field::Own(Own::Locale | Own::Language | Own::Timezone | Own::User | Own::Age));
+                    matches!(field, Field::Own(SubscriptionField::Locale | SubscriptionField::Language | SubscriptionField::Timezone | SubscriptionField::User | SubscriptionField::Age));
                 needs.profile |= profile || needs.habits;
             }
         }
@@ -250,7 +250,7 @@ impl Display for Test {
             Self::Did(Deed { act, of, within_s }) => {
                 write!(f, "{}({}", act.name(), Quoted(of))?;
                 if let Some(seconds) = within_s {
-                    write!(f, ", {}", Span(*seconds))?;
+                    write!(f, ", {}", DisplayDuration(*seconds))?;
                 }
                 f.write_char(')')
             }
@@ -288,9 +288,9 @@ impl Display for Literal {
             Self::Flag(flag) => flag.fmt(f),
             Self::Time(at) => f.write_str(&at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)),
             Self::Now(0) => f.write_str("now"),
-            Self::Now(seconds) if *seconds < 0 => write!(f, "now - {}", Span(-seconds)),
-            Self::Now(seconds) => write!(f, "now + {}", Span(*seconds)),
-            Self::Span(seconds) => Span(*seconds).fmt(f),
+            Self::Now(seconds) if *seconds < 0 => write!(f, "now - {}", DisplayDuration(-seconds)),
+            Self::Now(seconds) => write!(f, "now + {}", DisplayDuration(*seconds)),
+            Self::Span(seconds) => DisplayDuration(*seconds).fmt(f),
         }
     }
 }
@@ -311,9 +311,9 @@ impl Display for Quoted<'_> {
 }
 
 /// Seconds in the largest unit that divides them.
-struct Span(i64);
+struct DisplayDuration(i64);
 
-impl Display for Span {
+impl Display for DisplayDuration {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let units = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
         let fits = |(seconds, _): &(i64, char)| self.0 != 0 && self.0 % seconds == 0;
@@ -353,5 +353,5 @@ fn is_bare_name(name: &str) -> bool {
 }
 
 pub(super) fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name) || Act::from_name(name).is_some() || Own::from_name(name).is_some()
+    RESERVED.contains(&name) || Act::from_name(name).is_some() || SubscriptionField::from_name(name).is_some()
 }

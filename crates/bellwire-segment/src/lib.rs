@@ -15,7 +15,7 @@ mod sunset;
 use serde::{Deserialize, Serialize};
 
 pub use attributes::Attributes;
-pub use evaluation::{Candidate, LaneFacts, Told};
+pub use evaluation::{Candidate, LaneFacts, EvaluationFacts};
 pub use expression::{Act, Deed, Expression, Needs};
 pub use lexer::SyntaxError;
 pub use own_hour::{OwnHour, SLOTS};
@@ -26,7 +26,7 @@ pub use sunset::Sunset;
 /// Members of an audience that a message is for: they pass all parts of the filter. As stored in `messages.filter`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Filter {
+pub struct AudienceFilter {
     /// Expression for the members. `None`: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment: Option<Expression>,
@@ -43,7 +43,7 @@ pub struct Filter {
 
 /// Result of a filter for one candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FilterVerdict {
     /// The message is for the candidate.
     Taken,
     /// The segment expression is false.
@@ -56,20 +56,20 @@ pub enum Verdict {
     Sunset,
 }
 
-impl Verdict {
+impl FilterVerdict {
     /// Whether the message is for them.
     pub fn is_taken(self) -> bool {
         self == Self::Taken
     }
 }
 
-impl From<Expression> for Filter {
+impl From<Expression> for AudienceFilter {
     fn from(segment: Expression) -> Self {
         Self { segment: Some(segment), ..Self::default() }
     }
 }
 
-impl Filter {
+impl AudienceFilter {
     /// Returns the facts that a decision needs.
     pub fn needs(&self) -> Needs {
         let mut needs = self.segment.as_ref().map(Expression::needs).unwrap_or_default();
@@ -80,24 +80,24 @@ impl Filter {
 
     /// Decides whether a message is for a candidate, or returns the reason against it. The sunset rule comes last, because it
     /// leaves out people who would have got the message.
-    pub fn verdict(&self, candidate: &Candidate<'_>, told: &Told) -> Verdict {
+    pub fn verdict(&self, candidate: &Candidate<'_>, told: &EvaluationFacts) -> FilterVerdict {
         let habits = told.habits_of(candidate);
         if !self.segment.as_ref().is_none_or(|segment| segment.takes(candidate, told)) {
-            Verdict::NotInSegment
+            FilterVerdict::NotInSegment
         } else if !self.portions.iter().all(|portion| portion.holds(candidate.part(&portion.salt))) {
-            Verdict::NotInPortion
+            FilterVerdict::NotInPortion
         } else if !self
             .own_hour
             .as_ref()
             .is_none_or(|own| own.holds(habits.own_hour_at(own.as_of()), candidate.timezone))
         {
-            Verdict::AtAnotherHour
+            FilterVerdict::AtAnotherHour
         } else if let (Some(rule), Some(since)) = (&self.sunset, candidate.created_at)
             && rule.leaves_out(habits, told.now - since)
         {
-            Verdict::Sunset
+            FilterVerdict::Sunset
         } else {
-            Verdict::Taken
+            FilterVerdict::Taken
         }
     }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer};
 
-use super::expression::{Act, Comparison, Deed, Expression, Field, Literal, Node, Own, Test, is_reserved};
+use super::expression::{Act, Comparison, Deed, Expression, Field, Literal, Node, SubscriptionField, Test, is_reserved};
 use super::lexer::{Lexer, SyntaxError, Token};
 use bellwire_core::id::VapidKeyId;
 use bellwire_core::lane::Gateway;
@@ -227,7 +227,7 @@ impl<'a> Parser<'a> {
         if word == "attribute" {
             return self.only_argument("an attribute's name", NAME_MAX).map(Field::Attribute);
         }
-        if let Some(own) = Own::from_name(word) {
+        if let Some(own) = SubscriptionField::from_name(word) {
             self.advance()?;
             return Ok(Field::Own(own));
         }
@@ -264,7 +264,7 @@ impl<'a> Parser<'a> {
         let begin = self.begin;
         match field {
             Field::Attribute(_) => self.any_value(),
-            Field::Own(Own::Unclicked) => self.number().map(Literal::Number),
+            Field::Own(SubscriptionField::Unclicked) => self.number().map(Literal::Number),
             Field::Own(own) if own.is_ordered() => self.span().map(Literal::Span),
             Field::Own(own) => {
                 let text = self.text("a text", LITERAL_MAX)?;
@@ -396,7 +396,7 @@ impl Field {
     }
 }
 
-impl Own {
+impl SubscriptionField {
     /// Whether every subscription has it.
     fn is_always_there(self) -> bool {
         match self {

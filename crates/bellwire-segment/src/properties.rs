@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::expression::{Act, Comparison, Deed, Field, Literal, Node, Own, Test};
+use super::expression::{Act, Comparison, Deed, Field, Literal, Node, SubscriptionField, Test};
 use super::*;
 
 fn text() -> impl Strategy<Value = String> {
@@ -41,10 +41,10 @@ fn comparison() -> impl Strategy<Value = Comparison> {
 }
 
 fn test() -> impl Strategy<Value = Test> {
-    let own = prop::sample::select(vec![Own::Locale, Own::Language, Own::Timezone, Own::User, Own::ConsentSource])
+    let own = prop::sample::select(vec![SubscriptionField::Locale, SubscriptionField::Language, SubscriptionField::Timezone, SubscriptionField::User, SubscriptionField::ConsentSource])
         .prop_map(Field::Own);
     let since =
-        prop::sample::select(vec![Own::Age, Own::LastSeen, Own::LastClicked, Own::UnclickedFor, Own::ConsentAt])
+        prop::sample::select(vec![SubscriptionField::Age, SubscriptionField::LastSeen, SubscriptionField::LastClicked, SubscriptionField::UnclickedFor, SubscriptionField::ConsentAt])
             .prop_map(Field::Own);
     let ordered = || comparison().prop_filter("by order", |comparison| *comparison != Comparison::Equal);
     let act = prop::sample::select(vec![Act::Received, Act::Displayed, Act::Clicked]);
@@ -61,7 +61,7 @@ fn test() -> impl Strategy<Value = Test> {
         (attribute(), vec(literal(), 1..4)).prop_map(|(field, literals)| Test::OneOf(field, literals)),
         (own, text()).prop_map(|(field, text)| Test::Compare(field, Comparison::Equal, Literal::Text(text))),
         (ordered(), 0..2_000i32).prop_map(|(how, n)| Test::Compare(
-            Field::Own(Own::Unclicked),
+            Field::Own(SubscriptionField::Unclicked),
             how,
             Literal::Number(n.into())
         )),

@@ -8,20 +8,20 @@ use minijinja::Environment;
 use minijinja::value::Value;
 use serde_json::Map;
 
-use super::fault::{Fault, Position};
+use super::fault::{TemplateFault, Position};
 use super::grammar;
 use super::language::{self, COMPLAINTS, FUEL, MARK, OUTPUT_MAX, Sink};
-use super::person::{Known, Names};
+use super::person::{SharedValues, TemplateNames};
 use super::{DATA_MAX, LOCALES_MAX, TEMPLATE_MAX};
 use bellwire_core::locale::served_by;
-use bellwire_core::message::{BODY_MAX, DATA_DEPTH_MAX, Notification, Place, deeper, is_language_tag};
+use bellwire_core::message::{BODY_MAX, DATA_DEPTH_MAX, Notification, TextField, deeper, is_language_tag};
 use bellwire_core::template::{AppNames, Template, Templated, TooLong};
 
 /// A template that is ready to be filled in. `Debug` shows nothing of it.
 pub struct Compiled {
-    pub(super) engine: Engine,
+    pub(super) engine: TemplateEngine,
     /// The template's own first, then those of other languages in their order.
-    pub(super) variants: Vec<Variant>,
+    pub(super) variants: Vec<CompiledLocale>,
     pub(super) by_locale: HashMap<String, usize>,
     /// Indices by language with its likely script and region.
     pub(super) by_likely: HashMap<String, usize>,
@@ -34,41 +34,41 @@ impl fmt::Debug for Compiled {
 }
 
 /// Texts of a template in one language.
-pub(super) struct Variant {
+pub(super) struct CompiledLocale {
     /// None: the template's own, for everybody else.
     pub(super) locale: Option<String>,
-    pub(super) content: Part,
-    pub(super) compact: Option<Part>,
+    pub(super) content: TemplatePart,
+    pub(super) compact: Option<TemplatePart>,
 }
 
-pub(super) struct Part {
+pub(super) struct TemplatePart {
     pub(super) at: String,
     pub(super) base: Notification,
     pub(super) gaps: Vec<Gap>,
 }
 
 pub(super) struct Gap {
-    pub(super) place: Place,
+    pub(super) place: TextField,
     name: String,
     is_whole_link: bool,
 }
 
-pub(super) struct Engine {
+pub(super) struct TemplateEngine {
     environment: Environment<'static>,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<SharedValues>,
     pub(super) too_long: TooLong,
     pub(super) site: Option<String>,
 }
 
 impl Compiled {
     /// Compiles a template. Returns all that is wrong with it, and with `data`, by pointers that begin with the template's.
-    pub fn new(templated: &Templated) -> Result<Self, Vec<Fault>> {
+    pub fn new(templated: &Templated) -> Result<Self, Vec<TemplateFault>> {
         let mut faults = Vec::new();
         check_limits(templated, &mut faults);
         if !faults.is_empty() {
             return Err(faults); // no more work for what is too large
         }
-        let (template, engine) = (&templated.template, Engine::new(templated));
+        let (template, engine) = (&templated.template, TemplateEngine::new(templated));
         let mut compiler = Compiler { engine, texts: 0, faults, fills_in: true };
         let (variants, by_locale) = compiler.variants(template);
         let Compiler { engine, mut faults, .. } = compiler;
@@ -83,7 +83,7 @@ impl Compiled {
     }
 
     /// Returns all faults of a template that do not depend on a message's data, which is unknown yet.
-    pub fn check(template: &Template) -> Vec<Fault> {
+    pub fn check(template: &Template) -> Vec<TemplateFault> {
         let app = AppNames { slug: String::new(), name: String::new() };
         let templated = Templated { template: template.clone(), data: Map::new(), app, site: None };
         let mut faults = Vec::new();
@@ -91,48 +91,48 @@ impl Compiled {
         if !faults.is_empty() {
             return faults;
         }
-        let engine = Engine::new(&templated);
+        let engine = TemplateEngine::new(&templated);
         let mut compiler = Compiler { engine, texts: 0, faults, fills_in: false };
         compiler.variants(template);
         compiler.faults
     }
 }
 
-fn check_limits(templated: &Templated, faults: &mut Vec<Fault>) {
+fn check_limits(templated: &Templated, faults: &mut Vec<TemplateFault>) {
     let Templated { template, data, .. } = templated;
     let octets = |json: Result<Vec<u8>, _>| json.map_or(usize::MAX, |json| json.len());
     if octets(serde_json::to_vec(template)) > TEMPLATE_MAX {
-        faults.push(Fault::unfit("", format!("may have at most {TEMPLATE_MAX} octets as JSON")));
+        faults.push(TemplateFault::unfit("", format!("may have at most {TEMPLATE_MAX} octets as JSON")));
     }
     if octets(serde_json::to_vec(data)) > DATA_MAX {
-        faults.push(Fault::unfit("/data", format!("may have at most {DATA_MAX} octets as JSON")));
+        faults.push(TemplateFault::unfit("/data", format!("may have at most {DATA_MAX} octets as JSON")));
     } else if data.values().any(|value| deeper(value, DATA_DEPTH_MAX - 1)) {
-        faults.push(Fault::unfit("/data", format!("may be nested at most {DATA_DEPTH_MAX} deep")));
+        faults.push(TemplateFault::unfit("/data", format!("may be nested at most {DATA_DEPTH_MAX} deep")));
     }
     if template.locales.len() > LOCALES_MAX {
-        faults.push(Fault::unfit("/locales", format!("may hold at most {LOCALES_MAX} languages")));
+        faults.push(TemplateFault::unfit("/locales", format!("may hold at most {LOCALES_MAX} languages")));
     }
     let mut seen = HashMap::new();
     for locale in template.locales.keys() {
         let at = format!("/locales/{}", locale.replace('~', "~0").replace('/', "~1"));
         if !is_language_tag(locale) {
-            faults.push(Fault::unfit(at, "must be a BCP 47 language tag such as `de` or `pt-BR`"));
+            faults.push(TemplateFault::unfit(at, "must be a BCP 47 language tag such as `de` or `pt-BR`"));
         } else if seen.insert(locale.to_lowercase(), ()).is_some() {
-            faults.push(Fault::unfit(at, "is there twice, in other letters"));
+            faults.push(TemplateFault::unfit(at, "is there twice, in other letters"));
         }
     }
 }
 
 struct Compiler {
-    engine: Engine,
+    engine: TemplateEngine,
     texts: usize,
-    faults: Vec<Fault>,
+    faults: Vec<TemplateFault>,
     /// Whether what is the same for everybody is filled in, or only looked at.
     fills_in: bool,
 }
 
 impl Compiler {
-    fn variants(&mut self, template: &Template) -> (Vec<Variant>, HashMap<String, usize>) {
+    fn variants(&mut self, template: &Template) -> (Vec<CompiledLocale>, HashMap<String, usize>) {
         let mut variants = vec![self.variant(None, &template.content, template.compact.as_deref())];
         let mut by_locale = HashMap::new();
         for (locale, variant) in &template.locales {
@@ -142,17 +142,17 @@ impl Compiler {
         (variants, by_locale)
     }
 
-    fn variant(&mut self, locale: Option<&str>, content: &Notification, compact: Option<&Notification>) -> Variant {
+    fn variant(&mut self, locale: Option<&str>, content: &Notification, compact: Option<&Notification>) -> CompiledLocale {
         let at = locale.map(|locale| format!("/locales/{locale}")).unwrap_or_default();
         let content = self.part(format!("{at}/content"), content, locale);
         let compact = compact.map(|compact| self.part(format!("{at}/compact"), compact, locale));
-        Variant { locale: locale.map(str::to_owned), content, compact }
+        CompiledLocale { locale: locale.map(str::to_owned), content, compact }
     }
 
-    fn part(&mut self, at: String, notification: &Notification, locale: Option<&str>) -> Part {
+    fn part(&mut self, at: String, notification: &Notification, locale: Option<&str>) -> TemplatePart {
         let mut problems = Vec::new();
         let is_worth_it = notification.check_form(&at, &mut problems);
-        self.faults.extend(problems.into_iter().map(Fault::from));
+        self.faults.extend(problems.into_iter().map(TemplateFault::from));
         let mut base = notification.clone();
         let mut gaps = Vec::new();
         let places = if is_worth_it { base.places() } else { Vec::new() };
@@ -161,25 +161,25 @@ impl Compiler {
             match self.text(&place, &source) {
                 Ok(Text::Same(text)) => place.set(&mut base, text),
                 Ok(Text::Own(gap)) => gaps.push(gap),
-                Err(detail) => self.faults.push(Fault::unfit(format!("{at}/{}", place.name()), detail)),
+                Err(detail) => self.faults.push(TemplateFault::unfit(format!("{at}/{}", place.name()), detail)),
             }
         }
         if let Some(locale) = locale {
             base.lang.get_or_insert_with(|| locale.to_owned());
         }
-        if !gaps.iter().any(|gap| matches!(gap.place, Place::ActionName(_))) && is_worth_it {
+        if !gaps.iter().any(|gap| matches!(gap.place, TextField::ActionName(_))) && is_worth_it {
             let repeated = (0..base.actions.len()).filter_map(|i| base.repeated_action(i, &at));
-            self.faults.extend(repeated.map(Fault::from));
+            self.faults.extend(repeated.map(TemplateFault::from));
         }
         // What is left open comes with the recipient; here it would be taken for a path that it may not become.
         for gap in gaps.iter().filter(|gap| gap.place.is_optional()) {
             gap.place.set(&mut base, String::new());
         }
         base.complete(self.engine.site.as_deref());
-        Part { at, base, gaps }
+        TemplatePart { at, base, gaps }
     }
 
-    fn text(&mut self, place: &Place, source: &str) -> Result<Text, String> {
+    fn text(&mut self, place: &TextField, source: &str) -> Result<Text, String> {
         if !grammar::is_template(source) {
             return place.fault(source).map_or_else(|| Ok(Text::Same(source.to_owned())), Err);
         }
@@ -196,7 +196,7 @@ impl Compiler {
         if reading.is_personal || !self.fills_in {
             return Ok(Text::Own(gap));
         }
-        let names = Value::from_object(Names { known: self.engine.known.clone(), person: None });
+        let names = Value::from_object(TemplateNames { known: self.engine.known.clone(), person: None });
         let mut steps_left = FUEL;
         self.engine.fill(&gap, &names, &mut steps_left).map(Text::Same).map_err(Unfilled::into_detail)
     }
@@ -220,12 +220,12 @@ impl Unfilled {
     }
 }
 
-impl Engine {
+impl TemplateEngine {
     fn new(templated: &Templated) -> Self {
         let Templated { template, site, .. } = templated;
         Self {
             environment: language::engine(),
-            known: Arc::new(Known::of(templated)),
+            known: Arc::new(SharedValues::of(templated)),
             too_long: template.too_long,
             site: site.clone(),
         }
@@ -237,7 +237,7 @@ impl Engine {
         let Gap { place, name, is_whole_link } = gap;
         let mut sink = Sink::default();
         let template = self.environment.get_template(name).map_err(|_| Unfilled::Unfit("is no template".into()))?;
-        let may_be_cut = matches!((place, self.too_long), (Place::Body, TooLong::Cut(_)));
+        let may_be_cut = matches!((place, self.too_long), (TextField::Body, TooLong::Cut(_)));
         match template.render_captured_to(names.clone(), &mut sink) {
             Ok(filled) => {
                 // The engine counts each text's steps from the beginning: one alone cannot take more than all may.

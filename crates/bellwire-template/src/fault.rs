@@ -2,9 +2,9 @@
 
 /// Reason why a template cannot be used, or cannot be rendered for a recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct TemplateFault {
     /// Kind of the fault.
-    pub kind: Kind,
+    pub kind: TemplateFaultKind,
     /// RFC 6901 pointer into the template, such as `/locales/de/content/title`.
     pub pointer: String,
     /// Description with line and column, if known. It contains no values.
@@ -13,21 +13,21 @@ pub struct Fault {
 
 /// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TemplateFaultKind {
     /// It is no template, something that it needs is not defined, or what came of it breaks a rule.
     Unfit,
     /// The result is too long, and may not be cut, or not enough.
     TooLong,
 }
 
-impl Fault {
+impl TemplateFault {
     pub(super) fn unfit(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { kind: Kind::Unfit, pointer: pointer.into(), detail: detail.into() }
+        Self { kind: TemplateFaultKind::Unfit, pointer: pointer.into(), detail: detail.into() }
     }
 
     /// One of the second.
     pub(super) fn too_long(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { kind: Kind::TooLong, pointer: pointer.into(), detail: detail.into() }
+        Self { kind: TemplateFaultKind::TooLong, pointer: pointer.into(), detail: detail.into() }
     }
 
     /// In one line, for logs of attempts and dead letters.
@@ -36,7 +36,7 @@ impl Fault {
     }
 }
 
-impl From<bellwire_core::message::Problem> for Fault {
+impl From<bellwire_core::message::Problem> for TemplateFault {
     fn from(problem: bellwire_core::message::Problem) -> Self {
         Self::unfit(problem.pointer, problem.detail)
     }

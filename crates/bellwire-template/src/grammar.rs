@@ -25,14 +25,14 @@ pub(super) fn is_template(text: &str) -> bool {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Reading {
+pub(super) struct GrammarResult {
     pub is_personal: bool,
     /// Nothing but one value of `data`, which stands for the whole text.
     pub is_data_alone: bool,
 }
 
 /// Reads a text. Returns what is wrong with it and where, if anything is.
-pub(super) fn read(source: &str) -> Result<Reading, String> {
+pub(super) fn read(source: &str) -> Result<GrammarResult, String> {
     if source.len() > SOURCE_MAX {
         return Err(format!("may have at most {SOURCE_MAX} octets"));
     }
@@ -41,13 +41,13 @@ pub(super) fn read(source: &str) -> Result<Reading, String> {
         at.complain(error.detail().unwrap_or("this is no template"))
     })?;
     let ast::Stmt::Template(template) = &tree else { return Err("is no template".into()) };
-    let mut reader = Reader { source, set: HashSet::new(), depth: 0, is_personal: false };
+    let mut reader = GrammarReader { source, set: HashSet::new(), depth: 0, is_personal: false };
     reader.block(&template.children)?;
     let is_data_alone = match template.children.as_slice() {
         [ast::Stmt::EmitExpr(only)] => root(&only.expr) == Some("data"),
         _ => false,
     };
-    Ok(Reading { is_personal: reader.is_personal, is_data_alone })
+    Ok(GrammarResult { is_personal: reader.is_personal, is_data_alone })
 }
 
 /// The variable that a path such as `data.order.link` begins with; none: it is no path.
@@ -59,22 +59,22 @@ fn root<'a>(expression: &ast::Expr<'a>) -> Option<&'a str> {
     }
 }
 
-struct Reader<'a> {
+struct GrammarReader<'a> {
     source: &'a str,
     set: HashSet<&'a str>,
     depth: usize,
     is_personal: bool,
 }
 
-type Checked = Result<(), String>;
+type GrammarCheck = Result<(), String>;
 
-impl<'a> Reader<'a> {
-    fn refuse(&self, span: Span, what: &str) -> Checked {
+impl<'a> GrammarReader<'a> {
+    fn refuse(&self, span: Span, what: &str) -> GrammarCheck {
         Err(Position::of(self.source, span.start_offset as usize).complain(what))
     }
 
     /// Goes one level deeper.
-    fn nested(&mut self, span: Span, inner: impl FnOnce(&mut Self) -> Checked) -> Checked {
+    fn nested(&mut self, span: Span, inner: impl FnOnce(&mut Self) -> GrammarCheck) -> GrammarCheck {
         if self.depth >= DEPTH_MAX {
             return self.refuse(span, "is nested too deep");
         }
@@ -84,11 +84,11 @@ impl<'a> Reader<'a> {
         checked
     }
 
-    fn block(&mut self, statements: &[ast::Stmt<'a>]) -> Checked {
+    fn block(&mut self, statements: &[ast::Stmt<'a>]) -> GrammarCheck {
         statements.iter().try_for_each(|statement| self.statement(statement))
     }
 
-    fn statement(&mut self, statement: &ast::Stmt<'a>) -> Checked {
+    fn statement(&mut self, statement: &ast::Stmt<'a>) -> GrammarCheck {
         const ONLY: &str = "only `if`, `for` and `set` are known here, and `{{ … }}`";
         match statement {
             ast::Stmt::EmitRaw(_) => Ok(()),
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A name that is set, or several.
-    fn target(&mut self, target: &ast::Expr<'a>) -> Checked {
+    fn target(&mut self, target: &ast::Expr<'a>) -> GrammarCheck {
         match target {
             ast::Expr::Var(name) if [&OF_RECIPIENT[..], &OF_MESSAGE, &["loop"]].concat().contains(&name.id) => {
                 self.refuse(name.span(), &format!("`{}` has its meaning and cannot be set", name.id))
@@ -141,11 +141,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn expression(&mut self, expression: &ast::Expr<'a>) -> Checked {
+    fn expression(&mut self, expression: &ast::Expr<'a>) -> GrammarCheck {
         self.nested(expression.span(), |inner| inner.expression_here(expression))
     }
 
-    fn expression_here(&mut self, expression: &ast::Expr<'a>) -> Checked {
+    fn expression_here(&mut self, expression: &ast::Expr<'a>) -> GrammarCheck {
         match expression {
             ast::Expr::Var(it) => self.variable(it.id, it.span()),
             ast::Expr::Const(_) => Ok(()),
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn variable(&mut self, name: &str, span: Span) -> Checked {
+    fn variable(&mut self, name: &str, span: Span) -> GrammarCheck {
         if self.set.contains(name) || OF_MESSAGE.contains(&name) {
             return Ok(());
         }
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         self.refuse(span, &format!("`{name}` is not defined; known are {}", quoted(&known)))
     }
 
-    fn operator(&self, it: &ast::Spanned<ast::BinOp<'a>>) -> Checked {
+    fn operator(&self, it: &ast::Spanned<ast::BinOp<'a>>) -> GrammarCheck {
         match it.op {
             ast::BinOpKind::Concat => {
                 self.refuse(it.span(), "`~` is not known here: write the parts one behind the other")
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn filter(&mut self, it: &ast::Spanned<ast::Filter<'a>>) -> Checked {
+    fn filter(&mut self, it: &ast::Spanned<ast::Filter<'a>>) -> GrammarCheck {
         if !FILTERS.contains(&it.name) {
             return self.refuse(it.span(), &format!("`{}` is no filter; there are {}", it.name, quoted(&FILTERS)));
         }

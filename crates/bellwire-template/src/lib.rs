@@ -16,10 +16,10 @@ mod language;
 mod person;
 
 pub use compile::Compiled;
-pub use fault::{Fault, Kind};
+pub use fault::{TemplateFault, TemplateFaultKind};
 pub use fill::Filled;
 pub use language::COMPLAINTS;
-pub use person::Person;
+pub use person::TemplatePerson;
 
 /// Most languages of a template beside its own.
 pub const LOCALES_MAX: usize = 50;

@@ -14,7 +14,7 @@ pub(super) const OF_MESSAGE: [&str; 2] = ["data", "app"];
 
 /// A recipient, as templates see them. `Debug` shows nothing of them.
 #[derive(Clone, Default, PartialEq)]
-pub struct Person {
+pub struct TemplatePerson {
     /// The site's own name for them.
     pub user_id: Option<String>,
     /// Attributes of the recipient.
@@ -27,19 +27,19 @@ pub struct Person {
     pub timezone: Option<String>,
 }
 
-impl fmt::Debug for Person {
+impl fmt::Debug for TemplatePerson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Person(…)")
     }
 }
 
 /// Values of a message, equal for all its recipients.
-pub(super) struct Known {
+pub(super) struct SharedValues {
     data: Value,
     app: Value,
 }
 
-impl Known {
+impl SharedValues {
     pub(super) fn of(templated: &Templated) -> Self {
         let Templated { data, app, .. } = templated;
         Self { data: Value::from(Serde(data)), app: Value::from(Serde(app)) }
@@ -47,19 +47,19 @@ impl Known {
 }
 
 /// The names that a template may use, filled in. What is not there, or null, is not defined.
-pub(super) struct Names {
-    pub(super) known: Arc<Known>,
+pub(super) struct TemplateNames {
+    pub(super) known: Arc<SharedValues>,
     /// None: of texts that ask for nothing of the recipient.
-    pub(super) person: Option<Arc<Person>>,
+    pub(super) person: Option<Arc<TemplatePerson>>,
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for TemplateNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Names(…)")
     }
 }
 
-impl Object for Names {
+impl Object for TemplateNames {
     fn get_value(self: &Arc<Self>, name: &Value) -> Option<Value> {
         self.get_value_by_str(name.as_str()?)
     }
@@ -74,22 +74,22 @@ impl Object for Names {
             "locale" => text(&person()?.locale),
             "timezone" => text(&person()?.timezone),
             "tags" => Some(person()?.tags.iter().map(String::as_str).collect()),
-            "attributes" => Some(Value::from_object(Attributes(person()?.clone()))),
+            "attributes" => Some(Value::from_object(LazyAttributes(person()?.clone()))),
             _ => None,
         }
     }
 }
 
 /// The attributes of a recipient. Only those that are asked for are turned into the language's values.
-struct Attributes(Arc<Person>);
+struct LazyAttributes(Arc<TemplatePerson>);
 
-impl fmt::Debug for Attributes {
+impl fmt::Debug for LazyAttributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Attributes(…)")
     }
 }
 
-impl Object for Attributes {
+impl Object for LazyAttributes {
     fn get_value(self: &Arc<Self>, name: &Value) -> Option<Value> {
         self.get_value_by_str(name.as_str()?)
     }

@@ -70,7 +70,7 @@ impl fmt::Debug for Stamp<'_> {
 
 /// A message's plaintext with a gap for the stamp. `Debug` shows its size only.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Template {
+pub struct PayloadTemplate {
     head: Vec<u8>,
     /// Text after the stamp. `None`: the payload is sent unchanged, and `head` has all of it.
     tail: Option<Vec<u8>>,
@@ -78,13 +78,13 @@ pub struct Template {
     is_raw: bool,
 }
 
-impl fmt::Debug for Template {
+impl fmt::Debug for PayloadTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Template({} octets at most)", self.max_len())
     }
 }
 
-impl Template {
+impl PayloadTemplate {
     /// Writes down everything that does not differ between deliveries. The limit is 3,833 octets of content, or 3,993
     /// without our envelope.
     pub fn new(content: &Content) -> Result<Self, TooLarge> {
@@ -139,7 +139,7 @@ impl Template {
 
     fn declarative(content: &Notification) -> (Self, usize) {
         let navigate = content.url.as_deref().unwrap_or("/");
-        let mut notification = json(&Wire {
+        let mut notification = json(&DeclarativePayload {
             title: &content.title,
             navigate,
             mutable: true,
@@ -229,7 +229,7 @@ fn is_false(flag: &bool) -> bool {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire<'a> {
+struct DeclarativePayload<'a> {
     title: &'a str,
     navigate: &'a str,
     mutable: bool,
@@ -292,7 +292,7 @@ mod tests {
 
     fn rendered(content: &Content, retried: u32) -> Vec<u8> {
         let mut out = b"before".to_vec();
-        Template::new(content).unwrap().render(&Stamp { retried, ..STAMP }, &mut out);
+        PayloadTemplate::new(content).unwrap().render(&Stamp { retried, ..STAMP }, &mut out);
         out.split_off(6)
     }
 
@@ -351,7 +351,7 @@ mod tests {
         let rendered = |content: &Content, content_type| {
             let mut out = Vec::new();
             let stamp = Stamp { content_type: Some(content_type), ..STAMP };
-            Template::new(content).unwrap().render(&stamp, &mut out);
+            PayloadTemplate::new(content).unwrap().render(&stamp, &mut out);
             out
         };
         let label = r#"application/json; note="a b""#;
@@ -362,8 +362,8 @@ mod tests {
         assert_eq!(rendered(&text("{}", false), label), b"{}");
         let declarative = notification(json!({"title": "T"}));
         assert!(!String::from_utf8(rendered(&declarative, label)).unwrap().contains("content_type"));
-        assert_eq!(Template::new(&declarative).unwrap().excess_with(label), 0);
-        assert_eq!(Template::new(&text("x".repeat(PLAINTEXT_MAX), false)).unwrap().excess_with(label), 0);
+        assert_eq!(PayloadTemplate::new(&declarative).unwrap().excess_with(label), 0);
+        assert_eq!(PayloadTemplate::new(&text("x".repeat(PLAINTEXT_MAX), false)).unwrap().excess_with(label), 0);
     }
 
     #[test]
@@ -374,18 +374,18 @@ mod tests {
             [|n| text("x".repeat(n), true), |n| Content::Raw { payload: Payload::Octets(vec![0; n]), envelope: true }];
         for make in makes {
             // Base64 grows in steps, so the sizes are looked for.
-            let fits = |n: &usize| Template::new(&make(*n)).is_ok_and(|made| made.excess_with(LABEL) == 0);
+            let fits = |n: &usize| PayloadTemplate::new(&make(*n)).is_ok_and(|made| made.excess_with(LABEL) == 0);
             let fitting = (0..CONTENT_MAX).rev().find(fits).unwrap();
             let [widest, wider] = [fitting, fitting + 1].map(|n| {
                 let mut out = Vec::new();
                 let longest = Stamp { retried: u32::MAX, content_type: Some(LABEL), ..STAMP };
-                Template::new(&make(n)).unwrap().render(&longest, &mut out);
+                PayloadTemplate::new(&make(n)).unwrap().render(&longest, &mut out);
                 out
             });
             let contains = |plaintext: &[u8]| String::from_utf8_lossy(plaintext).contains(LABEL);
             assert!(contains(&widest) && widest.len() <= PLAINTEXT_MAX && widest.len() > PLAINTEXT_MAX - 4);
             assert!(!contains(&wider) && wider.len() <= PLAINTEXT_MAX);
-            assert!((1..=4).contains(&Template::new(&make(fitting + 1)).unwrap().excess_with(LABEL)));
+            assert!((1..=4).contains(&PayloadTemplate::new(&make(fitting + 1)).unwrap().excess_with(LABEL)));
         }
     }
 
@@ -401,11 +401,11 @@ mod tests {
         let raw_text: Make = |n| text("x".repeat(n), true);
         let raw_octets: Make = |n| Content::Raw { payload: Payload::Octets(vec![0; n]), envelope: true };
         for make in [with_data, without_data, raw_text, raw_octets] {
-            let fitting = (0..PLAINTEXT_MAX).rfind(|&n| Template::new(&make(n)).is_ok()).unwrap();
+            let fitting = (0..PLAINTEXT_MAX).rfind(|&n| PayloadTemplate::new(&make(n)).is_ok()).unwrap();
             let longest = rendered(&make(fitting), u32::MAX);
             assert!(longest.len() <= PLAINTEXT_MAX, "{}", longest.len());
-            assert_eq!(longest.len(), Template::new(&make(fitting)).unwrap().max_len());
-            let refused = Template::new(&make(fitting + 1)).unwrap_err();
+            assert_eq!(longest.len(), PayloadTemplate::new(&make(fitting)).unwrap().max_len());
+            let refused = PayloadTemplate::new(&make(fitting + 1)).unwrap_err();
             assert!(refused.limit == CONTENT_MAX && (1..=2).contains(&(refused.octets - CONTENT_MAX)));
         }
         assert_eq!(
@@ -414,7 +414,7 @@ mod tests {
         );
         assert_eq!(rendered(&text("x".repeat(PLAINTEXT_MAX), false), 0).len(), PLAINTEXT_MAX);
         let refused = TooLarge { octets: PLAINTEXT_MAX + 1, limit: PLAINTEXT_MAX };
-        assert_eq!(Template::new(&text("x".repeat(PLAINTEXT_MAX + 1), false)), Err(refused));
+        assert_eq!(PayloadTemplate::new(&text("x".repeat(PLAINTEXT_MAX + 1), false)), Err(refused));
     }
 
     #[test]
@@ -431,19 +431,19 @@ mod tests {
         for Case { name, site, content, octets } in cases {
             let mut notification: Notification = serde_json::from_value(content).unwrap();
             notification.complete(site.as_deref());
-            assert_eq!(Template::declarative(&notification).1, octets, "{name}");
+            assert_eq!(PayloadTemplate::declarative(&notification).1, octets, "{name}");
         }
     }
 
     #[test]
     fn characters_count_as_they_are_sent() {
-        let refused = Template::new(&text("\n".repeat(2000), true)).unwrap_err();
+        let refused = PayloadTemplate::new(&text("\n".repeat(2000), true)).unwrap_err();
         assert_eq!(refused, TooLarge { octets: 4000, limit: CONTENT_MAX });
     }
 
     #[test]
     fn debug_shows_no_content() {
-        let template = Template::new(&text("secret", true)).unwrap();
+        let template = PayloadTemplate::new(&text("secret", true)).unwrap();
         assert!(!format!("{template:?} {STAMP:?}").contains("secret") && !format!("{STAMP:?}").contains("rr"));
     }
 }

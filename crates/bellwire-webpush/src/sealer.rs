@@ -44,11 +44,11 @@ pub trait Accelerator: fmt::Debug + Send + Sync {
 
     /// Makes eight fresh key pairs from AWS-LC's random numbers, and agrees with eight browsers. `shown` is the lane whose
     /// private key is returned. `None`: the pass failed.
-    fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<Exchange>;
+    fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<ExchangeRecord>;
 }
 
 /// Eight key pairs, and the secrets that they share with eight browsers.
-pub struct Exchange {
+pub struct ExchangeRecord {
     /// Our public keys, uncompressed.
     pub public: [[u8; 65]; LANES],
     /// The secrets, boxed so that a move leaves no copy. `None` where the browser's key is not a point on the curve.
@@ -166,7 +166,7 @@ impl Sealer {
     }
 
     /// Eight key pairs, agreements and salts for at most eight payloads; none if they are to be sealed alone.
-    fn pass(&self, few: &[Plain<'_>]) -> Option<(Exchange, Salts)> {
+    fn pass(&self, few: &[Plain<'_>]) -> Option<(ExchangeRecord, Salts)> {
         let accelerator = self.accelerator.as_ref().filter(|_| few.len() >= FEWEST && !self.is_faulty())?;
         let browsers = from_fn(|lane| few.get(lane).unwrap_or(&few[0]).keys.p256dh);
         let mut salts = [[0; SALT_LEN]; LANES];
@@ -174,7 +174,7 @@ impl Sealer {
         let pass = self.passes.fetch_add(1, Ordering::Relaxed);
         let lane = (pass / self.check_every) as usize % LANES;
         let is_unchecked = !pass.is_multiple_of(self.check_every);
-        let right = |exchange: &Exchange| is_unchecked || is_right(exchange, lane, &browsers[lane]);
+        let right = |exchange: &ExchangeRecord| is_unchecked || is_right(exchange, lane, &browsers[lane]);
         let exchange = accelerator.exchange(&browsers, lane).filter(right);
         if exchange.is_none() {
             self.is_faulty.store(true, Ordering::Relaxed);
@@ -207,7 +207,7 @@ impl fmt::Display for Sealer {
 }
 
 /// Whether one lane of a pass is what AWS-LC computes from the same private key.
-fn is_right(exchange: &Exchange, lane: usize, browser: &[u8; 65]) -> bool {
+fn is_right(exchange: &ExchangeRecord, lane: usize, browser: &[u8; 65]) -> bool {
     let Ok(private) = PrivateKey::from_private_key(&ECDH_P256, &*exchange.private) else { return false };
     let public = private.compute_public_key();
     let found = exchange.shared[lane].as_deref();

@@ -3,23 +3,23 @@
 
 use std::mem;
 
-use super::payload::Template;
+use super::payload::PayloadTemplate;
 use bellwire_core::message::{Content, Notification};
 
 /// A smaller push, and what it lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shrunk {
     /// Renders to at most the wanted octets, which leaves no room for padding beyond them.
-    pub template: Template,
+    pub template: PayloadTemplate,
     /// Names of what was given up, in order: `content` (the compact variant went out instead), `image`, `actions`,
     /// `data`, `the end of body`. Empty: leaving out the padding is enough.
     pub dropped: Vec<&'static str>,
 }
 
 /// Leaves out a part of a notification; false if it was not there.
-type Step = (&'static str, fn(&mut Notification) -> bool);
+type ShrinkStep = (&'static str, fn(&mut Notification) -> bool);
 
-const STEPS: [Step; 3] = [
+const STEPS: [ShrinkStep; 3] = [
     ("image", |it| it.image.take().is_some()),
     ("actions", |it| !mem::take(&mut it.actions).is_empty()),
     ("data", |it| it.data_optional && it.data.take().is_some()),
@@ -57,19 +57,19 @@ pub fn shrink(content: &Content, limit: usize) -> Option<Shrunk> {
 
 /// A notification with as much of its body as fits a push, and the same written down. None: it has no body, or would not fit
 /// with hardly any of it.
-pub fn cut_to_fit(notification: Notification) -> Option<(Notification, Template)> {
-    cut_body(notification, |notification| Template::of_content(notification).ok())
+pub fn cut_to_fit(notification: Notification) -> Option<(Notification, PayloadTemplate)> {
+    cut_body(notification, |notification| PayloadTemplate::of_content(notification).ok())
 }
 
-fn fit(notification: &Notification, limit: usize) -> Option<Template> {
-    Some(Template::of_notification(notification)).filter(|template| template.max_len() <= limit)
+fn fit(notification: &Notification, limit: usize) -> Option<PayloadTemplate> {
+    Some(PayloadTemplate::of_notification(notification)).filter(|template| template.max_len() <= limit)
 }
 
 /// Keeps as many characters of the body as fit, and an ellipsis.
 fn cut_body(
     mut notification: Notification,
-    fit: impl Fn(&Notification) -> Option<Template>,
-) -> Option<(Notification, Template)> {
+    fit: impl Fn(&Notification) -> Option<PayloadTemplate>,
+) -> Option<(Notification, PayloadTemplate)> {
     let body = notification.body.take()?;
     let mut cut_at = |end: usize| {
         notification.body = Some(format!("{}…", &body[..end]));

@@ -36,13 +36,13 @@ struct WireClaims {
     sub: String,
 }
 
-struct Token {
+struct SignedToken {
     header: HeaderValue,
     subject: Box<str>,
     signed_at_s: i64,
 }
 
-impl Token {
+impl SignedToken {
     fn serves(&self, subject: &str, now_s: i64) -> bool {
         // A corrected subject must count at once: gateways refuse every push until it does.
         (-BACKSTEP_S..USE_S).contains(&(now_s - self.signed_at_s)) && *self.subject == *subject
@@ -51,7 +51,7 @@ impl Token {
 
 /// Tokens by (key, origin). Entries are replaced, never changed. `Debug` shows no token.
 #[derive(Default)]
-pub struct TokenCache(RwLock<HashMap<VapidKeyId, HashMap<Box<str>, Token>>>);
+pub struct TokenCache(RwLock<HashMap<VapidKeyId, HashMap<Box<str>, SignedToken>>>);
 
 impl fmt::Debug for TokenCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,7 +70,7 @@ impl TokenCache {
             return token.header.clone();
         }
         let header = sign(key, subject, origin, now);
-        let token = Token { header: header.clone(), subject: subject.into(), signed_at_s: now_s };
+        let token = SignedToken { header: header.clone(), subject: subject.into(), signed_at_s: now_s };
         let mut keys = self.0.write();
         let origins = keys.entry(id).or_default();
         if origins.len() >= ORIGINS_MAX && !origins.contains_key(origin) {

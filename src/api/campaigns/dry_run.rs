@@ -11,15 +11,15 @@ use super::transitions::is_past;
 use super::{CampaignRef, find, open};
 use crate::api::ApiState;
 use crate::api::auth::{MaySend, Server};
-use crate::api::extract::At;
+use crate::api::extract::PathId;
 use crate::api::problem::{FieldError, Problem};
 use crate::store::queue::calendars;
 use crate::store::queue::sending::{self, Audience as SentTo};
 use crate::vault::Vault;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId};
-use bellwire_rules::campaign::parts::{self, Part};
-use bellwire_rules::campaign::plan::{Audience, Plan, WHOLE};
+use bellwire_rules::campaign::parts::{self, CampaignPart};
+use bellwire_rules::campaign::plan::{CampaignAudience, Plan, WHOLE};
 use bellwire_rules::campaign::schedule::When;
 
 /// Messages that are shown, and estimated: each takes a sample of the audience.
@@ -66,7 +66,7 @@ pub(crate) struct CampaignDryRunMessage {
 pub(crate) async fn dry_run(
     server: Server<MaySend>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignDryRun>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
@@ -114,7 +114,7 @@ fn runs(plan: &Plan, now: Timestamp) -> (Option<Timestamp>, Vec<Timestamp>) {
 }
 
 /// The messages of a run that begins then, by time, and of each whether it is of the variant that wins.
-fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz) -> Vec<(Part, bool)> {
+fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz) -> Vec<(CampaignPart, bool)> {
     let mut all: Vec<_> = parts::of_run(plan, begins_at, home).into_iter().map(|part| (part, false)).collect();
     if let Some(test) = plan.test.filter(|test| u32::from(plan.holdout) + u32::from(test.share) < u32::from(WHOLE)) {
         let decided_at = begins_at + TimeDelta::seconds(test.after_s);
@@ -132,20 +132,20 @@ async fn estimate(
     (vault, app): (&Vault, AppId),
     id: CampaignId,
     plan: &Plan,
-    part: &Part,
+    part: &CampaignPart,
     now: Timestamp,
 ) -> Result<Option<(i64, i64)>, Problem> {
     let body = &plan.variants[part.variant].body;
     let filter = parts::filter(plan, id, body, &part.narrow).ok_or_else(Problem::internal)?;
     let audience = match body.audience.clone() {
-        Audience::Topic { name, may_be_missing } => SentTo::Topic { name, may_be_missing },
-        Audience::All => SentTo::All,
+        CampaignAudience::Topic { name, may_be_missing } => SentTo::Topic { name, may_be_missing },
+        CampaignAudience::All => SentTo::All,
     };
     let sent = sending::dry_run(conn, vault, (app, &audience), filter.as_ref(), now).await?;
     Ok((!sent.lacks_topic).then_some((sent.estimate, sent.margin)))
 }
 
-fn shown(plan: &Plan, part: &Part, is_of_winner: bool, estimate: i64, margin: i64) -> CampaignDryRunMessage {
+fn shown(plan: &Plan, part: &CampaignPart, is_of_winner: bool, estimate: i64, margin: i64) -> CampaignDryRunMessage {
     let share = part.narrow.share.map_or(WHOLE, |share| share.to - share.from);
     CampaignDryRunMessage {
         due_at: part.due_at,

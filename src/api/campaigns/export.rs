@@ -1,6 +1,6 @@
 //! Export of campaigns.
 
-use super::plan::{CampaignBody, Stored};
+use super::plan::{CampaignBody, StoredPlan};
 use super::{CampaignRef, find_any};
 use crate::api::ApiState;
 use crate::api::problem::Problem;
@@ -8,7 +8,7 @@ use crate::store::keys::apps::App;
 use crate::vault::PLAN;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::schedule::When;
-use bellwire_rules::campaign::state::State;
+use bellwire_rules::campaign::state::CampaignState;
 
 /// Returns the plan of a campaign in the form that another server imports. `None`: it is not exported. Drafts and recurring
 /// campaigns are exported. A started single campaign is completed by this server, and a follow-up of a campaign that stays here
@@ -16,9 +16,9 @@ use bellwire_rules::campaign::state::State;
 pub(in crate::api) async fn plan_for_export(
     state: &ApiState,
     app: &App,
-    (id, stands, sealed): (CampaignId, State, &[u8]),
+    (id, stands, sealed): (CampaignId, CampaignState, &[u8]),
 ) -> Result<Option<CampaignBody>, Problem> {
-    let Stored { mut given, checked } = open(state, id, sealed)?;
+    let StoredPlan { mut given, checked } = open(state, id, sealed)?;
     if !goes_along(stands, &checked.when) {
         return Ok(None);
     }
@@ -31,12 +31,12 @@ pub(in crate::api) async fn plan_for_export(
     Ok(goes_along(followed.state, &when).then_some(given))
 }
 
-fn goes_along(stands: State, when: &When) -> bool {
-    let is_over = matches!(stands, State::Done | State::Cancelled);
-    stands == State::Draft || matches!(when, When::Cron(_)) && !is_over
+fn goes_along(stands: CampaignState, when: &When) -> bool {
+    let is_over = matches!(stands, CampaignState::Done | CampaignState::Cancelled);
+    stands == CampaignState::Draft || matches!(when, When::Cron(_)) && !is_over
 }
 
-fn open(state: &ApiState, id: CampaignId, sealed: &[u8]) -> Result<Stored, Problem> {
+fn open(state: &ApiState, id: CampaignId, sealed: &[u8]) -> Result<StoredPlan, Problem> {
     let plain = zeroize::Zeroizing::new(state.vault.open(PLAN, id.0, sealed)?);
     serde_json::from_slice(&plain).map_err(|_| Problem::internal())
 }

@@ -21,24 +21,24 @@ use super::accept::accept_under;
 use super::accepted::Accepted;
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::Composed;
-use super::extract::{At, Json, PathParam, Query};
+use super::extract::{PathId, Json, PathParam, Query};
 use super::idempotency::{Instead, Making, Once, first_response, idempotency_key};
 use super::paging::{Page, Paging};
 use super::problem::{Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
 use super::routes::routes;
 use super::templated::Templates;
-use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign};
+use crate::store::campaigns::{self, CampaignRow, Changed, CreateCampaignResult, NewCampaign};
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::operations::retrying::retrying;
 use crate::vault::PLAN;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
-use bellwire_rules::campaign::state::State as CampaignState;
+use bellwire_rules::campaign::state::CampaignState as CampaignState;
 use breakdowns::{GatewaysView, LocalesView};
 pub(super) use export::plan_for_export;
-use plan::{CampaignBody, SLUG_RULE, Stored, is_slug};
+use plan::{CampaignBody, SLUG_RULE, StoredPlan, is_slug};
 pub(super) use story::part_of;
 use utoipa_axum::router::OpenApiRouter;
 use view::CampaignView;
@@ -123,7 +123,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Instead> {
     let checked = check(&state, &server.app, &body).await?;
     let once = pending.begin(&state).await?;
-    make(&server, &state, once, Stored { given: body, checked }).await
+    make(&server, &state, once, StoredPlan { given: body, checked }).await
 }
 
 /// Checks a plan against the app that it is of.
@@ -143,21 +143,21 @@ async fn make(
     server: &Server<MaySteerMessages>,
     state: &ApiState,
     mut once: Once,
-    stored: Stored,
+    stored: StoredPlan,
 ) -> Result<Response, Instead> {
     let (app, now) = (&server.app, state.clock.now());
     let id = CampaignId(state.clock.uuid());
     let sealed = seal(state, id, &stored)?;
     let new = new_campaign(&stored, &sealed);
     match campaigns::create(once.conn(), app.id, id, &new, now).await? {
-        Made::Done => {}
-        Made::SlugTaken => return Err(slug_taken().into()),
-        Made::TooMany => {
+        CreateCampaignResult::Done => {}
+        CreateCampaignResult::SlugTaken => return Err(slug_taken().into()),
+        CreateCampaignResult::TooMany => {
             let detail = format!("An app may have at most {} campaigns.", campaigns::CAMPAIGNS_MAX);
             return Err(Problem::new(ProblemCode::TooManyCampaigns, detail).into());
         }
     }
-    server.did(Action::CampaignCreated, id).with(json!({"slug": new.slug})).record(once.conn(), 1, now).await?;
+    server.did(AuditAction::CampaignCreated, id).with(json!({"slug": new.slug})).record(once.conn(), 1, now).await?;
     let row = CampaignRow {
         id,
         slug: stored.given.slug.clone(),
@@ -174,17 +174,17 @@ async fn make(
     once.finish(state, StatusCode::CREATED, &CampaignView::new(app, &row)).await
 }
 
-fn seal(state: &ApiState, id: CampaignId, stored: &Stored) -> Result<Vec<u8>, Problem> {
+fn seal(state: &ApiState, id: CampaignId, stored: &StoredPlan) -> Result<Vec<u8>, Problem> {
     let plain = zeroize::Zeroizing::new(serde_json::to_vec(stored).map_err(|_| Problem::internal())?);
     Ok(state.vault.seal(PLAN, id.0, &plain))
 }
 
-fn open(state: &ApiState, row: &CampaignRow) -> Result<Stored, Problem> {
+fn open(state: &ApiState, row: &CampaignRow) -> Result<StoredPlan, Problem> {
     let plain = zeroize::Zeroizing::new(state.vault.open(PLAN, row.id.0, &row.plan)?);
     serde_json::from_slice(&plain).map_err(|_| Problem::internal())
 }
 
-fn new_campaign<'a>(stored: &'a Stored, sealed: &'a [u8]) -> NewCampaign<'a> {
+fn new_campaign<'a>(stored: &'a StoredPlan, sealed: &'a [u8]) -> NewCampaign<'a> {
     let tier = stored.checked.variants[0].body.tier;
     NewCampaign { slug: &stored.given.slug, name: stored.given.name(), tier, plan: sealed }
 }
@@ -199,7 +199,7 @@ fn slug_taken() -> Problem {
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     view(&state, &server.app, &row).await
@@ -229,7 +229,7 @@ async fn find(state: &ApiState, app: &App, named: &CampaignRef) -> Result<Campai
 pub(crate) async fn show_plan(
     server: Server<MaySend>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignBody>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     Ok(axum::Json(open(&state, &row)?.given))
@@ -242,7 +242,7 @@ pub(crate) async fn show_plan(
 pub(crate) async fn show_locales(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<LocalesView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
@@ -256,7 +256,7 @@ pub(crate) async fn show_locales(
 pub(crate) async fn show_gateways(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<GatewaysView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
@@ -269,13 +269,13 @@ pub(crate) async fn show_gateways(
 pub(crate) async fn replace(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
     Json(body, _): Json<CampaignBody>,
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let (app, now) = (&server.app, state.clock.now());
     let row = find(&state, app, &campaign).await?;
     let checked = check(&state, app, &body).await?;
-    let stored = Stored { given: body, checked };
+    let stored = StoredPlan { given: body, checked };
     let sealed = seal(&state, row.id, &stored)?;
     let new = new_campaign(&stored, &sealed);
     let mut tx = state.begin().await?;
@@ -284,7 +284,7 @@ pub(crate) async fn replace(
         Changed::NoDraft => return Err(no_draft()),
         Changed::SlugTaken => return Err(slug_taken()),
     }
-    server.did(Action::CampaignChanged, row.id).with(json!({"slug": new.slug})).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::CampaignChanged, row.id).with(json!({"slug": new.slug})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     let row = find(&state, app, &CampaignRef::Id(row.id)).await?;
     view(&state, app, &row).await
@@ -299,7 +299,7 @@ fn no_draft() -> Problem {
 pub(crate) async fn remove(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<StatusCode, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     // What it cascades to may be in the hands of retention, in another order.
@@ -308,7 +308,7 @@ pub(crate) async fn remove(
         if !campaigns::delete(&mut tx, row.id).await? {
             return Ok(false);
         }
-        let entry = server.did(Action::CampaignDeleted, row.id).with(json!({"slug": row.slug}));
+        let entry = server.did(AuditAction::CampaignDeleted, row.id).with(json!({"slug": row.slug}));
         entry.record(&mut tx, 1, state.clock.now()).await?;
         tx.commit().await.map(|()| true)
     });
@@ -333,18 +333,18 @@ pub(crate) struct CampaignClone {
 pub(crate) async fn clone(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
     Making(body, pending): Making<CampaignClone>,
 ) -> Result<Response, Instead> {
     if !is_slug(&body.slug) {
         return Err(Problem::invalid_member("/slug", SLUG_RULE).into());
     }
     let row = find(&state, &server.app, &campaign).await?;
-    let Stored { mut given, checked } = open(&state, &row)?;
+    let StoredPlan { mut given, checked } = open(&state, &row)?;
     given.slug = body.slug;
     given.name = Some(row.name.clone());
     let once = pending.begin(&state).await?;
-    make(&server, &state, once, Stored { given, checked }).await
+    make(&server, &state, once, StoredPlan { given, checked }).await
 }
 
 /// Recipients of a campaign's trial.
@@ -366,7 +366,7 @@ pub(crate) struct CampaignTestSend {
 pub(crate) async fn test(
     server: Server<MaySend>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
     headers: HeaderMap,
     Json(body, octets): Json<CampaignTestSend>,
 ) -> Result<Response, Problem> {

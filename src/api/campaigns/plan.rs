@@ -22,7 +22,7 @@ use bellwire_core::id::CampaignId;
 use bellwire_core::named;
 use bellwire_core::request_time;
 use bellwire_rules::campaign::plan::{
-    Audience, Body, DidNot, Follow, Otherwise, Pace, Plan, Test, VARIANTS_MAX, Variant, WHOLE,
+    CampaignAudience, PlannedMessage, DidNot, Follow, Otherwise, Pace, Plan, Test, VARIANTS_MAX, CampaignVariant, WHOLE,
 };
 use bellwire_rules::campaign::schedule::{Recurrence, When};
 use bellwire_rules::campaign::zones::Past;
@@ -191,7 +191,7 @@ pub(crate) struct FollowBody {
 
 /// Sealed parts of a campaign.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Stored {
+pub(super) struct StoredPlan {
     pub given: CampaignBody,
     pub checked: Plan,
 }
@@ -308,21 +308,21 @@ impl CampaignBody {
     }
 
     /// Returns its messages, each checked as if sent now.
-    async fn bodies(&self, state: &ApiState, app: &App) -> Result<Vec<Variant>, Problem> {
+    async fn bodies(&self, state: &ApiState, app: &App) -> Result<Vec<CampaignVariant>, Problem> {
         let Value::Object(message) = &self.message else {
             return Err(Problem::invalid_member("/message", "must be an object"));
         };
         if self.variants.is_empty() {
             let checked = check_message(message.clone(), state, app).await;
             let body = checked.map_err(|problem| problem.under("/message"))?;
-            return Ok(vec![Variant { name: String::new(), weight: 1, at_own_hour: self.is_at_own_hour(None), body }]);
+            return Ok(vec![CampaignVariant { name: String::new(), weight: 1, at_own_hour: self.is_at_own_hour(None), body }]);
         }
         let mut variants = Vec::with_capacity(self.variants.len());
         for (i, variant) in self.variants.iter().enumerate() {
             let checked = check_message(variant.over(message.clone()), state, app).await;
             let body = checked.map_err(|problem| problem.under(&format!("/variants/{i}/message")))?;
             let (weight, at_own_hour) = (variant.weight.unwrap_or(1), self.is_at_own_hour(Some(variant)));
-            variants.push(Variant { name: variant.name.clone(), weight, at_own_hour, body });
+            variants.push(CampaignVariant { name: variant.name.clone(), weight, at_own_hour, body });
         }
         Ok(variants)
     }
@@ -356,7 +356,7 @@ impl VariantBody {
 }
 
 /// Checks one message of a campaign. Its content is taken out of its seal again, since it is sealed with the plan.
-async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App) -> Result<Body, Problem> {
+async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App) -> Result<PlannedMessage, Problem> {
     let mut faults = Faults::default();
     for (member, detail) in NOT_FOR_CAMPAIGNS {
         faults.require(!message.contains_key(member), &format!("/{member}"), detail);
@@ -372,15 +372,15 @@ async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App)
     let composed = composed.addressed;
     let message = composed.message;
     let audience = match composed.audience {
-        SentTo::Topic { name, may_be_missing } => Audience::Topic { name, may_be_missing },
-        SentTo::All => Audience::All,
+        SentTo::Topic { name, may_be_missing } => CampaignAudience::Topic { name, may_be_missing },
+        SentTo::All => CampaignAudience::All,
         SentTo::Subscriptions(_) | SentTo::Users(_) => {
             let detail = "must be a topic, a segment or all: whom you can name, send messages to";
             return Err(Problem::invalid_member("/to", detail));
         }
     };
     let content = zeroize::Zeroizing::new(state.vault.open(CONTENT, message.id, &message.content)?);
-    Ok(Body {
+    Ok(PlannedMessage {
         tier: message.tier,
         to: message.audience,
         audience,

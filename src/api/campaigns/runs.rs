@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::super::ApiState;
 use super::super::auth::{MayRead, Server};
-use super::super::extract::{At, PathParam, Query};
+use super::super::extract::{PathId, PathParam, Query};
 use super::super::paging::{Page, Paging};
 use super::super::problem::Problem;
 use super::view::{self, CampaignCounts, CampaignReports, CampaignVariantView};
@@ -23,7 +23,7 @@ use crate::store::campaigns::runs::{self, RunMessages};
 use crate::store::keyset::{Keyset, key_of};
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
-use bellwire_rules::campaign::winner::{Count, is_better};
+use bellwire_rules::campaign::winner::{VariantCount, is_better};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunNumber(i32);
@@ -88,7 +88,7 @@ pub(crate) struct CampaignRunChange {
 pub(crate) async fn list_runs(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
     uri: Uri,
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
@@ -106,8 +106,8 @@ pub(crate) async fn list_runs(
 pub(crate) async fn show_run(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
-    At(RunNumber(run)): At<RunNumber>,
+    PathId(campaign): PathId<CampaignRef>,
+    PathId(RunNumber(run)): PathId<RunNumber>,
 ) -> Result<axum::Json<CampaignRunFigures>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let plan = open(&state, &row)?.checked;
@@ -128,7 +128,7 @@ struct Figures {
 struct Sum {
     total: CampaignCounts,
     /// Of the variants whose pushes carry receipts; none: there is no such variant.
-    reports: Option<(CampaignReports, Count)>,
+    reports: Option<(CampaignReports, VariantCount)>,
 }
 
 impl Figures {
@@ -196,7 +196,7 @@ impl Figures {
 fn change(run: i32, this: &Sum, before: &Sum) -> CampaignRunChange {
     let counts = this.reports.as_ref().zip(before.reports.as_ref()).map(|((_, this), (_, before))| (*this, *before));
     let known = counts.filter(|(this, before)| this.accepted > 0 && before.accepted > 0);
-    let rate = |count: Count| count.clicked as f64 / count.accepted as f64;
+    let rate = |count: VariantCount| count.clicked as f64 / count.accepted as f64;
     CampaignRunChange {
         run,
         targeted: this.total.targeted - before.total.targeted,

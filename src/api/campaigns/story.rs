@@ -9,8 +9,8 @@ use crate::store::outcomes::stories;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_rules::campaign::plan::DidNot;
-use bellwire_rules::explain::{ByZone, Followed, Part};
-use bellwire_segment::{Expression, Filter};
+use bellwire_rules::explain::{ByZone, FollowedCampaign, ExplainedPart};
+use bellwire_segment::{Expression, AudienceFilter};
 
 /// Returns the part of a message in its campaign, for a subscription in that zone. `None`: it belongs to no campaign, or the
 /// campaign was deleted.
@@ -20,7 +20,7 @@ pub(in crate::api) async fn part_of(
     message: MessageId,
     (subscription, timezone): (SubscriptionId, Option<&str>),
     now: Timestamp,
-) -> Result<Option<Part>, Problem> {
+) -> Result<Option<ExplainedPart>, Problem> {
     let Some(part) = runs::part_of(&state.pool, message).await? else { return Ok(None) };
     let zone = match &part.narrow.0.zones {
         None => None,
@@ -45,11 +45,11 @@ pub(in crate::api) async fn part_of(
             let has = async |act: &str| {
                 let text = format!("{act}(\"{}\")", follow.campaign);
                 let expression = serde_json::from_value::<Expression>(text.into()).map_err(|_| Problem::internal())?;
-                let filter = Filter::from(expression);
+                let filter = AudienceFilter::from(expression);
                 Ok::<_, Problem>(stories::is_taken(&state.pool, app.id, &filter, subscription, now).await?)
             };
-            Some(Followed { campaign: given.campaign, did_not, received: has("received").await?, did: has(act).await? })
+            Some(FollowedCampaign { campaign: given.campaign, did_not, received: has("received").await?, did: has(act).await? })
         }
     };
-    Ok(Some(Part { zone, follows }))
+    Ok(Some(ExplainedPart { zone, follows }))
 }

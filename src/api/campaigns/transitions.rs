@@ -6,19 +6,19 @@ use sqlx::{Postgres, Transaction};
 use tracing::Instrument as _;
 
 use super::super::auth::{MaySend, MaySteerMessages, Server};
-use super::super::extract::At;
+use super::super::extract::PathId;
 use super::super::later::LATE_MAX;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::{ApiState, Work};
 use super::view::CampaignView;
 use super::{CampaignRef, find, open, view};
 use crate::store::campaigns::{CampaignRow, transitions};
-use crate::store::keys::audit::{Action, Entry};
+use crate::store::keys::audit::{AuditAction, AuditEntry};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
 use bellwire_rules::campaign::schedule::When;
-use bellwire_rules::campaign::state::{Order, State as CampaignState, Turn};
+use bellwire_rules::campaign::state::{CampaignOrder, CampaignState as CampaignState, OrderResult};
 
 /// Starts a campaign: it goes out when it is due. 409 if its time has passed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",
@@ -26,14 +26,14 @@ use bellwire_rules::campaign::state::{Order, State as CampaignState, Turn};
 pub(crate) async fn start(
     server: Server<MaySend>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
     if row.state == CampaignState::Draft && is_past(&plan, now) {
         return Err(Problem::new(ProblemCode::CampaignPast, "The time of this campaign has passed: change its plan."));
     }
-    steer(&server, &state, row, Order::Start).await
+    steer(&server, &state, row, CampaignOrder::Start).await
 }
 
 pub(super) fn is_past(plan: &Plan, now: Timestamp) -> bool {
@@ -46,10 +46,10 @@ pub(super) fn is_past(plan: &Plan, now: Timestamp) -> bool {
 pub(crate) async fn pause(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
-    steer(&server, &state, row, Order::Pause).await
+    steer(&server, &state, row, CampaignOrder::Pause).await
 }
 
 /// Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later
@@ -59,7 +59,7 @@ pub(crate) async fn pause(
 pub(crate) async fn resume(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     if row.state == CampaignState::Paused && open(&state, &row)?.checked.has_expired(state.clock.now()) {
@@ -68,7 +68,7 @@ pub(crate) async fn resume(
             "This campaign has expired: all that can be done is to cancel it.",
         ));
     }
-    steer(&server, &state, row, Order::Resume).await
+    steer(&server, &state, row, CampaignOrder::Resume).await
 }
 
 /// Cancels a campaign for good: no push of it starts later than a second after the answer.
@@ -77,34 +77,34 @@ pub(crate) async fn resume(
 pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
+    PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
-    steer(&server, &state, row, Order::Cancel).await
+    steer(&server, &state, row, CampaignOrder::Cancel).await
 }
 
 async fn steer<S>(
     server: &Server<S>,
     state: &ApiState,
     row: CampaignRow,
-    order: Order,
+    order: CampaignOrder,
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let action = match order {
-        Order::Start => Action::CampaignStarted,
-        Order::Pause => Action::CampaignPaused,
-        Order::Resume => Action::CampaignResumed,
-        Order::Cancel => Action::CampaignCancelled,
+        CampaignOrder::Start => AuditAction::CampaignStarted,
+        CampaignOrder::Pause => AuditAction::CampaignPaused,
+        CampaignOrder::Resume => AuditAction::CampaignResumed,
+        CampaignOrder::Cancel => AuditAction::CampaignCancelled,
     };
     let (app, now) = (&server.app, state.clock.now());
     let mut tx = state.begin().await?;
     let entry = match transitions::turn(&mut tx, app.id, row.id, order, now).await? {
         None => return Err(Problem::not_found("campaign")),
-        Some(Turn::Never) => {
+        Some(OrderResult::Never) => {
             let detail = format!("This campaign is {}.", row.state.name());
             return Err(Problem::new(ProblemCode::CampaignState, detail));
         }
-        Some(Turn::Already) => None,
-        Some(Turn::To(_)) => Some(server.did(action, row.id).with(json!({"slug": row.slug}))),
+        Some(OrderResult::Already) => None,
+        Some(OrderResult::To(_)) => Some(server.did(action, row.id).with(json!({"slug": row.slug}))),
     };
     // A task of its own: if the client hangs up, the campaign's messages follow all the same.
     let carried_out = tokio::spawn(carry_out(state.clone(), row.id, tx, entry, now).in_current_span());
@@ -119,7 +119,7 @@ async fn carry_out(
     state: ApiState,
     id: CampaignId,
     mut tx: Transaction<'static, Postgres>,
-    entry: Option<Entry>,
+    entry: Option<AuditEntry>,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     match entry {

@@ -9,15 +9,15 @@ use utoipa::ToSchema;
 
 use super::super::problem::Problem;
 use crate::store::campaigns::CampaignRow;
-use crate::store::campaigns::progress::{self, EndedRow, HeldRow, Outcomes, Reach, Reports, RunRow, Standing};
+use crate::store::campaigns::progress::{self, EndedRow, HeldRow, Outcomes, CampaignReach, Reports, RunRow, ListedProgress};
 use crate::store::keys::apps::App;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::CampaignId;
 use bellwire_core::lane::Gateway;
 use bellwire_rules::campaign::plan::{Plan, WHOLE};
-use bellwire_rules::campaign::state::State;
-use bellwire_rules::campaign::winner::Count;
+use bellwire_rules::campaign::state::CampaignState;
+use bellwire_rules::campaign::winner::VariantCount;
 
 /// Campaign of an app.
 #[derive(Debug, Serialize, ToSchema)]
@@ -32,7 +32,7 @@ pub(crate) struct CampaignView {
     /// Tier of its messages.
     tier: Tier,
     /// State of the campaign.
-    state: State,
+    state: CampaignState,
     /// Time of its next step. Null: none by itself.
     next_at: Option<DateTime<Utc>>,
     /// Number of runs that have begun: more than one if it recurs.
@@ -256,10 +256,10 @@ impl CampaignView {
     }
 }
 
-impl From<Standing> for CampaignStanding {
-    fn from(it: Standing) -> Self {
-        let Standing { campaign: _, estimate, expanded, to_make, targeted, .. } = it;
-        let Standing { accepted, gone, expired, dead, cancelled, capped, sunset, .. } = it;
+impl From<ListedProgress> for CampaignStanding {
+    fn from(it: ListedProgress) -> Self {
+        let ListedProgress { campaign: _, estimate, expanded, to_make, targeted, .. } = it;
+        let ListedProgress { accepted, gone, expired, dead, cancelled, capped, sunset, .. } = it;
         let waiting = targeted - (accepted + gone + expired + dead + cancelled + capped);
         Self {
             messages_to_make: to_make,
@@ -316,7 +316,7 @@ pub(super) async fn progress(
     let ended = progress::ended_since(pool, id, minute).await?;
     let held = progress::held(pool, id, row.tier, now).await?;
     let runs = progress::runs(pool, id).await?;
-    let speed = Speed { rate: rate(&ended, minute, now), is_paused: row.state == State::Paused, held };
+    let speed = Speed { rate: rate(&ended, minute, now), is_paused: row.state == CampaignState::Paused, held };
     Ok(summary(plan, &outcomes, &reports, reach, speed, runs, now))
 }
 
@@ -341,7 +341,7 @@ fn summary(
     plan: &Plan,
     outcomes: &[Outcomes],
     reports: &[Reports],
-    reach: Reach,
+    reach: CampaignReach,
     Speed { rate, is_paused, held }: Speed,
     runs: Vec<RunRow>,
     now: Timestamp,
@@ -379,7 +379,7 @@ fn summary(
 }
 
 /// Returns the expected end of the last delivery at the current rate.
-fn eta(total: &CampaignCounts, reach: Reach, rate: Option<f64>, now: Timestamp) -> Option<Timestamp> {
+fn eta(total: &CampaignCounts, reach: CampaignReach, rate: Option<f64>, now: Timestamp) -> Option<Timestamp> {
     if let Some(last_due_at) = reach.last_due_at.filter(|due_at| *due_at > now) {
         return Some(last_due_at);
     }
@@ -413,8 +413,8 @@ pub(super) fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reported
 pub(super) fn reports<'a>(
     outcomes: impl Iterator<Item = &'a Outcomes>,
     reported: impl Iterator<Item = &'a Reports>,
-) -> (CampaignReports, Count) {
-    let (mut count, mut may_report) = (Count { accepted: 0, clicked: 0 }, 0);
+) -> (CampaignReports, VariantCount) {
+    let (mut count, mut may_report) = (VariantCount { accepted: 0, clicked: 0 }, 0);
     for it in outcomes {
         count.accepted += it.accepted;
         may_report += if reports_from(it.gateway) { it.accepted } else { 0 };

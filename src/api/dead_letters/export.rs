@@ -16,8 +16,8 @@ use crate::api::csv_cells::neutralise;
 use crate::api::outgoing::Outgoing;
 use crate::api::problem::Problem;
 use crate::store::keyset::Keyset;
-use crate::store::outcomes::dead_letters::handling::{self, Action, Operation};
-use crate::store::outcomes::dead_letters::{Filter, list};
+use crate::store::outcomes::dead_letters::handling::{self, HandlingAction, Operation};
+use crate::store::outcomes::dead_letters::{DeadLetterFilter, list};
 use crate::store::transactions::begin;
 use bellwire_core::clock::Clock;
 use bellwire_core::id::ActionId;
@@ -28,7 +28,7 @@ const PAGE: i64 = 2_000;
 /// The form of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Format {
+pub(crate) enum DeadLetterFormat {
     /// Comma-separated values (RFC 4180) under a line of names. Text that a spreadsheet would take for a formula begins
     /// with an apostrophe.
     Csv,
@@ -36,26 +36,26 @@ pub(crate) enum Format {
     Ndjson,
 }
 
-impl Format {
+impl DeadLetterFormat {
     fn media_type(self) -> &'static str {
         match self {
-            Format::Csv => "text/csv; charset=utf-8; header=present",
-            Format::Ndjson => "application/x-ndjson",
+            DeadLetterFormat::Csv => "text/csv; charset=utf-8; header=present",
+            DeadLetterFormat::Ndjson => "application/x-ndjson",
         }
     }
 
     fn attachment(self) -> &'static str {
         match self {
-            Format::Csv => r#"attachment; filename="dead-letters.csv""#,
-            Format::Ndjson => r#"attachment; filename="dead-letters.ndjson""#,
+            DeadLetterFormat::Csv => r#"attachment; filename="dead-letters.csv""#,
+            DeadLetterFormat::Ndjson => r#"attachment; filename="dead-letters.ndjson""#,
         }
     }
 
     /// Writes a page; `first` if it is the first one.
-    fn write(self, letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, Failed> {
+    fn write(self, letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
         match self {
-            Format::Csv => write_csv(letters, first),
-            Format::Ndjson => {
+            DeadLetterFormat::Csv => write_csv(letters, first),
+            DeadLetterFormat::Ndjson => {
                 let mut out = Vec::new();
                 for letter in letters {
                     serde_json::to_writer(&mut out, letter).map_err(std::io::Error::from)?;
@@ -69,7 +69,7 @@ impl Format {
 
 /// Reason why an export was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum DeadLetterExportError {
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
     #[error(transparent)]
@@ -78,11 +78,11 @@ enum Failed {
     Csv(#[from] csv::Error),
 }
 
-impl From<Failed> for Problem {
-    fn from(failed: Failed) -> Self {
+impl From<DeadLetterExportError> for Problem {
+    fn from(failed: DeadLetterExportError) -> Self {
         match failed {
-            Failed::Sql(error) => error.into(),
-            Failed::Written(_) | Failed::Csv(_) => Problem::internal(),
+            DeadLetterExportError::Sql(error) => error.into(),
+            DeadLetterExportError::Written(_) | DeadLetterExportError::Csv(_) => Problem::internal(),
         }
     }
 }
@@ -104,7 +104,7 @@ const COLUMNS: [&str; 14] = [
     "replay",
 ];
 
-fn write_csv(letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, Failed> {
+fn write_csv(letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
     let mut out = csv::Writer::from_writer(Vec::new());
     if first {
         out.write_record(COLUMNS)?;
@@ -141,12 +141,12 @@ fn write_csv(letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, Failed>
 pub(crate) struct ExportQuery {
     /// Format of the export.
     #[param(inline)]
-    format: Format,
+    format: DeadLetterFormat,
 }
 
 /// Copies out all dead letters that fit, the newest first, without their content. Each page is entered into the trail
 /// before it leaves. A few exports and imports are under way at a time: 503 (`transfers_busy`).
-#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters", params(ExportQuery, Filter),
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters", params(ExportQuery, DeadLetterFilter),
     responses((status = 200, content(
         (DeadLetterView = "application/x-ndjson"), (String = "text/csv")))))]
 pub(crate) async fn export(
@@ -158,7 +158,7 @@ pub(crate) async fn export(
     let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.actor());
     let place = state.place_to_transfer(app).await?;
     let operation =
-        Operation { id: ActionId(clock.uuid()), app, action: Action::Export, actor, filter, began: clock.now() };
+        Operation { id: ActionId(clock.uuid()), app, action: HandlingAction::Export, actor, filter, began: clock.now() };
     let pages = Pages { pool: state.pool.clone(), clock, operation, format, part: 0, next: Some(Keyset::newest(PAGE)) };
     // The first page is read before the answer begins: what fails there is a problem like any other.
     let Some((first, rest)) = pages.next().await? else { return Err(Problem::internal()) };
@@ -173,7 +173,7 @@ struct Pages {
     pool: PgPool,
     clock: Clock,
     operation: Operation,
-    format: Format,
+    format: DeadLetterFormat,
     part: i32,
     /// The next page; none: there is none.
     next: Option<Keyset>,
@@ -181,7 +181,7 @@ struct Pages {
 
 impl Pages {
     /// The next page and what is left. The first one is there even if it is empty.
-    async fn next(mut self) -> Result<Option<(Bytes, Self)>, Failed> {
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, DeadLetterExportError> {
         let Some(page) = self.next else { return Ok(None) };
         let rows = list(&self.pool, self.operation.app, &self.operation.filter, page).await?;
         let n = rows.len() as i64;

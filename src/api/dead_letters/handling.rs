@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Opened, Standing, find, give};
+use super::{DeadLetterDetail, Standing, find, give};
 use crate::api::auth::{Caller, MayRead, MaySteerMessages, Server};
 use crate::api::compose::TTL_MAX_S;
-use crate::api::extract::{At, Json, Query};
+use crate::api::extract::{PathId, Json, Query};
 use crate::api::idempotency::{Instead, Making};
 use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Faults, Problem, ProblemCode};
 use crate::api::{ApiState, Work};
-use crate::store::outcomes::dead_letters::handling::{self, Action, Found, Operation};
+use crate::store::outcomes::dead_letters::handling::{self, HandlingAction, OperationPreview, Operation};
 use crate::store::outcomes::dead_letters::trail::{self, ActionRow};
-use crate::store::outcomes::dead_letters::{By, Filter, Group, groups};
+use crate::store::outcomes::dead_letters::{GroupBy, DeadLetterFilter, DeadLetterGroup, groups};
 use bellwire_core::id::{ActionId, AppId, DeadLetterId, MessageId};
 
 /// Default maximum of letters that one request handles.
@@ -32,7 +32,7 @@ const MESSAGES_SHOWN: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayBody {
     /// The open dead letters that fit all of it; `{}`: every open dead letter.
-    filter: Filter,
+    filter: DeadLetterFilter,
     /// Whether to count only.
     #[serde(default)]
     dry_run: bool,
@@ -48,7 +48,7 @@ pub(crate) struct ReplayBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiscardBody {
     /// The open dead letters that fit all of it; `{}`: every open dead letter.
-    filter: Filter,
+    filter: DeadLetterFilter,
     /// Whether to count only.
     #[serde(default)]
     dry_run: bool,
@@ -87,10 +87,10 @@ pub(crate) struct Handled {
     messages: Vec<MessageId>,
     /// With `dry_run`: the dead letters that fit, by why they died.
     #[serde(skip_serializing_if = "Option::is_none")]
-    by_reason: Option<Vec<Group>>,
+    by_reason: Option<Vec<DeadLetterGroup>>,
     /// With `dry_run`: the dead letters that fit, by what was sent; the 1,000 largest groups.
     #[serde(skip_serializing_if = "Option::is_none")]
-    by_message: Option<Vec<Group>>,
+    by_message: Option<Vec<DeadLetterGroup>>,
 }
 
 fn ttl_s(ttl: Option<i64>) -> Result<Option<i32>, &'static str> {
@@ -98,7 +98,7 @@ fn ttl_s(ttl: Option<i64>) -> Result<Option<i32>, &'static str> {
     if fits { Ok(ttl.and_then(|ttl| i32::try_from(ttl).ok())) } else { Err("must be 0 to 2419200 seconds") }
 }
 
-fn check(filter: &Filter, cap: Option<i64>, faults: &mut Faults) -> i64 {
+fn check(filter: &DeadLetterFilter, cap: Option<i64>, faults: &mut Faults) -> i64 {
     let open = filter.state.is_none_or(|state| state == Standing::Open);
     faults.require(open, "/filter/state", "must be `open`: nothing is done with other letters");
     let cap = cap.unwrap_or(CAP_DEFAULT);
@@ -106,7 +106,7 @@ fn check(filter: &Filter, cap: Option<i64>, faults: &mut Faults) -> i64 {
     cap
 }
 
-fn operation(state: &ApiState, app: AppId, caller: &Caller, action: Action, filter: Filter) -> Operation {
+fn operation(state: &ApiState, app: AppId, caller: &Caller, action: HandlingAction, filter: DeadLetterFilter) -> Operation {
     Operation { id: ActionId(state.clock.uuid()), app, action, actor: caller.actor(), filter, began: state.clock.now() }
 }
 
@@ -132,7 +132,7 @@ pub(crate) async fn replay(
     });
     faults.finish()?;
     let once = pending.begin_in_parts(&state, server.app.id).await?;
-    let operation = operation(&state, server.app.id, &server.caller, Action::Replay, body.filter);
+    let operation = operation(&state, server.app.id, &server.caller, HandlingAction::Replay, body.filter);
     let found = handling::count(&state.pool, &operation).await?;
     let left_alone = found.unreachable + found.user_left;
     let answer = if body.dry_run {
@@ -158,7 +158,7 @@ pub(crate) async fn discard(
     let mut faults = Faults::default();
     let cap = check(&body.filter, body.cap, &mut faults);
     faults.finish()?;
-    let operation = operation(&state, server.app.id, &server.caller, Action::Discard, body.filter);
+    let operation = operation(&state, server.app.id, &server.caller, HandlingAction::Discard, body.filter);
     let found = handling::count(&state.pool, &operation).await?;
     if body.dry_run {
         return counted(&state, operation, found, 0).await.map(axum::Json);
@@ -167,7 +167,7 @@ pub(crate) async fn discard(
     Ok(axum::Json(handled(&operation, found, 0, n)))
 }
 
-fn handled(operation: &Operation, found: Found, left_alone: i64, n: i64) -> Handled {
+fn handled(operation: &Operation, found: OperationPreview, left_alone: i64, n: i64) -> Handled {
     Handled {
         dry_run: false,
         id: Some(operation.id),
@@ -182,27 +182,27 @@ fn handled(operation: &Operation, found: Found, left_alone: i64, n: i64) -> Hand
     }
 }
 
-async fn counted(state: &ApiState, operation: Operation, found: Found, left_alone: i64) -> Result<Handled, Problem> {
-    let filter = Filter { state: Some(Standing::Open), ..operation.filter.clone() };
+async fn counted(state: &ApiState, operation: Operation, found: OperationPreview, left_alone: i64) -> Result<Handled, Problem> {
+    let filter = DeadLetterFilter { state: Some(Standing::Open), ..operation.filter.clone() };
     let by = async |by| groups(&state.pool, operation.app, &filter, by).await.map(Some);
-    let (by_reason, by_message) = (by(By::Reason).await?, by(By::Message).await?);
+    let (by_reason, by_message) = (by(GroupBy::Reason).await?, by(GroupBy::Message).await?);
     let handled = handled(&operation, found, left_alone, 0);
     Ok(Handled { dry_run: true, id: None, by_reason, by_message, ..handled })
 }
 
 /// Replays one dead letter. As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/replay", tag = "Dead letters",
-    responses((status = 200, body = Opened)))]
+    responses((status = 200, body = DeadLetterDetail)))]
 pub(crate) async fn replay_one(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(id): At<DeadLetterId>,
+    PathId(id): PathId<DeadLetterId>,
     Query(ReplayOne { ttl }): Query<ReplayOne>,
-) -> Result<axum::Json<Opened>, Problem> {
+) -> Result<axum::Json<DeadLetterDetail>, Problem> {
     let ttl_s = ttl_s(ttl).map_err(|detail| Problem::invalid_parameter("ttl", detail))?;
     let (app, caller) = (server.app.id, &server.caller);
     must_be_open(&state, app, id).await?;
-    let operation = operation(&state, app, caller, Action::Replay, Filter::one(id));
+    let operation = operation(&state, app, caller, HandlingAction::Replay, DeadLetterFilter::one(id));
     let sent = || (state.engine.tell)(Work::Due);
     let done = handling::replay(&state.pool, &state.vault, &state.clock, &operation, ttl_s, 1, sent).await?;
     if done.letters == 0 {
@@ -214,15 +214,15 @@ pub(crate) async fn replay_one(
 
 /// Discards one dead letter. As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/discard", tag = "Dead letters",
-    responses((status = 200, body = Opened)))]
+    responses((status = 200, body = DeadLetterDetail)))]
 pub(crate) async fn discard_one(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    At(id): At<DeadLetterId>,
-) -> Result<axum::Json<Opened>, Problem> {
+    PathId(id): PathId<DeadLetterId>,
+) -> Result<axum::Json<DeadLetterDetail>, Problem> {
     let (app, caller) = (server.app.id, &server.caller);
     must_be_open(&state, app, id).await?;
-    let operation = operation(&state, app, caller, Action::Discard, Filter::one(id));
+    let operation = operation(&state, app, caller, HandlingAction::Discard, DeadLetterFilter::one(id));
     if handling::discard(&state.pool, &state.clock, &operation, 1).await? == 0 {
         must_be_open(&state, app, id).await?;
     }
@@ -230,7 +230,7 @@ pub(crate) async fn discard_one(
 }
 
 /// 409: why a dead letter stays open.
-fn not_replayable(found: Found) -> Problem {
+fn not_replayable(found: OperationPreview) -> Problem {
     if found.user_left > 0 {
         let detail =
             "This letter was addressed to somebody who has left that browser: a replay would show it to another.";

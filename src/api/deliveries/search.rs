@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{AttemptView, Standing, standing};
+use super::{AttemptView, DeliveryStatus, standing};
 use crate::api::ApiState;
 use crate::api::auth::{MayRead, Server};
 use crate::api::extract::{Query, UserId};
@@ -16,7 +16,7 @@ use crate::api::messages::missing;
 use crate::api::paging::{self, Paging};
 use crate::api::problem::Problem;
 use crate::store::keyset::Towards;
-use crate::store::outcomes::search::{self, FoundRow, PAIRS_MAX, Place, Wanted, Whose};
+use crate::store::outcomes::search::{self, FoundRow, PAIRS_MAX, DeliveryCursor, SearchQuery, Whose};
 use crate::store::queue::messages;
 use bellwire_core::clock::{first_uuid_of, time_of};
 use bellwire_core::delivery::{Ending, Tier};
@@ -41,7 +41,7 @@ pub(crate) struct DeliveryQuery {
     message: Option<MessageId>,
     /// State of the deliveries.
     #[param(inline)]
-    state: Option<Standing>,
+    state: Option<DeliveryStatus>,
     /// Tier of the messages.
     #[param(inline)]
     tier: Option<Tier>,
@@ -75,7 +75,7 @@ pub(crate) struct FoundDelivery {
     /// The push service; null: the subscription was deleted.
     gateway: Option<Gateway>,
     /// State of the delivery.
-    state: Standing,
+    state: DeliveryStatus,
     /// Due time while it waits. Null while its message is paused.
     due_at: Option<DateTime<Utc>>,
     /// Last attempt. Null: none yet.
@@ -87,7 +87,7 @@ fn ending_of(row: &FoundRow) -> Option<Ending> {
 }
 
 /// Returns the state of a delivery that a search found.
-pub(in crate::api) fn state_of(row: &FoundRow) -> Standing {
+pub(in crate::api) fn state_of(row: &FoundRow) -> DeliveryStatus {
     standing(row.held, row.retries, ending_of(row))
 }
 
@@ -154,13 +154,13 @@ impl DeliveryQuery {
     }
 
     /// Returns the start of the list.
-    fn top(&self) -> Place {
-        let until = self.until.map(|until| Place { message: first_uuid_of(until), subscription: Uuid::nil() });
-        until.unwrap_or(Place::TOP)
+    fn top(&self) -> DeliveryCursor {
+        let until = self.until.map(|until| DeliveryCursor { message: first_uuid_of(until), subscription: Uuid::nil() });
+        until.unwrap_or(DeliveryCursor::TOP)
     }
 
     /// Returns the direction and the start of the page.
-    fn from(&self) -> Result<(Towards, Place), Problem> {
+    fn from(&self) -> Result<(Towards, DeliveryCursor), Problem> {
         let Some(text) = &self.iterator else { return Ok((Towards::Older, self.top())) };
         place(text).ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))
     }
@@ -180,37 +180,37 @@ impl DeliveryQuery {
         })
     }
 
-    fn wanted(&self, (towards, beyond): (Towards, Place), limit: u16) -> Wanted {
+    fn wanted(&self, (towards, beyond): (Towards, DeliveryCursor), limit: u16) -> SearchQuery {
         let narrowed = self.state.is_some() || self.tier.is_some() || self.lane.is_some();
-        Wanted {
+        SearchQuery {
             towards,
             beyond,
             below: self.top(),
             since: self.since.unwrap_or(DateTime::UNIX_EPOCH),
             tier: self.tier,
             lane: self.lane,
-            waiting: self.state.is_some_and(Standing::waits),
+            waiting: self.state.is_some_and(DeliveryStatus::waits),
             // One more than the page, to see whether it is the last.
             recipients: if narrowed { PAIRS_MAX } else { usize::from(limit) + 1 },
         }
     }
 }
 
-fn place(iterator: &str) -> Option<(Towards, Place)> {
+fn place(iterator: &str) -> Option<(Towards, DeliveryCursor)> {
     let (towards, key) = paging::read(iterator, 32)?;
     let (message, subscription) = key.split_at_checked(16)?;
-    let place = Place { message: Uuid::from_slice(message).ok()?, subscription: Uuid::from_slice(subscription).ok()? };
+    let place = DeliveryCursor { message: Uuid::from_slice(message).ok()?, subscription: Uuid::from_slice(subscription).ok()? };
     Some((towards, place))
 }
 
-fn key(place: Place) -> Vec<u8> {
+fn key(place: DeliveryCursor) -> Vec<u8> {
     [*place.message.as_bytes(), *place.subscription.as_bytes()].concat()
 }
 
 /// A place beyond which this one itself is found again, the other way.
-fn just_before(place: Place, towards: Towards) -> Place {
+fn just_before(place: DeliveryCursor, towards: Towards) -> DeliveryCursor {
     let subscription = paging::stepped_back(place.subscription, towards);
-    Place { subscription, ..place }
+    DeliveryCursor { subscription, ..place }
 }
 
 /// Finds deliveries to a user or a subscription across messages, or of a message, filtered by state, tier, lane and time. Like
@@ -236,7 +236,7 @@ pub(crate) async fn find(
     let found = search::search(state.reads.pool(), app, &whose, &query.wanted((towards, beyond), limit), now).await?;
     let fits = |found: &FoundDelivery| query.state.is_none_or(|state| found.state == state);
     let mut data: Vec<FoundDelivery> = found.rows.into_iter().map(FoundDelivery::from).filter(fits).collect();
-    let place_of = |row: &FoundDelivery| Place { message: row.message.0, subscription: row.subscription.0 };
+    let place_of = |row: &FoundDelivery| DeliveryCursor { message: row.message.0, subscription: row.subscription.0 };
     let mut further = found.next;
     if data.len() > usize::from(limit) {
         data.truncate(usize::from(limit));
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn iterator_round_trips_and_others_are_refused() {
-        let there = Place { message: Uuid::from_u128(7), subscription: Uuid::from_u128(9) };
+        let there = DeliveryCursor { message: Uuid::from_u128(7), subscription: Uuid::from_u128(9) };
         let iterator = paging::write(Towards::Older, key(there));
         assert_eq!(place(&iterator), Some((Towards::Older, there)));
         assert_eq!(place(&paging::write(Towards::Newer, key(there))), Some((Towards::Newer, there)));

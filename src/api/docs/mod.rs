@@ -32,14 +32,14 @@ pub(super) fn routes(description: Arc<Value>) -> Router<ApiState> {
         .route("/docs/schemas/{schema}", get(schema::show))
         .route("/docs/problems", get(|| async { Redirect::permanent("/docs/problems/") }))
         .route("/docs/problems/", get(|| async { problems() }))
-        .route("/docs/problems/{code}", get(|code: Name| async move { problem(&read(code)?) }))
+        .route("/docs/problems/{code}", get(|code: DocName| async move { problem(&read(code)?) }))
         .route("/docs/docs.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
         .with_state(description)
 }
 
-type Name = Result<Path<String>, PathRejection>;
+type DocName = Result<Path<String>, PathRejection>;
 
-fn read(name: Name) -> Result<String, Problem> {
+fn read(name: DocName) -> Result<String, Problem> {
     name.map(|Path(name)| name).map_err(|_| Problem::not_found("page"))
 }
 
@@ -109,7 +109,7 @@ async fn index(State(description): State<Arc<Value>>) -> Response {
     )
 }
 
-async fn operation(State(description): State<Arc<Value>>, name: Name) -> Result<Response, Problem> {
+async fn operation(State(description): State<Arc<Value>>, name: DocName) -> Result<Response, Problem> {
     let name = read(name)?;
     let found = operations(&description).find(|(.., operation)| operation["operationId"] == *name);
     let (path, method, operation) = found.ok_or_else(|| Problem::not_found("operation"))?;

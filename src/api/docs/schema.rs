@@ -7,7 +7,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Name, items, members, page, read, text, words};
+use super::{DocName, items, members, page, read, text, words};
 use crate::api::problem::Problem;
 
 const BOUNDS: [&str; 9] =
@@ -62,7 +62,7 @@ fn table(schema: &Value) -> Markup {
     }
 }
 
-pub(super) async fn show(State(description): State<Arc<Value>>, name: Name) -> Result<Response, Problem> {
+pub(super) async fn show(State(description): State<Arc<Value>>, name: DocName) -> Result<Response, Problem> {
     let name = read(name)?;
     let schema = description["components"]["schemas"].get(&name).ok_or_else(|| Problem::not_found("schema"))?;
     Ok(page(&name, &html! { p { (words(text(&schema["description"]))) } (kind(schema)) }))

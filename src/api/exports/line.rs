@@ -43,7 +43,7 @@ const P256DH_LEN: usize = 65;
 const AUTH_LEN: usize = 16;
 
 #[derive(Debug, Serialize)]
-struct Keys {
+struct ExportedKeys {
     p256dh: String,
     auth: String,
 }
@@ -62,7 +62,7 @@ pub(super) struct SubscriptionLine<'a> {
     r#type: &'static str,
     id: SubscriptionId,
     endpoint: Cow<'a, str>,
-    keys: Keys,
+    keys: ExportedKeys,
     /// The public half of its key: ids are others on another server.
     vapid_key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,7 +118,7 @@ impl<'a> SubscriptionLine<'a> {
             r#type: SUBSCRIPTION,
             id: row.id,
             endpoint: String::from_utf8_lossy(endpoint).into_owned().into(),
-            keys: Keys { p256dh: base64url::encode(p256dh), auth: base64url::encode(auth) },
+            keys: ExportedKeys { p256dh: base64url::encode(p256dh), auth: base64url::encode(auth) },
             vapid_key: base64url::encode(&row.vapid_key),
             user_id: row.user_id.as_deref(),
             tags: &row.tags,

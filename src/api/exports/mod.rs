@@ -20,7 +20,7 @@ use super::outgoing::Outgoing;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::store::operations::exports::{self, ExportRow, NewExport};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ExportId, SubscriptionId};
@@ -49,7 +49,7 @@ named! {
     /// The form of an export.
     #[derive(Default)]
     #[schema(as = ExportFormat)]
-    pub(crate) enum Format {
+    pub(crate) enum ExportFormat {
         /// A JSON object on each line, with its `type`.
         #[default]
         Ndjson = "ndjson",
@@ -60,7 +60,7 @@ named! {
 
 named! {
     #[schema(as = ExportState)]
-    pub(crate) enum Standing {
+    pub(crate) enum ExportStatus {
         Running = "running",
         Complete = "complete",
         /// Its client or its server disconnected: the received part is incomplete.
@@ -79,7 +79,7 @@ pub(crate) struct ExportView {
     /// Time of its end. Null: it is running, or its server crashed.
     ended_at: Option<DateTime<Utc>>,
     /// State of the export.
-    state: Standing,
+    state: ExportStatus,
     /// Lines that were handed over.
     lines: i64,
     /// Caller: the id of an API key or a teammate, or `local` for the command line.
@@ -89,9 +89,9 @@ pub(crate) struct ExportView {
 impl ExportView {
     fn new(row: ExportRow, now: Timestamp) -> Self {
         let state = match row.ended_at {
-            Some(_) if row.complete => Standing::Complete,
-            None if now < row.changed_at + LOST_AFTER => Standing::Running,
-            _ => Standing::BrokenOff,
+            Some(_) if row.complete => ExportStatus::Complete,
+            None if now < row.changed_at + LOST_AFTER => ExportStatus::Running,
+            _ => ExportStatus::BrokenOff,
         };
         let ExportRow { id, started_at, ended_at, lines, actor: by, .. } = row;
         Self { id, started_at, ended_at, state, lines, by }
@@ -108,7 +108,7 @@ pub(crate) struct ExportQuery {
     only: Option<Contents>,
     /// The form; lines of JSON by default.
     #[param(inline)]
-    format: Option<Format>,
+    format: Option<ExportFormat>,
     /// For `csv`: cells are the stored values. By default a cell that a spreadsheet would evaluate as a formula begins with an apostrophe,
     /// which an import removes: the column `neutralised` is `true`.
     #[serde(default)]
@@ -150,13 +150,13 @@ pub(crate) async fn export(
     mut request: Request,
 ) -> Result<Response, Problem> {
     let (contents, format) = (query.only.unwrap_or_default(), query.format.unwrap_or_default());
-    if format == Format::Csv && contents == Contents::App {
+    if format == ExportFormat::Csv && contents == Contents::App {
         return Err(Problem::invalid_parameter(
             "format",
             "`csv` takes `only=subscriptions`: an app does not fit into one table",
         ));
     }
-    if query.raw && format != Format::Csv {
+    if query.raw && format != ExportFormat::Csv {
         return Err(Problem::invalid_parameter("raw", "is for `format=csv`: lines of JSON are the stored values"));
     }
     let place = state.place_to_transfer(server.app.id).await?;
@@ -166,12 +166,12 @@ pub(crate) async fn export(
     let mut tx = state.begin().await?;
     exports::begin(&mut tx, new, now).await?;
     let detail = json!({"contents": contents, "format": format, "after": query.after});
-    server.did(Action::AppExported, id).with(detail).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::AppExported, id).with(detail).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     tracing::info!(export = %id, "an app is being exported");
     let (media_type, suffix) = match format {
-        Format::Ndjson => ("application/x-ndjson", "ndjson"),
-        Format::Csv => ("text/csv; charset=utf-8; header=present", "csv"),
+        ExportFormat::Ndjson => ("application/x-ndjson", "ndjson"),
+        ExportFormat::Csv => ("text/csv; charset=utf-8; header=present", "csv"),
     };
     let file = format!("attachment; filename=\"{}-{}.{suffix}\"", server.app.slug, now.format("%Y-%m-%d"));
     let file = HeaderValue::try_from(file).map_err(|_| Problem::internal())?;

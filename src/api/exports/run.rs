@@ -8,11 +8,11 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::super::ApiState;
-use super::super::outgoing::{Cut, Outgoing};
-use super::super::places::Place;
+use super::super::outgoing::{BodyInterrupted, Outgoing};
+use super::super::places::SharePermit;
 use super::super::problem::Problem;
 use super::line::{END, NoLine, SUBSCRIPTION, SubscriptionLine, columns};
-use super::{Contents, Format, settings};
+use super::{Contents, ExportFormat, settings};
 use crate::store::keys::apps::App;
 use crate::store::operations::exports::{self, SubscriptionOut};
 use crate::vault::{Unopenable, Vault};
@@ -28,7 +28,7 @@ const PART_OCTETS: usize = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error(transparent)]
-    Cut(#[from] Cut),
+    Cut(#[from] BodyInterrupted),
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
     #[error(transparent)]
@@ -61,11 +61,11 @@ pub(super) struct Giver {
     pub app: App,
     pub id: ExportId,
     pub contents: Contents,
-    pub format: Format,
+    pub format: ExportFormat,
     /// CSV: formulas are not neutralised.
     pub raw: bool,
     pub after: Option<SubscriptionId>,
-    pub _place: Place,
+    pub _place: SharePermit,
 }
 
 impl Giver {
@@ -107,7 +107,7 @@ impl Giving {
         }
         self.hand_over().await?;
         self.give_subscriptions().await?;
-        if self.giver.format == Format::Ndjson {
+        if self.giver.format == ExportFormat::Ndjson {
             let counts = json!(self.counts);
             self.line(END, &json!({ "counts": counts })).await?;
         }
@@ -116,12 +116,12 @@ impl Giving {
 
     pub(super) async fn line(&mut self, kind: &'static str, members: &impl Serialize) -> Result<(), Broken> {
         #[derive(Serialize)]
-        struct Line<'a, T> {
+        struct ExportLine<'a, T> {
             r#type: &'static str,
             #[serde(flatten)]
             members: &'a T,
         }
-        serde_json::to_writer(&mut self.out, &Line { r#type: kind, members })?;
+        serde_json::to_writer(&mut self.out, &ExportLine { r#type: kind, members })?;
         self.out.push(b'\n');
         self.lines += 1;
         *self.counts.entry(kind).or_default() += 1;
@@ -176,20 +176,20 @@ impl Giving {
 fn write(
     rows: &[SubscriptionOut],
     vault: &Vault,
-    (format, raw): (Format, bool),
+    (format, raw): (ExportFormat, bool),
     is_first: bool,
 ) -> Result<(Vec<u8>, i64), NoLine> {
     let mut lines = 0;
     let mut out = Vec::with_capacity(rows.len() * 768);
     match format {
-        Format::Ndjson => {
+        ExportFormat::Ndjson => {
             for row in rows {
                 let Some(line) = SubscriptionLine::of(row, vault)? else { continue };
                 line.write_json(&mut out)?;
                 lines += 1;
             }
         }
-        Format::Csv => {
+        ExportFormat::Csv => {
             let mut csv = csv::Writer::from_writer(out);
             if is_first {
                 csv.write_record(columns(raw))?;

@@ -20,7 +20,7 @@ use bellwire_core::base64url;
 use bellwire_core::delivery::Tier;
 use bellwire_core::hook::WebhookState;
 use bellwire_core::id::AppId;
-use bellwire_rules::policy::Place;
+use bellwire_rules::policy::PolicyLevel;
 
 /// The form of these lines. A server reads those up to its own.
 const VERSION: u32 = 1;
@@ -97,7 +97,7 @@ async fn limits(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Bro
 async fn topics_and_policies(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broken> {
     for (tier, policy) in Tier::ALL.into_iter().zip(policies::tiers(&state.pool, app).await?) {
         if let Some(policy) = policy {
-            let line = json!({"place": Place::Tier.name(), "name": tier.name(), "policy": policy});
+            let line = json!({"place": PolicyLevel::Tier.name(), "name": tier.name(), "policy": policy});
             to.line("policy", &line).await?;
         }
     }
@@ -109,7 +109,7 @@ async fn topics_and_policies(to: &mut Giving, state: &ApiState, app: AppId) -> R
         for topic in topics {
             to.line("topic", &json!({"name": topic.name, "join": topic.join})).await?;
             if let Some(policy) = topic.policy {
-                let line = json!({"place": Place::Topic.name(), "name": topic.name, "policy": policy});
+                let line = json!({"place": PolicyLevel::Topic.name(), "name": topic.name, "policy": policy});
                 to.line("policy", &line).await?;
             }
         }

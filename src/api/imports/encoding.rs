@@ -7,7 +7,7 @@ use encoding_rs::{Decoder, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::super::problem::Problem;
 use super::entry::UNREADABLE;
-use super::split::Format;
+use super::split::ImportFormat;
 
 /// Octets by which a kind of file is recognised.
 const HEAD: usize = 64;
@@ -80,20 +80,20 @@ impl Transcoder {
     }
 
     /// Describes a file that is not of the form that was named. `None`: it may be.
-    pub(super) fn misfit(&self, format: Format) -> Option<String> {
+    pub(super) fn misfit(&self, format: ImportFormat) -> Option<String> {
         let head = self.head.as_slice();
         let expected = match format {
-            Format::Ndjson => "a JSON object on each line",
-            Format::Csv => "a line of names and rows below it",
-            Format::Json => "a JSON array of subscriptions",
+            ImportFormat::Ndjson => "a JSON object on each line",
+            ImportFormat::Csv => "a line of names and rows below it",
+            ImportFormat::Json => "a JSON array of subscriptions",
         };
         let found: Cow<'_, str> = match (OTHERS.iter().find(|(begin, _)| head.starts_with(begin)), format, head.first())
         {
             (_, _, None) => "an empty file".into(),
             (Some((_, found)), ..) => (*found).into(),
-            (_, Format::Ndjson | Format::Csv, Some(b'[')) => "a JSON array: set the format to `json`".into(),
-            (_, Format::Csv, Some(b'{')) => "JSON objects: set the format to `ndjson`, or to `json`".into(),
-            (_, Format::Ndjson | Format::Json, Some(first)) if !b"{[".contains(first) => {
+            (_, ImportFormat::Ndjson | ImportFormat::Csv, Some(b'[')) => "a JSON array: set the format to `json`".into(),
+            (_, ImportFormat::Csv, Some(b'{')) => "JSON objects: set the format to `ndjson`, or to `json`".into(),
+            (_, ImportFormat::Ndjson | ImportFormat::Json, Some(first)) if !b"{[".contains(first) => {
                 "text that is no JSON: set the format to `csv` if it is a table".into()
             }
             _ if self.is_foreign => {

@@ -8,7 +8,7 @@ use super::super::exports::line::{END, KINDS, SUBSCRIPTION};
 use super::super::nul::{self, NO_NUL, any_text};
 use super::columns::{Columns, Field, hides_state, looks_like_state};
 use super::sample::SampleCell;
-use super::values::{self, Read, is_null, is_rewritten_number, is_subscribed, key, list, parsed, text, time, truth};
+use super::values::{self, ParsedValue, is_null, is_rewritten_number, is_subscribed, key, list, parsed, text, time, truth};
 
 /// Most unknown columns that are reported.
 const IGNORED_MAX: usize = 20;
@@ -29,7 +29,7 @@ const STATE_RULE: &str = "is unknown and may say who is subscribed: map it to `a
 
 /// Content of a record, as far as its form is valid.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct RecordInput {
     pub endpoint: Option<String>,
     pub p256dh: Option<String>,
     pub auth: Option<String>,
@@ -70,7 +70,7 @@ impl Wrong {
 
 /// Reads the records of one file.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct RecordReader {
     columns: Columns,
     /// Separator that the file's first line names, as Excel writes it (`sep=;`).
     separator: Option<u8>,
@@ -85,7 +85,7 @@ pub(super) struct Reader {
     pub cells: Option<Vec<SampleCell>>,
 }
 
-impl Reader {
+impl RecordReader {
     pub(super) fn new(columns: Columns) -> Self {
         let (separator, heading, ignored, cells) = (None, None, Vec::new(), None);
         Self { columns, separator, heading, ignored, is_export: false, has_end: false, cells }
@@ -131,7 +131,7 @@ impl Reader {
         self.heading.is_none()
     }
 
-    pub(super) fn row(&mut self, octets: &[u8]) -> Result<Entry, Vec<Wrong>> {
+    pub(super) fn row(&mut self, octets: &[u8]) -> Result<RecordInput, Vec<Wrong>> {
         let (separator, names) = self.heading.as_ref().expect("the heading came first");
         let cells = cells(octets, *separator);
         if cells.iter().skip(names.len()).any(|(cell, _)| !cell.is_empty()) {
@@ -149,7 +149,7 @@ impl Reader {
     }
 
     /// Reads a JSON object, also as Python prints it.
-    pub(super) fn object(&mut self, octets: &[u8]) -> Result<Entry, Vec<Wrong>> {
+    pub(super) fn object(&mut self, octets: &[u8]) -> Result<RecordInput, Vec<Wrong>> {
         // Separators of JSON text sequences, and commas of an array whose lines were cut out.
         let octets = octets.trim_ascii();
         let octets = octets.strip_prefix(b"\x1e").unwrap_or(octets);
@@ -172,11 +172,11 @@ impl Reader {
         }
     }
 
-    fn members(&mut self, mut members: Map<String, Value>) -> Result<Entry, Vec<Wrong>> {
-        let (mut entry, mut wrong) = (Entry::default(), Vec::new());
+    fn members(&mut self, mut members: Map<String, Value>) -> Result<RecordInput, Vec<Wrong>> {
+        let (mut entry, mut wrong) = (RecordInput::default(), Vec::new());
         match self.kind(&members) {
             Some(SUBSCRIPTION) => wrong.extend(entry.of_export(&mut members)),
-            Some(_) => return Ok(Entry { left_out: true, ..entry }),
+            Some(_) => return Ok(RecordInput { left_out: true, ..entry }),
             None => {}
         }
         if let Some(reason) = self.many_in(&members, ENVELOPES_MAX) {
@@ -229,7 +229,7 @@ impl Reader {
         }
     }
 
-    fn read(&mut self, members: Map<String, Value>, depth: usize, entry: &mut Entry, wrong: &mut Vec<Wrong>) {
+    fn read(&mut self, members: Map<String, Value>, depth: usize, entry: &mut RecordInput, wrong: &mut Vec<Wrong>) {
         for (name, value) in members {
             let field = self.columns.field(&name);
             if let Some(cells) = &mut self.cells {
@@ -313,7 +313,7 @@ fn cells(octets: &[u8], separator: u8) -> Vec<(String, bool)> {
     }
 }
 
-impl Entry {
+impl RecordInput {
     /// Removes members from a line of an export that other files do not have, or have in another form. Returns a fault.
     fn of_export(&mut self, members: &mut Map<String, Value>) -> Option<Wrong> {
         members.remove("type");
@@ -332,11 +332,11 @@ impl Entry {
     }
 
     /// Stores the value of a column. Of two columns for the same field, the first one counts.
-    fn set(&mut self, field: &Field, value: Value) -> Read<()> {
+    fn set(&mut self, field: &Field, value: Value) -> ParsedValue<()> {
         fn first<T>(place: &mut Option<T>, value: T) {
             place.get_or_insert(value);
         }
-        fn first_time(place: &mut Option<DateTime<Utc>>, value: &Value) -> Read<()> {
+        fn first_time(place: &mut Option<DateTime<Utc>>, value: &Value) -> ParsedValue<()> {
             let at = time(value)?;
             *place = place.take().or(at);
             Ok(())
@@ -386,7 +386,7 @@ impl Entry {
     }
 
     /// Reads a consent: its time and source, whether it was given, or when.
-    fn set_consent(&mut self, value: Value) -> Read<()> {
+    fn set_consent(&mut self, value: Value) -> ParsedValue<()> {
         const RULE: &str = "must be true, false, a time, or an object with `at` and `source`; map the column to `consent_source` or to nothing";
         let given = truth(&value);
         let mut consent = match (value, given) {
@@ -437,7 +437,7 @@ fn has_nul(text: &str) -> bool {
 }
 
 /// Checks that an owner is a user: ids of other kinds of owners would be confused with users of the same number.
-fn is_user(kind: &str) -> Read<()> {
+fn is_user(kind: &str) -> ParsedValue<()> {
     let last = kind.rsplit(['\\', '/', '.', ':']).next().unwrap_or(kind);
     match last.to_ascii_lowercase().as_str() {
         "user" | "users" | "" => Ok(()),

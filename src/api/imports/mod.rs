@@ -19,19 +19,19 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
 use super::auth::{MayChangeSubscribers, MayRead, Server};
-use super::extract::{At, Query, Recheck};
+use super::extract::{PathId, Query, Recheck};
 use super::paging::{Page, Paging};
 use super::problem::{Problem, ProblemCode};
 use super::routes::routes;
-use crate::store::audience::imports::{self, Fault, ImportRow, Reached};
-use crate::store::keys::audit::Action;
+use crate::store::audience::imports::{self, LineFault, ImportRow, ImportPosition};
+use crate::store::keys::audit::AuditAction;
 use bellwire_core::id::ImportId;
 use columns::Columns;
 use encoding::Transcoder;
-use entry::Reader;
-use run::{Incoming, Source};
+use entry::RecordReader;
+use run::{Incoming, ImportSource};
 use sample::SampleRow;
-use split::Format;
+use split::ImportFormat;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -124,8 +124,8 @@ impl From<ImportRow> for ImportView {
     }
 }
 
-impl From<Fault> for ImportFault {
-    fn from(Fault { line, field, reason }: Fault) -> Self {
+impl From<LineFault> for ImportFault {
+    fn from(LineFault { line, field, reason }: LineFault) -> Self {
         Self { line, field, reason }
     }
 }
@@ -137,7 +137,7 @@ impl From<Fault> for ImportFault {
 pub(crate) struct ImportQuery {
     /// Format. By default that of `Content-Type`.
     #[param(inline)]
-    format: Option<Format>,
+    format: Option<ImportFormat>,
     /// Do everything and keep nothing of it but the report.
     #[serde(default)]
     dry_run: bool,
@@ -185,14 +185,14 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<ImportId>,
+    PathId(id): PathId<ImportId>,
 ) -> Result<axum::Json<ImportView>, Problem> {
     let row = imports::find(&state.pool, server.app.id, id).await?.ok_or_else(|| Problem::not_found("import"))?;
     view(&state, row).await
 }
 
 async fn view(state: &ApiState, row: ImportRow) -> Result<axum::Json<ImportView>, Problem> {
-    let shown = |faults: Vec<Fault>| Some(faults.into_iter().map(ImportFault::from).collect());
+    let shown = |faults: Vec<LineFault>| Some(faults.into_iter().map(ImportFault::from).collect());
     let faults = shown(imports::faults(&state.pool, row.id, false).await?);
     let warnings = shown(imports::faults(&state.pool, row.id, true).await?);
     Ok(axum::Json(ImportView { faults, warnings, ..row.into() }))
@@ -218,19 +218,19 @@ pub(crate) async fn create(
             "Say by `format` or `Content-Type` what this is: application/x-ndjson, text/csv or application/json.";
         Problem::new(ProblemCode::UnsupportedMediaType, detail)
     })?;
-    let reader = Reader::new(Columns::read(query.map.as_deref())?);
+    let reader = RecordReader::new(Columns::read(query.map.as_deref())?);
     let transcoder = Transcoder::new(query.charset.as_deref().or(said_charset(&request)))?;
     let _place = state.place_to_transfer(server.app.id).await?;
     let (id, now) = (ImportId(state.clock.uuid()), state.clock.now());
     let mut tx = state.begin().await?;
     imports::create(&mut tx, server.app.id, id, format.name(), (query.dry_run, query.restore_pruned), now).await?;
     let entry = server
-        .did(Action::ImportBegun, id)
+        .did(AuditAction::ImportBegun, id)
         .with(json!({"dry_run": query.dry_run, "restore_pruned": query.restore_pruned}));
     entry.record(&mut tx, 1, now).await?;
     tx.commit().await?;
     let ImportQuery { dry_run, restore_pruned, .. } = query;
-    let reached = Reached::default();
+    let reached = ImportPosition::default();
     let incoming = Incoming { id, dry_run, restore_pruned, lines: 0, reached, from: 1, recheck: None };
     let done = take_in(&server, &state, (format, reader, transcoder), incoming, request).await?;
     Ok((StatusCode::CREATED, done))
@@ -243,7 +243,7 @@ pub(crate) async fn create(
 pub(crate) async fn resume(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    At(id): At<ImportId>,
+    PathId(id): PathId<ImportId>,
     Query(query): Query<ResumeQuery>,
     request: Request,
 ) -> Result<axum::Json<ImportView>, Problem> {
@@ -256,8 +256,8 @@ pub(crate) async fn resume(
     if row.finished_at.is_some() {
         return view(&state, row).await;
     }
-    let format = Format::from_name(&row.format).ok_or_else(Problem::internal)?;
-    let reader = Reader::new(Columns::read(query.map.as_deref())?);
+    let format = ImportFormat::from_name(&row.format).ok_or_else(Problem::internal)?;
+    let reader = RecordReader::new(Columns::read(query.map.as_deref())?);
     let transcoder = Transcoder::new(query.charset.as_deref().or(said_charset(&request)))?;
     let _place = state.place_to_transfer(server.app.id).await?;
     let (dry_run, restore_pruned, lines, reached) = (row.dry_run, row.restore_pruned, row.lines, row.reached());
@@ -268,7 +268,7 @@ pub(crate) async fn resume(
 async fn take_in(
     server: &Server<MayChangeSubscribers>,
     state: &ApiState,
-    how: (Format, Reader, Transcoder),
+    how: (ImportFormat, RecordReader, Transcoder),
     incoming: Incoming,
     mut request: Request,
 ) -> Result<axum::Json<ImportView>, Problem> {
@@ -276,7 +276,7 @@ async fn take_in(
     let incoming = Incoming { recheck: request.extensions_mut().remove::<Recheck>(), ..incoming };
     let body = request.into_body().into_data_stream();
     let done = async {
-        let source = Source::new(server, state, how, &incoming, body).await?;
+        let source = ImportSource::new(server, state, how, &incoming, body).await?;
         run::run(server, state, incoming, source).await
     };
     let sample = done.await.map_err(|problem| {
@@ -303,12 +303,12 @@ fn said_charset(request: &Request) -> Option<&str> {
 }
 
 /// The form that `Content-Type` names.
-fn said_format(request: &Request) -> Option<Format> {
+fn said_format(request: &Request) -> Option<ImportFormat> {
     let said = request.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
     match said.split(';').next()?.trim().to_ascii_lowercase().as_str() {
-        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Some(Format::Ndjson),
-        "text/csv" => Some(Format::Csv),
-        "application/json" => Some(Format::Json),
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Some(ImportFormat::Ndjson),
+        "text/csv" => Some(ImportFormat::Csv),
+        "application/json" => Some(ImportFormat::Json),
         _ => None,
     }
 }

@@ -14,16 +14,16 @@ use super::super::ApiState;
 use super::super::auth::{Caller, MayChangeSubscribers, Server};
 use super::super::extract::{Recheck, malformed, too_slow};
 use super::super::problem::{Problem, ProblemCode};
-use super::super::push_address::{Address, Hosts};
+use super::super::push_address::{Address, CheckedHosts};
 use super::encoding::Transcoder;
-use super::entry::{Reader, Wrong};
+use super::entry::{RecordReader, Wrong};
 use super::sample::{ROWS_MAX, SampleRow};
-use super::split::{Format, NoFile, RECORD_MAX, Record, Splitter};
-use crate::store::audience::imports::{self, Batch, Fault, Numbered, Reached};
+use super::split::{ImportFormat, NoFile, RECORD_MAX, Record, Splitter};
+use crate::store::audience::imports::{self, ImportBatch, LineFault, Numbered, ImportPosition};
 use crate::store::audience::registration::Registration;
 use crate::store::audience::subscriptions::{Changes, Right};
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::{Action, Actor};
+use crate::store::keys::audit::{AuditAction, Actor};
 use crate::store::keys::vapid_keys;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ImportId, VapidKeyId};
@@ -52,13 +52,13 @@ pub(super) struct Incoming {
     /// So many lines are dealt with.
     pub lines: i64,
     /// And so many in each half.
-    pub reached: Reached,
+    pub reached: ImportPosition,
     /// The number of the body's first line; of a CSV file, of the first below its heading.
     pub from: i64,
     pub recheck: Option<Recheck>,
 }
 
-struct Checked {
+struct CheckedRecord {
     line: i64,
     id: uuid::Uuid,
     address: Address,
@@ -71,7 +71,7 @@ struct Checked {
     policy: Option<(Value, Actor)>,
 }
 
-impl Checked {
+impl CheckedRecord {
     /// As a request to register.
     fn numbered(&self, app: &App) -> Numbered<'_> {
         let request = Registration {
@@ -97,18 +97,18 @@ impl Checked {
 
 /// Lines of a file that were read together.
 #[derive(Default)]
-struct Part {
+struct ImportChunk {
     lines: i64,
-    checked: Vec<Checked>,
+    checked: Vec<CheckedRecord>,
     left_out: Vec<i64>,
     refused: Vec<i64>,
-    faults: Vec<Fault>,
+    faults: Vec<LineFault>,
     /// Details that were left out of lines that were taken.
-    warnings: Vec<Fault>,
+    warnings: Vec<LineFault>,
     ignored: Vec<String>,
     is_last: bool,
     /// Resource that should exist at the end of the file, and does not.
-    missing: Option<Fault>,
+    missing: Option<LineFault>,
 }
 
 /// Takes a file in to its end. Returns the first rows of a dry run.
@@ -119,7 +119,7 @@ pub(super) async fn run(
     server: &Server<MayChangeSubscribers>,
     state: &ApiState,
     incoming: Incoming,
-    source: Source<'_>,
+    source: ImportSource<'_>,
 ) -> Result<Vec<SampleRow>, Problem> {
     let (mut source, mut incoming) = (source, incoming);
     let mut part = source.gather().await?;
@@ -134,11 +134,11 @@ pub(super) async fn run(
     Ok(source.sample)
 }
 
-async fn write(state: &ApiState, app: &App, incoming: &mut Incoming, part: Part) -> Result<(), Problem> {
+async fn write(state: &ApiState, app: &App, incoming: &mut Incoming, part: ImportChunk) -> Result<(), Problem> {
     if let Some(recheck) = &incoming.recheck {
         recheck.ask(state).await?;
     }
-    let batch = Batch {
+    let batch = ImportBatch {
         lines: part.lines,
         subscriptions: part.checked.iter().map(|checked| checked.numbered(app)).collect(),
         left_out: part.left_out,
@@ -158,14 +158,14 @@ async fn finish(
     server: &Server<MayChangeSubscribers>,
     state: &ApiState,
     incoming: &Incoming,
-    (lines, missing): (i64, Option<Fault>),
+    (lines, missing): (i64, Option<LineFault>),
 ) -> Result<(), Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
     if !imports::finish(&mut tx, incoming.id, lines, missing, now).await? {
         return Err(elsewhere());
     }
-    let entry = server.did(Action::ImportFinished, incoming.id).with(json!({"dry_run": incoming.dry_run}));
+    let entry = server.did(AuditAction::ImportFinished, incoming.id).with(json!({"dry_run": incoming.dry_run}));
     entry.record(&mut tx, lines, now).await?;
     Ok(tx.commit().await?)
 }
@@ -176,15 +176,15 @@ fn elsewhere() -> Problem {
 }
 
 /// A file as it is read.
-pub(super) struct Source<'a> {
+pub(super) struct ImportSource<'a> {
     state: &'a ApiState,
     app: &'a App,
     caller: &'a Caller,
     body: BodyDataStream,
-    format: Format,
+    format: ImportFormat,
     splitter: Splitter,
-    reader: Reader,
-    hosts: Hosts,
+    reader: RecordReader,
+    hosts: CheckedHosts,
     keys: HashMap<String, Option<VapidKeyId>>,
     active: VapidKeyId,
     lines: i64,
@@ -201,18 +201,18 @@ pub(super) struct Source<'a> {
     sample: Vec<SampleRow>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ImportSource<'a> {
     pub(super) async fn new(
         server: &'a Server<MayChangeSubscribers>,
         state: &'a ApiState,
-        (format, mut reader, transcoder): (Format, Reader, Transcoder),
+        (format, mut reader, transcoder): (ImportFormat, RecordReader, Transcoder),
         incoming: &Incoming,
         body: BodyDataStream,
     ) -> Result<Self, Problem> {
         reader.cells = incoming.dry_run.then(Vec::new);
         let active = vapid_keys::active(&state.pool, server.app.id).await?.id;
-        let first = if format == Format::Csv { 1 } else { incoming.from };
-        let (splitter, hosts, keys) = (Splitter::new(format, first), Hosts::default(), HashMap::new());
+        let first = if format == ImportFormat::Csv { 1 } else { incoming.from };
+        let (splitter, hosts, keys) = (Splitter::new(format, first), CheckedHosts::default(), HashMap::new());
         let (app, caller, lines, from) = (&server.app, &server.caller, incoming.lines, incoming.from);
         let (recheck, now) = (incoming.recheck.clone(), Instant::now());
         Ok(Self {
@@ -240,8 +240,8 @@ impl<'a> Source<'a> {
     }
 
     /// The next part of the file, without what is dealt with already.
-    async fn gather(&mut self) -> Result<Part, Problem> {
-        let mut part = Part { lines: self.lines, ..Part::default() };
+    async fn gather(&mut self) -> Result<ImportChunk, Problem> {
+        let mut part = ImportChunk { lines: self.lines, ..ImportChunk::default() };
         let (mut records, mut octets) = (0, 0);
         self.part_until = Instant::now() + PATIENCES * self.state.settings.body_timeout;
         while records < PART && octets < PART_OCTETS && part.faults.len() + part.warnings.len() < PART {
@@ -264,7 +264,7 @@ impl<'a> Source<'a> {
     }
 
     /// Reads a heading or a record. Those of a file that was not understood are passed over.
-    async fn dispose(&mut self, record: Record, part: &mut Part) -> Result<(), Problem> {
+    async fn dispose(&mut self, record: Record, part: &mut ImportChunk) -> Result<(), Problem> {
         let is_first = self.records == 0;
         self.records += 1;
         if is_first && let Some(reason) = self.transcoder.misfit(self.format) {
@@ -272,7 +272,7 @@ impl<'a> Source<'a> {
         }
         if self.is_misfit {
             part.lines = part.lines.max(record.end);
-        } else if self.format == Format::Csv && self.reader.awaits_heading() {
+        } else if self.format == ImportFormat::Csv && self.reader.awaits_heading() {
             if let Err(wrong) = self.reader.heading(record.octets.as_deref().unwrap_or_default()) {
                 self.refuse_file(part, wrong);
             }
@@ -290,7 +290,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    fn refuse_file(&mut self, part: &mut Part, wrong: Vec<Wrong>) {
+    fn refuse_file(&mut self, part: &mut ImportChunk, wrong: Vec<Wrong>) {
         self.is_misfit = true;
         part.lines = part.lines.max(self.lines + 1);
         part.refused.push(self.lines + 1);
@@ -298,23 +298,23 @@ impl<'a> Source<'a> {
     }
 
     /// Reports what is missing at the end of the file: any record, or the end of an export.
-    fn missing(&self, lines: i64) -> Option<Fault> {
+    fn missing(&self, lines: i64) -> Option<LineFault> {
         let is_begun = self.is_misfit || self.from > 1 || self.lines > 1;
-        let headings = u64::from(self.format == Format::Csv);
+        let headings = u64::from(self.format == ImportFormat::Csv);
         if !is_begun && self.records <= headings {
             let reason = match (self.records, self.transcoder.misfit(self.format)) {
                 (0, Some(reason)) => reason,
                 (0, None) => "found no subscription; expected at least one".to_owned(),
                 _ => "found a line of names and no row below it; expected at least one row".to_owned(),
             };
-            return Some(Fault { line: 1, field: String::new(), reason });
+            return Some(LineFault { line: 1, field: String::new(), reason });
         }
         let reason = "the export breaks off here: its last line, of the type `end`, is missing";
-        self.reader.lacks_end().then(|| Fault { line: lines + 1, field: "type".to_owned(), reason: reason.to_owned() })
+        self.reader.lacks_end().then(|| LineFault { line: lines + 1, field: "type".to_owned(), reason: reason.to_owned() })
     }
 
     /// Returns the next record. A file that is no JSON is noted in the part, and read no further.
-    async fn next(&mut self, part: &mut Part) -> Result<Option<Record>, Problem> {
+    async fn next(&mut self, part: &mut ImportChunk) -> Result<Option<Record>, Problem> {
         loop {
             let next = match self.splitter.next() {
                 Ok(None) if !self.has_ended => {
@@ -374,12 +374,12 @@ impl<'a> Source<'a> {
         }
     }
 
-    async fn take(&mut self, record: Record, part: &mut Part) -> Result<(), Problem> {
+    async fn take(&mut self, record: Record, part: &mut ImportChunk) -> Result<(), Problem> {
         let entry = match record.octets {
             None => {
                 Err(vec![Wrong::new("", format!("has more than {RECORD_MAX} octets, or a quote that is not closed"))])
             }
-            Some(octets) if self.format == Format::Csv => self.reader.row(&octets),
+            Some(octets) if self.format == ImportFormat::Csv => self.reader.row(&octets),
             Some(octets) => self.reader.object(&octets),
         };
         let (outcome, checked) = match entry {
@@ -420,9 +420,9 @@ impl<'a> Source<'a> {
     }
 }
 
-fn faults_of(line: i64, wrong: Vec<Wrong>) -> impl Iterator<Item = Fault> {
+fn faults_of(line: i64, wrong: Vec<Wrong>) -> impl Iterator<Item = LineFault> {
     let cut = |text: &str, max| printable(text).take(max).collect();
-    wrong.into_iter().map(move |wrong| Fault { line, field: cut(&wrong.field, 200), reason: cut(&wrong.reason, 500) })
+    wrong.into_iter().map(move |wrong| LineFault { line, field: cut(&wrong.field, 200), reason: cut(&wrong.reason, 500) })
 }
 
 /// Escapes control characters as `\u{0}`: faults name members of the file, and Postgres rejects NUL.

@@ -10,7 +10,7 @@ pub(super) const RECORD_MAX: usize = 64 * 1024;
 named! {
     /// The form of a file.
     #[schema(as = ImportFormat)]
-    pub(crate) enum Format {
+    pub(crate) enum ImportFormat {
         /// A JSON object on each line.
         Ndjson = "ndjson",
         /// Comma-separated values (RFC 4180) under a line of names; semicolons, tabs and `|` separate, too.
@@ -42,7 +42,7 @@ pub(super) enum NoFile {
 
 /// Position in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ArrayPosition {
     Before,
     /// So many brackets deep within an element; 0: between its tokens at the top.
     Inside {
@@ -56,7 +56,7 @@ enum Place {
 /// Takes a file apart.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    format: Format,
+    format: ImportFormat,
     /// Octets that are to be read from `at` on.
     part: Bytes,
     at: usize,
@@ -67,14 +67,14 @@ pub(super) struct Splitter {
     quoted: bool,
     /// The last octet of the record, kept or not.
     last: Option<u8>,
-    place: Place,
+    place: ArrayPosition,
     /// The JSON has no array around its objects.
     is_bare: bool,
 }
 
 impl Splitter {
     /// Of a file whose first line has the number `first`.
-    pub(super) fn new(format: Format, first: i64) -> Self {
+    pub(super) fn new(format: ImportFormat, first: i64) -> Self {
         Self {
             format,
             part: Bytes::new(),
@@ -85,7 +85,7 @@ impl Splitter {
             begins: first,
             quoted: false,
             last: None,
-            place: Place::Before,
+            place: ArrayPosition::Before,
             is_bare: false,
         }
     }
@@ -104,8 +104,8 @@ impl Splitter {
         while let Some(octet) = self.part.get(self.at).copied() {
             self.at += 1;
             let record = match self.format {
-                Format::Ndjson | Format::Csv => self.take_of_lines(octet),
-                Format::Json => self.take_of_array(octet)?,
+                ImportFormat::Ndjson | ImportFormat::Csv => self.take_of_lines(octet),
+                ImportFormat::Json => self.take_of_array(octet)?,
             };
             if record.is_some() {
                 return Ok(record);
@@ -117,16 +117,16 @@ impl Splitter {
     /// The last record, if the file does not end with a line end.
     pub(super) fn finish(&mut self) -> Result<Option<Record>, NoFile> {
         match self.format {
-            Format::Ndjson | Format::Csv if self.last.is_none() => Ok(None),
-            Format::Ndjson | Format::Csv => {
+            ImportFormat::Ndjson | ImportFormat::Csv if self.last.is_none() => Ok(None),
+            ImportFormat::Ndjson | ImportFormat::Csv => {
                 self.ended += 1;
                 Ok(self.complete())
             }
-            Format::Json => match self.place {
-                Place::Before => Err(NoFile::NoArray),
-                Place::Inside { depth: 0, text: false, .. } if self.is_bare => Ok(None),
-                Place::Inside { .. } => Err(NoFile::NoEnd),
-                Place::After => Ok(None),
+            ImportFormat::Json => match self.place {
+                ArrayPosition::Before => Err(NoFile::NoArray),
+                ArrayPosition::Inside { depth: 0, text: false, .. } if self.is_bare => Ok(None),
+                ArrayPosition::Inside { .. } => Err(NoFile::NoEnd),
+                ArrayPosition::After => Ok(None),
             },
         }
     }
@@ -149,7 +149,7 @@ impl Splitter {
                 return self.complete();
             }
         }
-        if self.format == Format::Csv && octet == b'"' {
+        if self.format == ImportFormat::Csv && octet == b'"' {
             // A quote opens a cell where one begins, or goes on with one after a doubled quote.
             let opens = matches!(self.last, None | Some(b',' | b';' | b'\t' | b'|' | b'"'));
             self.quoted = !self.quoted && opens;
@@ -161,26 +161,26 @@ impl Splitter {
     fn take_of_array(&mut self, octet: u8) -> Result<Option<Record>, NoFile> {
         let white = octet.is_ascii_whitespace();
         match self.place {
-            Place::Before if octet == b'[' => self.place = Place::Inside { depth: 0, text: false, escaped: false },
-            Place::Before if white => {}
+            ArrayPosition::Before if octet == b'[' => self.place = ArrayPosition::Inside { depth: 0, text: false, escaped: false },
+            ArrayPosition::Before if white => {}
             // A single object, or one after the other.
-            Place::Before if octet == b'{' => {
+            ArrayPosition::Before if octet == b'{' => {
                 self.is_bare = true;
-                self.place = Place::Inside { depth: 1, text: false, escaped: false };
+                self.place = ArrayPosition::Inside { depth: 1, text: false, escaped: false };
                 self.keep(octet);
             }
-            Place::Before => return Err(NoFile::NoArray),
-            Place::After if white => {}
-            Place::After => return Err(NoFile::More),
-            Place::Inside { depth, text: true, escaped } => {
+            ArrayPosition::Before => return Err(NoFile::NoArray),
+            ArrayPosition::After if white => {}
+            ArrayPosition::After => return Err(NoFile::More),
+            ArrayPosition::Inside { depth, text: true, escaped } => {
                 let ends = octet == b'"' && !escaped;
-                self.place = Place::Inside { depth, text: !ends, escaped: octet == b'\\' && !escaped };
+                self.place = ArrayPosition::Inside { depth, text: !ends, escaped: octet == b'\\' && !escaped };
                 self.keep(octet);
             }
-            Place::Inside { depth: 0, .. } if self.is_bare && octet != b'{' => {}
-            Place::Inside { depth: 0, .. } if octet == b',' || octet == b']' => {
+            ArrayPosition::Inside { depth: 0, .. } if self.is_bare && octet != b'{' => {}
+            ArrayPosition::Inside { depth: 0, .. } if octet == b',' || octet == b']' => {
                 if octet == b']' {
-                    self.place = Place::After;
+                    self.place = ArrayPosition::After;
                 }
                 let is_empty = self.last.is_none();
                 if is_empty && octet == b']' {
@@ -189,13 +189,13 @@ impl Splitter {
                 self.ended += 1;
                 return Ok(self.complete());
             }
-            Place::Inside { depth, .. } => {
+            ArrayPosition::Inside { depth, .. } => {
                 let depth = match octet {
                     b'{' | b'[' => depth + 1,
                     b'}' | b']' => depth.saturating_sub(1),
                     _ => depth,
                 };
-                self.place = Place::Inside { depth, text: octet == b'"', escaped: false };
+                self.place = ArrayPosition::Inside { depth, text: octet == b'"', escaped: false };
                 if !white || self.last.is_some() {
                     self.keep(octet);
                 }
@@ -223,7 +223,7 @@ impl Splitter {
         (self.begins, self.quoted, self.last) = (end + 1, false, None);
         let too_long = std::mem::take(&mut self.too_long);
         let octets = std::mem::take(&mut self.record);
-        let is_blank = octets.trim_ascii().is_empty() && self.format != Format::Json;
+        let is_blank = octets.trim_ascii().is_empty() && self.format != ImportFormat::Json;
         (too_long || !is_blank).then_some(Record { line, end, octets: (!too_long).then_some(octets) })
     }
 }
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     /// Lines and texts of a file that comes in pieces of that size.
-    fn split(format: Format, file: &str, piece: usize) -> Result<Vec<(i64, i64, String)>, NoFile> {
+    fn split(format: ImportFormat, file: &str, piece: usize) -> Result<Vec<(i64, i64, String)>, NoFile> {
         let mut splitter = Splitter::new(format, 1);
         let mut records = Vec::new();
         for octets in file.as_bytes().chunks(piece) {
@@ -251,20 +251,20 @@ mod tests {
     fn records_keep_their_line_numbers() {
         let records = |of: &[(i64, i64, &str)]| of.iter().map(|(a, b, text)| (*a, *b, (*text).to_owned())).collect();
         for (format, file, expected) in [
-            (Format::Ndjson, "", vec![]),
-            (Format::Ndjson, "{}\n\n {\"a\": \"\\\"\"}\n", vec![(1, 1, "{}"), (3, 3, " {\"a\": \"\\\"\"}")]),
-            (Format::Ndjson, "{}\r\n{}", vec![(1, 1, "{}\r"), (2, 2, "{}")]),
-            (Format::Csv, "a,b\r1,\"x\ry\"\r\r2,3", vec![(1, 1, "a,b\r"), (2, 2, "1,\"x\ry\"\r"), (4, 4, "2,3")]),
-            (Format::Json, " {\"a\": {}}\n{} ", vec![(1, 1, "{\"a\": {}}"), (2, 2, "{}")]),
-            (Format::Csv, "a,b\n1,\"x\ny\"\n2,3\n", vec![(1, 1, "a,b"), (2, 3, "1,\"x\ny\""), (4, 4, "2,3")]),
+            (ImportFormat::Ndjson, "", vec![]),
+            (ImportFormat::Ndjson, "{}\n\n {\"a\": \"\\\"\"}\n", vec![(1, 1, "{}"), (3, 3, " {\"a\": \"\\\"\"}")]),
+            (ImportFormat::Ndjson, "{}\r\n{}", vec![(1, 1, "{}\r"), (2, 2, "{}")]),
+            (ImportFormat::Csv, "a,b\r1,\"x\ry\"\r\r2,3", vec![(1, 1, "a,b\r"), (2, 2, "1,\"x\ry\"\r"), (4, 4, "2,3")]),
+            (ImportFormat::Json, " {\"a\": {}}\n{} ", vec![(1, 1, "{\"a\": {}}"), (2, 2, "{}")]),
+            (ImportFormat::Csv, "a,b\n1,\"x\ny\"\n2,3\n", vec![(1, 1, "a,b"), (2, 3, "1,\"x\ny\""), (4, 4, "2,3")]),
             (
-                Format::Csv,
+                ImportFormat::Csv,
                 "a\n\"x\"\"\n\"\n5\" b\nc\n",
                 vec![(1, 1, "a"), (2, 3, "\"x\"\"\n\""), (4, 4, "5\" b"), (5, 5, "c")],
             ),
-            (Format::Json, " [ ] \n", vec![]),
+            (ImportFormat::Json, " [ ] \n", vec![]),
             (
-                Format::Json,
+                ImportFormat::Json,
                 "[{\"a\": \"],[\\\"\"},\n {\"b\": [1, {}]}]",
                 vec![(1, 1, "{\"a\": \"],[\\\"\"}"), (2, 2, "{\"b\": [1, {}]}")],
             ),
@@ -285,13 +285,13 @@ mod tests {
             ("[{}", NoFile::NoEnd),
             ("[{}] x", NoFile::More),
         ] {
-            assert_eq!(split(Format::Json, file, 3), Err(why), "{file}");
+            assert_eq!(split(ImportFormat::Json, file, 3), Err(why), "{file}");
         }
     }
 
     #[test]
     fn endless_record_takes_bounded_memory() {
-        let mut splitter = Splitter::new(Format::Csv, 1);
+        let mut splitter = Splitter::new(ImportFormat::Csv, 1);
         splitter.feed(Bytes::from_static(b"\""));
         assert_eq!(splitter.next(), Ok(None));
         for _ in 0..100 {

@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 use bellwire_core::{base64url, request_time};
 
 /// A value, or the rule that it breaks.
-pub(super) type Read<T> = Result<T, &'static str>;
+pub(super) type ParsedValue<T> = Result<T, &'static str>;
 
 /// Nesting of a record up to which extended JSON is read.
 const DEPTH_MAX: usize = 16;
@@ -259,7 +259,7 @@ fn octets(value: &Value) -> Option<Vec<u8>> {
 }
 
 /// Reads a key of a subscription: base64, a hexadecimal `bytea` or the numbers of its octets.
-pub(super) fn key(value: Value) -> Read<String> {
+pub(super) fn key(value: Value) -> ParsedValue<String> {
     let value = parsed(value);
     if let Some(octets) = octets(&value) {
         return Ok(base64url::encode(octets));
@@ -273,7 +273,7 @@ pub(super) fn key(value: Value) -> Read<String> {
 }
 
 /// Reads a string, or a number as one.
-pub(super) fn text(value: Value) -> Read<String> {
+pub(super) fn text(value: Value) -> ParsedValue<String> {
     match value {
         Value::String(text) => Ok(text),
         Value::Number(number) => Ok(number.to_string()),
@@ -288,12 +288,12 @@ pub(super) fn is_rewritten_number(id: &str) -> bool {
 }
 
 /// Reads an array of strings: JSON, PostgreSQL's `{a,"b c"}`, Python's `['a']`, or strings between `;`, `|` or `,`.
-pub(super) fn list(value: Value) -> Read<Vec<String>> {
+pub(super) fn list(value: Value) -> ParsedValue<Vec<String>> {
     const RULE: &str = "must be an array of strings";
     match parsed(value) {
         Value::Array(items) => {
             let items = items.into_iter().filter(|item| !item.is_null());
-            items.map(text).collect::<Read<_>>().map_err(|_| RULE)
+            items.map(text).collect::<ParsedValue<_>>().map_err(|_| RULE)
         }
         Value::String(text) => match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
             Some(array) => Ok(array_literal(array)),
@@ -343,7 +343,7 @@ pub(super) fn parsed(value: Value) -> Value {
 }
 
 /// Reads a time. `None`: a notation of no time at all, such as MySQL's zero date.
-pub(super) fn time(value: &Value) -> Read<Option<DateTime<Utc>>> {
+pub(super) fn time(value: &Value) -> ParsedValue<Option<DateTime<Utc>>> {
     const RULE: &str = "must be a time of RFC 3339 (years 1 to 9999), or seconds or milliseconds since 1970";
     let bounded = |at: Option<DateTime<Utc>>| at.and_then(request_time::bounded).map(Some).ok_or(RULE);
     match value {
@@ -451,7 +451,7 @@ const NOT_SUBSCRIBED: &str = "inactive unsubscribed disabled denied default prom
     cancelled canceled withdrawn suppressed failed dead closed ended archived trashed muted rejected declined lapsed erased";
 
 /// Reads a truth value. `None`: absent.
-pub(super) fn truth(value: &Value) -> Read<Option<bool>> {
+pub(super) fn truth(value: &Value) -> ParsedValue<Option<bool>> {
     const RULE: &str = "must be true or false";
     match value {
         Value::Null => Ok(None),
@@ -472,7 +472,7 @@ pub(super) fn truth(value: &Value) -> Read<Option<bool>> {
 }
 
 /// Reads whether a subscription has ended: a truth value, or the time of its end.
-pub(super) fn ended(value: &Value) -> Read<bool> {
+pub(super) fn ended(value: &Value) -> ParsedValue<bool> {
     if let Ok(is) = truth(value) {
         return Ok(is.unwrap_or(false));
     }
@@ -480,7 +480,7 @@ pub(super) fn ended(value: &Value) -> Read<bool> {
 }
 
 /// Reads a word for a state: `Ok(true)` means subscribed.
-pub(super) fn is_subscribed(value: &Value) -> Read<bool> {
+pub(super) fn is_subscribed(value: &Value) -> ParsedValue<bool> {
     if let Ok(is) = truth(value) {
         return Ok(is.unwrap_or(true));
     }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::{Budget, Limiter, PerClient, limiter, take, take_several};
-use crate::api::Settings;
+use crate::api::ApiConfig;
 use crate::api::problem::Problem;
 
 /// Keys that are remembered as valid. Only valid ones get in; beyond this many all are proved anew.
@@ -29,7 +29,7 @@ pub(crate) struct KeyLimits {
 }
 
 impl KeyLimits {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &ApiConfig) -> Self {
         Self {
             guesses: PerClient::new("keys", settings.guesses_per_client),
             keys: limiter(settings.per_key),
@@ -94,9 +94,9 @@ impl LookUp<'_> {
 
 /// Limit of a request's key, for its response. Clones share one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Account(Arc<OnceLock<Budget>>);
+pub(crate) struct KeyUsage(Arc<OnceLock<Budget>>);
 
-impl Account {
+impl KeyUsage {
     pub(crate) fn note(&self, budget: Budget) {
         let _ = self.0.set(budget);
     }
@@ -109,13 +109,13 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::limits::Rate;
+    use crate::api::limits::RequestRate;
 
     #[test]
     fn guesses_are_limited_known_keys_not_delayed() {
-        let guesses_per_client = Rate { burst: 3, per_minute: 1 };
-        let per_key = Rate { burst: 2, per_minute: 1 };
-        let limits = KeyLimits::new(&Settings { guesses_per_client, per_key, ..Settings::default() });
+        let guesses_per_client = RequestRate { burst: 3, per_minute: 1 };
+        let per_key = RequestRate { burst: 2, per_minute: 1 };
+        let limits = KeyLimits::new(&ApiConfig { guesses_per_client, per_key, ..ApiConfig::default() });
         let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         let key = Uuid::from_u128(1);
         limits.attempt("valid", here).unwrap().succeeded(key).unwrap();
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn batch_counts_all_its_requests_or_none() {
-        let limits = KeyLimits::new(&Settings { per_key: Rate { burst: 4, per_minute: 1 }, ..Settings::default() });
+        let limits = KeyLimits::new(&ApiConfig { per_key: RequestRate { burst: 4, per_minute: 1 }, ..ApiConfig::default() });
         let (here, key) = (IpAddr::from([192, 0, 2, 1]), Uuid::from_u128(1));
         let ask = |n| {
             let budget = limits.attempt("valid", here).unwrap().succeeded(key)?;

@@ -11,16 +11,16 @@ use governor::clock::DefaultClock;
 use governor::state::{InMemoryState, NotKeyed};
 use parking_lot::Mutex;
 
-use super::{PerClient, Rate};
+use super::{PerClient, RequestRate};
 use crate::http_server::address::household;
 
-const OF_CLIENT: Rate = Rate { burst: 20, per_minute: 2 };
-const OF_ALL: Rate = Rate { burst: 60, per_minute: 6 };
+const OF_CLIENT: RequestRate = RequestRate { burst: 20, per_minute: 2 };
+const OF_ALL: RequestRate = RequestRate { burst: 60, per_minute: 6 };
 /// Clients whose refusals wait to be told of, at most.
 const WAITING_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum At {
+pub(crate) enum RefusalScope {
     Teammate,
     Nobody,
 }
@@ -28,7 +28,7 @@ pub(crate) enum At {
 pub(super) struct Refusals {
     teammates: Entries,
     nobody: Entries,
-    waiting: Mutex<HashMap<(At, IpAddr), i64>>,
+    waiting: Mutex<HashMap<(RefusalScope, IpAddr), i64>>,
 }
 
 struct Entries {
@@ -58,10 +58,10 @@ impl Refusals {
     }
 
     /// Returns the number of that client's sign-ins for an entry, this one included. `None`: a later entry includes it.
-    pub(super) fn refused(&self, client: IpAddr, at: At) -> Option<i64> {
+    pub(super) fn refused(&self, client: IpAddr, at: RefusalScope) -> Option<i64> {
         let entries = match at {
-            At::Teammate => &self.teammates,
-            At::Nobody => &self.nobody,
+            RefusalScope::Teammate => &self.teammates,
+            RefusalScope::Nobody => &self.nobody,
         };
         let key = (at, household(client));
         let has_room = entries.has_room(client);
@@ -90,26 +90,26 @@ mod tests {
     #[test]
     fn guess_at_a_teammate_is_always_logged() {
         let refusals = Refusals::new();
-        let told = (0..1_000).filter(|_| refusals.refused(client(1), At::Nobody).is_some()).count();
+        let told = (0..1_000).filter(|_| refusals.refused(client(1), RefusalScope::Nobody).is_some()).count();
         assert_eq!(told, 20, "of one client");
-        assert_eq!(refusals.refused(client(1), At::Teammate), Some(1), "the same one guesses at a password");
-        assert_eq!(refusals.refused(client(2), At::Nobody), Some(1), "another one");
-        let told = (3..1_000).filter(|n| refusals.refused(client(*n), At::Nobody).is_some()).count();
+        assert_eq!(refusals.refused(client(1), RefusalScope::Teammate), Some(1), "the same one guesses at a password");
+        assert_eq!(refusals.refused(client(2), RefusalScope::Nobody), Some(1), "another one");
+        let told = (3..1_000).filter(|n| refusals.refused(client(*n), RefusalScope::Nobody).is_some()).count();
         assert_eq!(told, 60 - 21, "of all");
-        assert_eq!(refusals.refused(client(1), At::Teammate), Some(1));
+        assert_eq!(refusals.refused(client(1), RefusalScope::Teammate), Some(1));
     }
 
     #[test]
     fn unlogged_refusals_count_in_the_next_entry() {
         let mut refusals = Refusals::new();
         for _ in 0..25 {
-            refusals.refused(client(1), At::Nobody);
+            refusals.refused(client(1), RefusalScope::Nobody);
         }
-        let mine = (At::Nobody, client(1));
+        let mine = (RefusalScope::Nobody, client(1));
         assert_eq!(refusals.waiting.lock().get(&mine), Some(&5));
         refusals.nobody = Entries::new(); // as after an hour
-        assert_eq!(refusals.refused(client(2), At::Nobody), Some(1), "not in somebody else's");
-        assert_eq!(refusals.refused(client(1), At::Nobody), Some(6));
+        assert_eq!(refusals.refused(client(2), RefusalScope::Nobody), Some(1), "not in somebody else's");
+        assert_eq!(refusals.refused(client(1), RefusalScope::Nobody), Some(6));
         assert!(refusals.waiting.lock().is_empty());
     }
 
@@ -117,7 +117,7 @@ mod tests {
     fn memory_is_bounded() {
         let refusals = Refusals::new();
         for n in 0..=u16::MAX {
-            refusals.refused(client(n), At::Teammate);
+            refusals.refused(client(n), RefusalScope::Teammate);
         }
         assert!(refusals.waiting.lock().len() <= WAITING_MAX);
     }

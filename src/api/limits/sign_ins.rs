@@ -27,19 +27,19 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 const COUNTS_MAX: usize = 100_000;
 
 /// Name of a sign-in as a keyed hash, also of unknown names.
-pub(crate) type Name = [u8; 32];
+pub(crate) type HashedName = [u8; 32];
 
 /// Key of a count of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum By {
-    NameAndClient(Name, IpAddr),
+enum FailureKey {
+    NameAndClient(HashedName, IpAddr),
     Client(IpAddr),
     /// Network: an IPv6 /48.
     Network(IpAddr),
-    Name(Name),
+    Name(HashedName),
 }
 
-impl By {
+impl FailureKey {
     /// Number of free failures, and the longest wait after one.
     fn patience(self) -> (u32, Duration) {
         const QUARTER: Duration = Duration::from_secs(900);
@@ -61,19 +61,19 @@ impl By {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Count {
+struct FailureCount {
     failures: u32,
     last_at: Timestamp,
 }
 
-impl Count {
-    fn until(self, by: By) -> Timestamp {
+impl FailureCount {
+    fn until(self, by: FailureKey) -> Timestamp {
         self.last_at + by.wait(self.failures)
     }
 }
 
 #[derive(Default)]
-pub(crate) struct SignIns(Mutex<HashMap<By, Count>>);
+pub(crate) struct SignIns(Mutex<HashMap<FailureKey, FailureCount>>);
 
 #[derive(Debug)]
 pub(crate) enum Wait {
@@ -95,18 +95,18 @@ impl SignIns {
     /// Begins an attempt. `is_known`: the name's owner has signed in from that client before.
     pub(crate) fn attempt(
         &self,
-        name: Name,
+        name: HashedName,
         client: IpAddr,
         is_known: bool,
         now: Timestamp,
-    ) -> Result<Attempt<'_>, Wait> {
+    ) -> Result<SignInAttempt<'_>, Wait> {
         let here = household(client);
-        let own = By::NameAndClient(name, here);
-        let strangers = [Some(By::Client(here)), site(client).map(By::Network), Some(By::Name(name))];
+        let own = FailureKey::NameAndClient(name, here);
+        let strangers = [Some(FailureKey::Client(here)), site(client).map(FailureKey::Network), Some(FailureKey::Name(name))];
         // What its owner mistypes at home holds nobody up elsewhere.
-        let strangers: Vec<By> = strangers.into_iter().flatten().filter(|_| !is_known).collect();
+        let strangers: Vec<FailureKey> = strangers.into_iter().flatten().filter(|_| !is_known).collect();
         let mut counts = self.0.lock();
-        let until = |by: &By| counts.get(by).map_or(now, |count| count.until(*by));
+        let until = |by: &FailureKey| counts.get(by).map_or(now, |count| count.until(*by));
         if until(&own) > now {
             return Err(Wait::Anybody(too_many(until(&own), now)));
         }
@@ -114,35 +114,35 @@ impl SignIns {
             return Err(Wait::Strangers(too_many(until, now)));
         }
         make_room(&mut counts, now);
-        let mut count = |by: By| {
-            let count = counts.entry(by).or_insert(Count { failures: 0, last_at: now });
+        let mut count = |by: FailureKey| {
+            let count = counts.entry(by).or_insert(FailureCount { failures: 0, last_at: now });
             if count.last_at + FORGOTTEN_AFTER <= now {
                 count.failures = 0;
             }
             let before = count.last_at;
-            *count = Count { failures: count.failures.saturating_add(1), last_at: now };
+            *count = FailureCount { failures: count.failures.saturating_add(1), last_at: now };
             (by, before)
         };
         let counted = std::iter::once(own).chain(strangers).map(&mut count).collect();
-        Ok(Attempt { all: self, counted, at: now })
+        Ok(SignInAttempt { all: self, counted, at: now })
     }
 }
 
 #[must_use = "it counts as failed unless it is said to have succeeded"]
-pub(crate) struct Attempt<'a> {
+pub(crate) struct SignInAttempt<'a> {
     all: &'a SignIns,
     /// Counts of it, each with the time of the previous failure.
-    counted: Vec<(By, Timestamp)>,
+    counted: Vec<(FailureKey, Timestamp)>,
     at: Timestamp,
 }
 
-impl Attempt<'_> {
+impl SignInAttempt<'_> {
     /// It succeeded: the client is trusted with that name, and the attempt counts nowhere.
     pub(crate) fn succeeded(self) {
         let mut counts = self.all.0.lock();
         for (by, before) in self.counted {
             match by {
-                By::NameAndClient(..) => drop(counts.remove(&by)),
+                FailureKey::NameAndClient(..) => drop(counts.remove(&by)),
                 _ => take_back(&mut counts, by, before, self.at),
             }
         }
@@ -156,7 +156,7 @@ impl Attempt<'_> {
 }
 
 /// Takes back what an attempt counted, and the wait that it would have begun anew.
-fn take_back(counts: &mut HashMap<By, Count>, by: By, before: Timestamp, at: Timestamp) {
+fn take_back(counts: &mut HashMap<FailureKey, FailureCount>, by: FailureKey, before: Timestamp, at: Timestamp) {
     if let Some(count) = counts.get_mut(&by) {
         count.failures = count.failures.saturating_sub(1);
         if count.last_at == at {
@@ -165,7 +165,7 @@ fn take_back(counts: &mut HashMap<By, Count>, by: By, before: Timestamp, at: Tim
     }
 }
 
-fn make_room(counts: &mut HashMap<By, Count>, now: Timestamp) {
+fn make_room(counts: &mut HashMap<FailureKey, FailureCount>, now: Timestamp) {
     if counts.len() < COUNTS_MAX {
         return;
     }
@@ -192,13 +192,13 @@ mod tests {
     use super::*;
 
     const AT: Timestamp = DateTime::UNIX_EPOCH;
-    const ANN: Name = [1; 32];
+    const ANN: HashedName = [1; 32];
 
     fn client(n: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, n])
     }
 
-    fn fail(sign_ins: &SignIns, name: Name, client: IpAddr, now: Timestamp) -> bool {
+    fn fail(sign_ins: &SignIns, name: HashedName, client: IpAddr, now: Timestamp) -> bool {
         sign_ins.attempt(name, client, false, now).map(drop).is_ok()
     }
 
@@ -267,7 +267,7 @@ mod tests {
         let sign_ins = SignIns::default();
         for _ in 0..1_000 {
             let attempts: Vec<_> = (0..4).map(|_| sign_ins.attempt(ANN, client(1), false, AT).unwrap()).collect();
-            attempts.into_iter().for_each(Attempt::succeeded);
+            attempts.into_iter().for_each(SignInAttempt::succeeded);
         }
         assert!((0..4).all(|_| fail(&sign_ins, ANN, client(1), AT)));
         sign_ins.attempt(ANN, client(1), false, AT).unwrap().succeeded();

@@ -9,11 +9,11 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use parking_lot::Mutex;
 
-use super::{Budget, Limiter, Rate, limiter, take};
+use super::{Budget, Limiter, RequestRate, limiter, take};
 use crate::api::problem::Problem;
 
 /// Limit of each token: far more than the pages of one browser ask.
-const OF_TOKEN: Rate = Rate { burst: 60, per_minute: 60 };
+const OF_TOKEN: RequestRate = RequestRate { burst: 60, per_minute: 60 };
 /// Most tokens remembered as signed. Beyond that all are checked again.
 const SIGNED_MAX: usize = 100_000;
 

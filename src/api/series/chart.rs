@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::measure::Dimension;
 use super::query::Query;
-use crate::store::outcomes::rollups::{LaneOf, Row};
+use crate::store::outcomes::rollups::{LaneOf, RollupRow};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
-use bellwire_core::fact::{Counts, Fact, Loss};
+use bellwire_core::fact::{FactCounts, Fact, Loss};
 use bellwire_core::id::{AppId, LaneId, MessageId};
 use bellwire_core::lane::Gateway;
 
@@ -32,8 +32,8 @@ impl Label {
 }
 
 #[derive(Debug)]
-struct Group {
-    buckets: Vec<Counts>,
+struct SeriesGroup {
+    buckets: Vec<FactCounts>,
     active: i64,
 }
 
@@ -54,15 +54,15 @@ pub(super) enum TooMany {
 }
 
 /// Properties that distinguish rows, except time.
-type Kind = (Option<LaneId>, Gateway, Option<Tier>, Option<MessageId>);
+type SeriesKey = (Option<LaneId>, Gateway, Option<Tier>, Option<MessageId>);
 
 pub(super) struct Chart<'a> {
     query: &'a Query,
     lanes: BTreeMap<LaneId, &'a LaneOf>,
-    groups: Vec<Group>,
+    groups: Vec<SeriesGroup>,
     by_labels: BTreeMap<Vec<Label>, usize>,
     /// The group of each kind of row that has come so far; none: it belongs to none.
-    by_kind: HashMap<Kind, Option<usize>>,
+    by_kind: HashMap<SeriesKey, Option<usize>>,
     groups_max: usize,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Chart<'a> {
         Self { query, lanes, groups: Vec::new(), by_labels: BTreeMap::new(), by_kind: HashMap::new(), groups_max }
     }
 
-    pub(super) fn add(&mut self, row: &Row) -> Result<(), TooMany> {
+    pub(super) fn add(&mut self, row: &RollupRow) -> Result<(), TooMany> {
         let bucket = self.query.bucket_s.map_or(0, |seconds| (row.start - self.query.from).num_seconds() / seconds);
         let Some(group) = self.group_of(row)? else { return Ok(()) };
         let Some(counts) = usize::try_from(bucket).ok().and_then(|bucket| group.buckets.get_mut(bucket)) else {
@@ -89,7 +89,7 @@ impl<'a> Chart<'a> {
     /// Adds active subscriptions of a lane, as they are now.
     pub(super) fn add_active(&mut self, lane: LaneId, n: i64) -> Result<(), TooMany> {
         let Some(lane) = self.lanes.get(&lane).copied() else { return Ok(()) };
-        let row = Row {
+        let row = RollupRow {
             start: self.query.until,
             lane: Some(lane.lane),
             gateway: lane.gateway,
@@ -105,8 +105,8 @@ impl<'a> Chart<'a> {
     }
 
     /// Takes what was won and lost after the range out of what is active now.
-    pub(super) fn undo(&mut self, row: &Row) -> Result<(), TooMany> {
-        let mut counts = Counts::default();
+    pub(super) fn undo(&mut self, row: &RollupRow) -> Result<(), TooMany> {
+        let mut counts = FactCounts::default();
         row.facts.iter().zip(&row.ns).for_each(|(fact, n)| counts.add_stored(*fact, *n));
         if let Some(group) = self.group_of(row)? {
             group.active -= net(&counts);
@@ -157,7 +157,7 @@ impl<'a> Chart<'a> {
     }
 
     /// The group of a row; none: it has nothing of a dimension.
-    fn group_of(&mut self, row: &Row) -> Result<Option<&mut Group>, TooMany> {
+    fn group_of(&mut self, row: &RollupRow) -> Result<Option<&mut SeriesGroup>, TooMany> {
         let kind = (row.lane, row.gateway, row.tier, row.message);
         let group = match self.by_kind.get(&kind) {
             Some(known) => *known,
@@ -172,7 +172,7 @@ impl<'a> Chart<'a> {
     }
 
     /// Returns a row's value of a dimension. `None`: it has none, for example no tier.
-    fn label(&self, dimension: Dimension, row: &Row) -> Option<Label> {
+    fn label(&self, dimension: Dimension, row: &RollupRow) -> Option<Label> {
         let app = |lane: LaneId| self.lanes.get(&lane).map(|lane| AppId::to_string(&lane.app));
         match dimension {
             Dimension::App => row.lane.and_then(app).map(Label::Text),
@@ -193,14 +193,14 @@ impl<'a> Chart<'a> {
             return Err(TooMany::Points);
         }
         let buckets = usize::try_from(self.query.buckets()).unwrap_or(0);
-        self.groups.push(Group { buckets: vec![Counts::default(); buckets], active: 0 });
+        self.groups.push(SeriesGroup { buckets: vec![FactCounts::default(); buckets], active: 0 });
         self.by_labels.insert(labels, self.groups.len() - 1);
         Ok(self.groups.len() - 1)
     }
 }
 
 /// By how many active subscriptions there are more after this.
-fn net(counts: &Counts) -> i64 {
+fn net(counts: &FactCounts) -> i64 {
     let lost: u64 = Loss::ALL.into_iter().map(|loss| counts.of(Fact::Lost(loss))).sum();
     i64::try_from(counts.of(Fact::Won)).unwrap_or(i64::MAX) - i64::try_from(lost).unwrap_or(i64::MAX)
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::filters::Filters;
 use bellwire_core::delivery::{Ending, ReceiptKind};
-use bellwire_core::fact::{Counts, Fact, Loss, StatusClass, WAITS};
+use bellwire_core::fact::{FactCounts, Fact, Loss, StatusClass, WAITS};
 use bellwire_core::named;
 
 named! {
@@ -173,7 +173,7 @@ impl Measure {
 
     /// Returns its value. `part`: only this value of the dimension that splits it. `None` without a base, or without a
     /// measurement.
-    pub(super) fn value(self, counts: &Counts, active: i64, part: Option<&str>, filters: &Filters) -> Value {
+    pub(super) fn value(self, counts: &FactCounts, active: i64, part: Option<&str>, filters: &Filters) -> Value {
         let ended = |ending| counts.of(Fact::Ended(ending));
         let of_part = |name: &str| part.is_none_or(|part| part == name);
         let all_ended = || -> u64 {
@@ -232,11 +232,11 @@ mod tests {
     /// Only facts within a measure's span are read: each must come to the same without all others.
     #[test]
     fn measure_needs_only_facts_of_its_span() {
-        let mut all = Counts::default();
+        let mut all = FactCounts::default();
         (0..).zip(Fact::all()).for_each(|(n, fact)| (0..=n % 7).for_each(|_| all.add(fact)));
         for measure in Measure::all() {
             let (first, last) = measure.facts();
-            let mut read = Counts::default();
+            let mut read = FactCounts::default();
             all.stored()
                 .filter(|(code, _)| (first..=last).contains(code))
                 .for_each(|(code, n)| read.add_stored(code, n));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn rates_have_honest_denominators() {
-        let mut counts = Counts::default();
+        let mut counts = FactCounts::default();
         let times = [
             (Fact::Ended(Ending::Accepted), 6),
             (Fact::Ended(Ending::Gone), 2),
@@ -262,7 +262,7 @@ mod tests {
             (0..n).for_each(|_| counts.add(fact));
         }
         let value =
-            |name: &str, counts: &Counts| Measure::named(name).unwrap().value(counts, 7, None, &Filters::default());
+            |name: &str, counts: &FactCounts| Measure::named(name).unwrap().value(counts, 7, None, &Filters::default());
         for (name, expected) in [
             ("ended", json!(8)),
             ("attempts", json!(10)),
@@ -277,11 +277,11 @@ mod tests {
         ] {
             assert_eq!(value(name, &counts), expected, "{name}");
         }
-        let nothing = Counts::default();
+        let nothing = FactCounts::default();
         for name in ["acceptance_rate", "gone_rate", "error_rate", "display_rate", "click_rate", "latency_p95"] {
             assert_eq!(value(name, &nothing), Value::Null, "{name} of nothing");
         }
-        let mut late = Counts::default();
+        let mut late = FactCounts::default();
         late.add(Fact::ReceiptAsked);
         (0..2).for_each(|_| late.add(Fact::Receipt(ReceiptKind::Displayed)));
         assert_eq!(value("display_rate", &late), Value::Null, "more was displayed than asked for: of earlier pushes");

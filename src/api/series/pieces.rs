@@ -2,24 +2,24 @@
 
 use chrono::{DateTime, TimeDelta};
 
-use crate::store::outcomes::rollups::{Piece, Step};
+use crate::store::outcomes::rollups::{Piece, RollupStep};
 use bellwire_core::clock::Timestamp;
 
 /// Returns the pieces of a range that begins and ends at whole minutes, or at whole hours or days where minutes or hours are no
 /// longer stored. They are in order, without overlaps or gaps.
 pub(super) fn pieces(from: Timestamp, until: Timestamp) -> Vec<Piece> {
-    cut(from, until, &Step::ALL)
+    cut(from, until, &RollupStep::ALL)
 }
 
 /// The pieces of all that follows a time.
 pub(super) fn from_then_on(from: Timestamp) -> Vec<Piece> {
-    let next_day = up(from, Step::Day.seconds());
+    let next_day = up(from, RollupStep::Day.seconds());
     let mut pieces = pieces(from, next_day);
-    pieces.push(Piece { step: Step::Day, from: next_day, until: Timestamp::MAX_UTC });
+    pieces.push(Piece { step: RollupStep::Day, from: next_day, until: Timestamp::MAX_UTC });
     pieces
 }
 
-fn cut(from: Timestamp, until: Timestamp, steps: &[Step]) -> Vec<Piece> {
+fn cut(from: Timestamp, until: Timestamp, steps: &[RollupStep]) -> Vec<Piece> {
     let Some((&longest, shorter)) = steps.split_last().filter(|_| from < until) else { return Vec::new() };
     let (first, last) = (up(from, longest.seconds()), down(until, longest.seconds()));
     if first >= last {
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn range_is_days_with_partial_ends() {
-        use Step::{Day, Hour, Minute};
-        type Case<'a> = (&'a str, &'a str, &'a [(Step, &'a str)]);
+        use RollupStep::{Day, Hour, Minute};
+        type Case<'a> = (&'a str, &'a str, &'a [(RollupStep, &'a str)]);
         let cases: [Case<'_>; 6] = [
             ("01T00:00:00", "20T00:00:00", &[(Day, "01T00:00:00")]),
             ("01T01:00:00", "20T00:00:00", &[(Hour, "01T01:00:00"), (Day, "02T00:00:00")]),

@@ -8,7 +8,7 @@ use super::measure::{Dimension, Measure, Split};
 use super::pieces::{down, pieces, up};
 use crate::api::nul::refuse_nul;
 use crate::api::problem::Problem;
-use crate::store::outcomes::rollups::{MetricsKept, Piece, Step};
+use crate::store::outcomes::rollups::{MetricsKept, Piece, RollupStep};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, Tier};
 use bellwire_core::fact::{Loss, StatusClass};
@@ -59,7 +59,7 @@ pub(super) struct Query {
 impl Query {
     /// Reads the query string. `of_one_app`: the request is for one app, so that apps are nothing to ask for.
     pub(super) fn read(text: &str, of_one_app: bool, kept: MetricsKept, now: Timestamp) -> Result<Self, Problem> {
-        let mut given = Given::read(text)?;
+        let mut given = RawParameters::read(text)?;
         let (start, end) = (given.time("time[start]")?, given.time("time[end]")?);
         if end <= start {
             return Err(Problem::invalid_parameter("time[end]", "must be later than `time[start]`"));
@@ -143,15 +143,15 @@ fn put_together(
     kept: MetricsKept,
     now: Timestamp,
 ) -> Result<(Timestamp, Timestamp, Vec<Piece>), Problem> {
-    let is_kept = |at: Timestamp, step: Step| at >= now - kept.of(step);
+    let is_kept = |at: Timestamp, step: RollupStep| at >= now - kept.of(step);
     let found = match bucket_s {
         Some(seconds) => {
-            let fits = |step: &Step| seconds % step.seconds() == 0 && is_kept(start, *step);
+            let fits = |step: &RollupStep| seconds % step.seconds() == 0 && is_kept(start, *step);
             let (from, until) = (down(start, seconds), up(end, seconds));
-            Step::ALL.into_iter().rev().find(fits).map(|step| (from, until, vec![Piece { step, from, until }]))
+            RollupStep::ALL.into_iter().rev().find(fits).map(|step| (from, until, vec![Piece { step, from, until }]))
         }
         None => {
-            let shortest = |at: Timestamp| Step::ALL.into_iter().find(|step| is_kept(at, *step));
+            let shortest = |at: Timestamp| RollupStep::ALL.into_iter().find(|step| is_kept(at, *step));
             shortest(start).zip(shortest(end)).map(|(at_start, at_end)| {
                 let (from, until) = (down(start, at_start.seconds()), up(end, at_end.seconds()));
                 (from, until, pieces(from, until))
@@ -160,7 +160,7 @@ fn put_together(
     };
     found.ok_or_else(|| {
         let days = |step| kept.of(step).as_secs() / 86_400;
-        let [minutes, hours, by_day] = Step::ALL.map(days);
+        let [minutes, hours, by_day] = RollupStep::ALL.map(days);
         let detail = format!(
             "lies too far back for this granularity: figures are kept by the minute for {minutes} days, by the hour for \
              {hours}, by the day for {by_day}"
@@ -170,9 +170,9 @@ fn put_together(
 }
 
 /// Parameters that are not read yet: `name[]=a&name[]=b` and `name=a,b` mean the same.
-struct Given(BTreeMap<String, Vec<String>>);
+struct RawParameters(BTreeMap<String, Vec<String>>);
 
-impl Given {
+impl RawParameters {
     fn read(text: &str) -> Result<Self, Problem> {
         let mut given = BTreeMap::<String, Vec<String>>::new();
         for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
@@ -297,7 +297,7 @@ mod tests {
         Query::read(text, false, MetricsKept::DEFAULT, now)
     }
 
-    fn steps(query: &Query) -> Vec<Step> {
+    fn steps(query: &Query) -> Vec<RollupStep> {
         query.pieces.iter().map(|piece| piece.step).collect()
     }
 
@@ -309,14 +309,14 @@ mod tests {
                            &measures=accepted,gone&dimensions=gateway&filters[tier]=transactional,promotional";
         let query = read(repeated).unwrap();
         assert_eq!(query, read(with_commas).unwrap());
-        assert_eq!((steps(&query), query.buckets(), query.measures.len()), (vec![Step::Hour], 24, 2));
+        assert_eq!((steps(&query), query.buckets(), query.measures.len()), (vec![RollupStep::Hour], 24, 2));
         assert_eq!(query.filters.tiers, [Tier::Transactional, Tier::Promotional]);
     }
 
     #[test]
     fn range_uses_whole_buckets_of_longest_rows() {
-        use Step::{Day, Hour, Minute};
-        type Case<'a> = (&'a str, &'a str, &'a str, &'a [Step], &'a str, i64);
+        use RollupStep::{Day, Hour, Minute};
+        type Case<'a> = (&'a str, &'a str, &'a str, &'a [RollupStep], &'a str, i64);
         let cases: [Case<'_>; 10] = [
             ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "&granularity=1d", &[Day], "2026-11-01T00:00:00Z", 19),
             ("2026-11-01T10:00:00Z", "2026-11-20T12:34:56Z", "&granularity=1d", &[Day], "2026-11-01T00:00:00Z", 20),

@@ -23,7 +23,7 @@ const AUDIENCE: &str = "bellwire/session";
 const TOKEN_MAX: usize = 1_024;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Claims {
+struct CookieClaims {
     aud: String,
     sid: SessionId,
     iat: i64,
@@ -32,7 +32,7 @@ struct Claims {
 
 /// A token that we signed and that has not expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::api) struct Token {
+pub(in crate::api) struct SessionToken {
     /// The session that it names, which may have ended.
     pub session: SessionId,
     pub is_stale: bool,
@@ -43,12 +43,12 @@ fn write(vault: &Vault, session: SessionId, now: Timestamp, expires_at: Timestam
     let (number, key) = vault.session_key();
     let header = Header { kid: Some(number.to_string()), ..Header::new(Algorithm::HS256) };
     let exp = (now + IDLE_MAX).min(expires_at).timestamp();
-    let claims = Claims { aud: AUDIENCE.to_owned(), sid: session, iat: now.timestamp(), exp };
+    let claims = CookieClaims { aud: AUDIENCE.to_owned(), sid: session, iat: now.timestamp(), exp };
     jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(&key)).expect("claims are JSON")
 }
 
 /// Reads a token. None: it is not one of ours, or has expired.
-pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option<Token> {
+pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option<SessionToken> {
     if token.len() > TOKEN_MAX {
         return None;
     }
@@ -58,10 +58,10 @@ pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option
     validation.set_audience(&[AUDIENCE]);
     validation.set_required_spec_claims(&["aud"]);
     validation.validate_exp = false; // by our own clock
-    let Claims { sid, iat, exp, .. } = jsonwebtoken::decode::<Claims>(token, &key, &validation).ok()?.claims;
+    let CookieClaims { sid, iat, exp, .. } = jsonwebtoken::decode::<CookieClaims>(token, &key, &validation).ok()?.claims;
     let now_s = now.timestamp();
     let is_stale = now_s >= iat + RENEWED_AFTER.as_secs() as i64;
-    (now_s < exp).then_some(Token { session: sid, is_stale })
+    (now_s < exp).then_some(SessionToken { session: sid, is_stale })
 }
 
 /// Name and attributes of the cookie.
@@ -184,8 +184,8 @@ mod tests {
         let long = AT + TimeDelta::hours(12);
         let token = write(&vault, session, AT, long);
         let at = |minutes| read(&vault, &token, AT + TimeDelta::minutes(minutes));
-        assert_eq!(at(0), Some(Token { session, is_stale: false }));
-        assert_eq!(at(1), Some(Token { session, is_stale: true }));
+        assert_eq!(at(0), Some(SessionToken { session, is_stale: false }));
+        assert_eq!(at(1), Some(SessionToken { session, is_stale: true }));
         assert!(at(29).is_some() && at(30).is_none());
         let short = write(&vault, session, AT, AT + TimeDelta::minutes(5));
         assert_eq!(read(&vault, &short, AT + TimeDelta::minutes(5)), None);
@@ -221,7 +221,7 @@ mod tests {
         let (_, key) = vault.session_key();
         let header = Header { kid: Some("1".to_owned()), ..Header::new(Algorithm::HS256) };
         for aud in ["bellwire", "app_1"] {
-            let claims = Claims { aud: aud.to_owned(), sid: session, iat: 0, exp: 3_600 };
+            let claims = CookieClaims { aud: aud.to_owned(), sid: session, iat: 0, exp: 3_600 };
             let token = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(&key)).unwrap();
             assert_eq!(read(&vault, &token, AT), None, "{aud}");
         }

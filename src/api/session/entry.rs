@@ -13,11 +13,11 @@ use tracing::Instrument as _;
 use super::SessionView;
 use crate::api::ApiState;
 use crate::api::extract::is_plain_text;
-use crate::api::limits::At;
+use crate::api::limits::RefusalScope;
 use crate::api::problem::{Problem, ProblemCode};
 use crate::api::signed_in::SignedIn;
 use crate::store::keys::api_keys::ApiKey;
-use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::audit::{AuditAction, Actor, AuditEntry, Who};
 use crate::store::keys::passkeys::ShownLink;
 use crate::store::keys::sessions::{self, NewSession, Owner};
 use crate::store::keys::team;
@@ -28,14 +28,14 @@ const SESSION_LASTS: TimeDelta = TimeDelta::hours(12);
 /// Characters of a browser's `User-Agent` that are kept.
 const BROWSER_MAX: usize = 200;
 
-pub(super) struct Visitor {
+pub(super) struct SignInVisitor {
     /// Of a socket, or a proxy's word; 0.0.0.0 off no socket.
     pub(super) client: IpAddr,
     pub(super) address: Option<IpAddr>,
     browser: Option<String>,
 }
 
-impl Visitor {
+impl SignInVisitor {
     pub(super) fn of(parts: &Parts, state: &ApiState) -> Self {
         let browser = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
         let browser = browser.map(|text| text.chars().take(BROWSER_MAX).collect::<String>());
@@ -52,7 +52,7 @@ impl Visitor {
 pub(super) async fn use_link(
     conn: &mut PgConnection,
     state: &ApiState,
-    visitor: &Visitor,
+    visitor: &SignInVisitor,
     id: TeammateId,
     link: &ShownLink,
 ) -> Result<bool, Problem> {
@@ -64,7 +64,7 @@ pub(super) async fn use_link(
         team::set_password(conn, &state.vault, id, Some(hash)).await?;
         sessions::end_all(conn, Owner::Teammate(id), None, now).await?;
         let actor = Actor { who: Who::Teammate(id), address: visitor.address };
-        Entry::new(actor, None, Action::PasswordSet, id).record(conn, 1, now).await?;
+        AuditEntry::new(actor, None, AuditAction::PasswordSet, id).record(conn, 1, now).await?;
     }
     Ok(true)
 }
@@ -73,7 +73,7 @@ pub(super) async fn use_link(
 pub(super) async fn begin(
     conn: &mut PgConnection,
     state: &ApiState,
-    visitor: &Visitor,
+    visitor: &SignInVisitor,
     owner: Owner,
     by: Value,
 ) -> Result<SessionId, Problem> {
@@ -91,7 +91,7 @@ pub(super) async fn begin(
         Owner::Teammate(id) => Who::Teammate(id),
         Owner::Key(id) => Who::Operator(id),
     };
-    let entry = Entry::new(Actor { who, address: visitor.address }, None, Action::SessionBegun, id);
+    let entry = AuditEntry::new(Actor { who, address: visitor.address }, None, AuditAction::SessionBegun, id);
     entry.with(by).record(conn, 1, now).await?;
     Ok(id)
 }
@@ -112,7 +112,7 @@ pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<Api
 }
 
 /// Refuses a sign-in, the same way whether or not there is such a teammate.
-pub(super) fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, way: &'static str) -> Problem {
+pub(super) fn refuse(state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, way: &'static str) -> Problem {
     let detail = match way {
         "password" => "There is no such teammate with this password.",
         "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
@@ -125,7 +125,7 @@ pub(super) fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<Teamm
 pub(super) fn refuse_saying(
     detail: &'static str,
     state: &ApiState,
-    visitor: &Visitor,
+    visitor: &SignInVisitor,
     teammate: Option<TeammateId>,
     by: Value,
 ) -> Problem {
@@ -137,13 +137,13 @@ pub(super) fn refuse_saying(
 ///
 /// The response does not wait for the record. Entries about teammates and about unknown names are counted apart. A stranger could
 /// use up the latter, and a response that then took as long as a commit would reveal a teammate.
-pub(super) fn record_refusal(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, detail: Value) {
-    let at = if teammate.is_some() { At::Teammate } else { At::Nobody };
+pub(super) fn record_refusal(state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, detail: Value) {
+    let at = if teammate.is_some() { RefusalScope::Teammate } else { RefusalScope::Nobody };
     let Some(n) = state.limits.refused(visitor.client, at) else { return };
     // What was given as a name may be a password by mistake.
     let target = teammate.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
     let actor = Actor { who: Who::Nobody, address: visitor.address };
-    let entry = Entry::new(actor, None, Action::SessionRefused, target).with(detail);
+    let entry = AuditEntry::new(actor, None, AuditAction::SessionRefused, target).with(detail);
     let (pool, now) = (state.pool.clone(), state.clock.now());
     // No more of these than the log has room for.
     tokio::spawn(

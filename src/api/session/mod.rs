@@ -19,8 +19,8 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::Holder;
-use super::extract::{At, Json, Query};
+use super::auth::CallerIdentity;
+use super::extract::{PathId, Json, Query};
 use super::paging::{Page, Paging};
 use super::passwords::Password;
 use super::problem::{Faults, Problem};
@@ -29,8 +29,8 @@ use super::signed_in::{SignedIn, ended, enter};
 use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
 use bellwire_core::role::{Grant, Role};
 
-use crate::store::keys::audit::{Action, Actor, Entry};
-use crate::store::keys::sessions::{self, Listed, Owner};
+use crate::store::keys::audit::{AuditAction, Actor, AuditEntry};
+use crate::store::keys::sessions::{self, SessionRow, Owner};
 use crate::store::keys::team;
 use cookie::IDLE_MAX;
 pub(crate) use sign_in::{__path_sign_in, LINK_PREFIX, link_mac, sign_in};
@@ -59,8 +59,8 @@ pub(crate) struct InSession {
 }
 
 impl InSession {
-    fn did(&self, action: Action, target: impl std::fmt::Display) -> Entry {
-        Entry::new(self.actor, None, action, target)
+    fn did(&self, action: AuditAction, target: impl std::fmt::Display) -> AuditEntry {
+        AuditEntry::new(self.actor, None, action, target)
     }
 
     /// The teammate who is signed in. 403: it is an operator's key.
@@ -158,11 +158,11 @@ pub(crate) async fn show(caller: InSession) -> axum::Json<SessionView> {
 #[utoipa::path(delete, path = "/v1/session", tag = "Team", responses((status = 204)))]
 pub(crate) async fn sign_out(caller: InSession, State(state): State<ApiState>) -> Result<Response, Problem> {
     let id = caller.signed_in.session.id;
-    end_one(&state, id, None, &caller.did(Action::SessionEnded, id)).await?;
+    end_one(&state, id, None, &caller.did(AuditAction::SessionEnded, id)).await?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, state.settings.cookies.take())]).into_response())
 }
 
-async fn end_one(state: &ApiState, id: SessionId, of: Option<Owner>, entry: &Entry) -> Result<(), Problem> {
+async fn end_one(state: &ApiState, id: SessionId, of: Option<Owner>, entry: &AuditEntry) -> Result<(), Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
     if !sessions::end(&mut tx, id, of, now).await? {
@@ -211,7 +211,7 @@ pub(crate) async fn set_password(
             let guess = sign_in::Guess::begin(&state, email, client).await?;
             if !guess.check(password, Some(hash)).await? {
                 // Whoever sits at somebody else's browser and guesses is to be seen.
-                let refused = caller.did(Action::SessionRefused, id).with(json!({"by": "current_password"}));
+                let refused = caller.did(AuditAction::SessionRefused, id).with(json!({"by": "current_password"}));
                 refused.record(&mut *state.pool.acquire().await?, 1, state.clock.now()).await?;
                 return Err(Problem::forbidden_member("/current_password", "is not your password"));
             }
@@ -228,7 +228,7 @@ pub(crate) async fn set_password(
     }
     team::set_password(&mut tx, &state.vault, id, Some(&hash)).await?;
     sessions::end_all(&mut tx, session.owner, Some(session.id), now).await?;
-    caller.did(Action::PasswordSet, id).record(&mut tx, 1, now).await?;
+    caller.did(AuditAction::PasswordSet, id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -263,8 +263,8 @@ pub(crate) async fn list(
     let (cut, now) = (paging.cut()?, state.clock.now());
     let session = &caller.signed_in.session;
     let rows = sessions::list(&state.pool, session.owner, now - IDLE_MAX, now, cut.ask()).await?;
-    let show = |row: Listed| {
-        let Listed { id, began_at, seen_at, expires_at, address, browser } = row;
+    let show = |row: SessionRow| {
+        let SessionRow { id, began_at, seen_at, expires_at, address, browser } = row;
         ListedView { id, is_this: id == session.id, began_at, seen_at, expires_at, address, browser }
     };
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
@@ -275,11 +275,11 @@ pub(crate) async fn list(
 pub(crate) async fn end(
     caller: InSession,
     State(state): State<ApiState>,
-    At(id): At<SessionId>,
+    PathId(id): PathId<SessionId>,
 ) -> Result<StatusCode, Problem> {
     let session = &caller.signed_in.session;
     let of = (!session.grants.may_change_team()).then_some(session.owner);
-    end_one(&state, id, of, &caller.did(Action::SessionEnded, id)).await?;
+    end_one(&state, id, of, &caller.did(AuditAction::SessionEnded, id)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -297,13 +297,13 @@ pub(crate) async fn end_others(caller: InSession, State(state): State<ApiState>)
     let mut tx = state.begin().await?;
     let ended = sessions::end_all(&mut tx, session.owner, Some(session.id), now).await?;
     let target = caller.actor.who.name();
-    caller.did(Action::SessionEnded, target).record(&mut tx, ended, now).await?;
+    caller.did(AuditAction::SessionEnded, target).record(&mut tx, ended, now).await?;
     tx.commit().await?;
     Ok(axum::Json(Ended { ended }))
 }
 
 /// Converts the caller of a session, for routes that also accept keys.
-impl From<SignedIn> for Holder {
+impl From<SignedIn> for CallerIdentity {
     fn from(SignedIn { session, key }: SignedIn) -> Self {
         match session.owner {
             Owner::Teammate(id) => Self::Teammate(id, session.grants),

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::GrantView;
 use super::cookie::{self, Cookies};
-use super::entry::{self, Visitor};
+use super::entry::{self, SignInVisitor};
 use super::second_factor;
 use crate::api::ApiState;
 use crate::api::email::normal_email;
@@ -21,12 +21,12 @@ use crate::api::extract::{Query, is_plain_text};
 use crate::api::problem::Problem;
 use crate::api::signed_in::SignedIn;
 use crate::api::team::{removed_account, removed_email};
-use crate::oidc::{ATTEMPT_LASTS, Attempt, Failure, Person, Provider};
-use crate::store::keys::audit::{Action, Actor, Entry, Who};
-use crate::store::keys::oidc::{self, Account};
+use crate::oidc::{ATTEMPT_LASTS, OidcAttempt, OidcFailure, OidcPerson, Provider};
+use crate::store::keys::audit::{AuditAction, Actor, AuditEntry, Who};
+use crate::store::keys::oidc::{self, ProviderAccount};
 use crate::store::keys::passkeys::{self, FirstFactor, ShownAccount};
 use crate::store::keys::sessions::Owner;
-use crate::store::keys::team::{self, Standing};
+use crate::store::keys::team::{self, TeammateStatus};
 use crate::vault::OIDC_ATTEMPT;
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
@@ -53,7 +53,7 @@ const SUBJECT_MAX: usize = 255;
 
 /// Settings of signing in with a provider.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct OidcSignInConfig {
     /// OpenID provider.
     pub provider: Provider,
     /// Name of the provider for people.
@@ -88,34 +88,34 @@ named! {
 }
 
 /// Logs what it was; the person learns only which kind.
-fn noted(failure: Failure) -> Why {
+fn noted(failure: OidcFailure) -> Why {
     tracing::warn!(%failure, "nobody was signed in by the OpenID provider");
     match failure {
-        Failure::Unavailable(_) => Why::Provider,
-        Failure::Refused(_) => Why::Token,
-        Failure::Busy => Why::Busy,
+        OidcFailure::Unavailable(_) => Why::Provider,
+        OidcFailure::Refused(_) => Why::Token,
+        OidcFailure::Busy => Why::Busy,
     }
 }
 
-enum Failed {
+enum SignInFailure {
     /// As that teammate, if it came so far.
     Refused(Why, Option<TeammateId>),
     Problem(Problem),
 }
 
-impl From<Why> for Failed {
+impl From<Why> for SignInFailure {
     fn from(why: Why) -> Self {
         Self::Refused(why, None)
     }
 }
 
-impl From<Problem> for Failed {
+impl From<Problem> for SignInFailure {
     fn from(problem: Problem) -> Self {
         Self::Problem(problem)
     }
 }
 
-impl From<sqlx::Error> for Failed {
+impl From<sqlx::Error> for SignInFailure {
     fn from(error: sqlx::Error) -> Self {
         Self::Problem(error.into())
     }
@@ -124,7 +124,7 @@ impl From<sqlx::Error> for Failed {
 /// Parameters that the provider adds to the callback's address. Further ones are ignored.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Answer {
+pub(crate) struct CallbackParams {
     /// What it was begun with.
     state: Option<String>,
     /// Code of the provider for the person.
@@ -163,41 +163,41 @@ struct Arrived {
 pub(crate) async fn callback(
     State(state): State<ApiState>,
     parts: Parts,
-    Query(answer): Query<Answer>,
+    Query(answer): Query<CallbackParams>,
 ) -> Result<Response, Problem> {
     let settings = settings(&state)?;
     let cookies = state.settings.cookies;
-    let visitor = Visitor::of(&parts, &state);
+    let visitor = SignInVisitor::of(&parts, &state);
     state.limits.client(visitor.client)?;
     let arrival = Arrival { state: &state, settings, visitor: &visitor, now: state.clock.now() };
     match arrival.sign_in(&parts.headers, answer).await {
         Ok(Arrived { cookie, word }) => Ok(land(word, &[cookie, forget(cookies)])),
         // Anybody comes back without having been sent off: that tells of nothing, and costs nothing.
-        Err(Failed::Refused(why @ Why::Attempt, _)) => Ok(land(Some(why.name()), &[forget(cookies)])),
-        Err(Failed::Refused(why, teammate)) => {
+        Err(SignInFailure::Refused(why @ Why::Attempt, _)) => Ok(land(Some(why.name()), &[forget(cookies)])),
+        Err(SignInFailure::Refused(why, teammate)) => {
             let detail = json!({"by": "oidc", "why": why.name()});
             entry::record_refusal(&state, &visitor, teammate, detail);
             Ok(land(Some(why.name()), &[forget(cookies)]))
         }
-        Err(Failed::Problem(problem)) => Err(problem),
+        Err(SignInFailure::Problem(problem)) => Err(problem),
     }
 }
 
 /// 404: no provider is set up.
-fn settings(state: &ApiState) -> Result<&Settings, Problem> {
+fn settings(state: &ApiState) -> Result<&OidcSignInConfig, Problem> {
     state.settings.oidc.as_ref().ok_or_else(|| Problem::not_found("way to sign in"))
 }
 
 struct Arrival<'a> {
     state: &'a ApiState,
-    settings: &'a Settings,
-    visitor: &'a Visitor,
+    settings: &'a OidcSignInConfig,
+    visitor: &'a SignInVisitor,
     now: Timestamp,
 }
 
 impl Arrival<'_> {
     /// Returns the session of a browser, or the challenge of its passkey.
-    async fn sign_in(&self, headers: &HeaderMap, answer: Answer) -> Result<Arrived, Failed> {
+    async fn sign_in(&self, headers: &HeaderMap, answer: CallbackParams) -> Result<Arrived, SignInFailure> {
         let &Self { state, settings, visitor, now } = self;
         let shown = answer.state.unwrap_or_default();
         let attempt = kept(state, headers).filter(|attempt| attempt.is_answered_by(&shown, now)).ok_or(Why::Attempt)?;
@@ -215,7 +215,7 @@ impl Arrival<'_> {
         if !passkeys.is_empty() {
             tx.rollback().await?; // the account is linked with the passkey's answer
             if state.settings.relying_party.is_none() {
-                return Err(Failed::Refused(Why::PasskeysUnavailable, Some(teammate)));
+                return Err(SignInFailure::Refused(Why::PasskeysUnavailable, Some(teammate)));
             }
             let issuer = settings.provider.issuer().to_owned();
             let shown = FirstFactor::Oidc(ShownAccount { issuer, subject: person.subject });
@@ -230,7 +230,7 @@ impl Arrival<'_> {
     }
 
     /// Returns the teammate whom the provider identified: the owner of the account, even if its address has changed.
-    async fn admit(&self, conn: &mut PgConnection, person: &Person) -> Result<TeammateId, Failed> {
+    async fn admit(&self, conn: &mut PgConnection, person: &OidcPerson) -> Result<TeammateId, SignInFailure> {
         if !is_plain_text(&person.subject, SUBJECT_MAX) {
             return Err(Why::Token.into());
         }
@@ -240,20 +240,20 @@ impl Arrival<'_> {
         if !domains.is_empty() && !domains.iter().any(is_of) {
             return Err(Why::Domain.into());
         }
-        let account = Account { issuer: self.settings.provider.issuer(), subject: &person.subject };
+        let account = ProviderAccount { issuer: self.settings.provider.issuer(), subject: &person.subject };
         let known = match oidc::owner(conn, account).await? {
             Some(owner) => owner,
             None => self.introduce(conn, account, &email).await?,
         };
         if known.is_disabled {
-            return Err(Failed::Refused(Why::Disabled, Some(known.id)));
+            return Err(SignInFailure::Refused(Why::Disabled, Some(known.id)));
         }
         Ok(known.id)
     }
 
     /// Finds the teammate of an account that has not come before, by its verified address, and links it to them. What is written
     /// counts only if they are let in.
-    async fn introduce(&self, conn: &mut PgConnection, account: Account<'_>, email: &str) -> Result<Standing, Failed> {
+    async fn introduce(&self, conn: &mut PgConnection, account: ProviderAccount<'_>, email: &str) -> Result<TeammateStatus, SignInFailure> {
         let mut known = team::lock_by_email(conn, email).await?;
         if let (None, Some(role)) = (known, self.settings.newcomers) {
             let vault = &self.state.vault;
@@ -267,17 +267,17 @@ impl Arrival<'_> {
         let known = known.ok_or(Why::Unknown)?;
         match link(conn, self.state, self.visitor, known.id, account).await? {
             true => Ok(known),
-            false => Err(Failed::Refused(Why::OtherAccount, Some(known.id))),
+            false => Err(SignInFailure::Refused(Why::OtherAccount, Some(known.id))),
         }
     }
 
     /// Adds a teammate without an invitation, unless another request has just done so.
-    async fn add(&self, conn: &mut PgConnection, email: &str, role: Role) -> Result<(), Failed> {
+    async fn add(&self, conn: &mut PgConnection, email: &str, role: Role) -> Result<(), SignInFailure> {
         let (id, grants) = (TeammateId(self.state.clock.uuid()), Grants(vec![Grant { role, app: None }]));
         if team::add(conn, id, email, self.now).await? {
             team::set_grants(conn, id, &grants).await?;
             let roles: Vec<_> = grants.0.iter().map(GrantView::from).collect();
-            let joined = did(self.visitor, id, Action::TeammateJoined).with(json!({"roles": roles}));
+            let joined = did(self.visitor, id, AuditAction::TeammateJoined).with(json!({"roles": roles}));
             joined.record(conn, 1, self.now).await?;
         }
         Ok(())
@@ -289,21 +289,21 @@ impl Arrival<'_> {
 pub(super) async fn link(
     conn: &mut PgConnection,
     state: &ApiState,
-    visitor: &Visitor,
+    visitor: &SignInVisitor,
     teammate: TeammateId,
-    account: Account<'_>,
+    account: ProviderAccount<'_>,
 ) -> sqlx::Result<bool> {
     let now = state.clock.now();
     if oidc::link(conn, teammate, account, now).await? {
-        did(visitor, teammate, Action::TeammateLinked).record(conn, 1, now).await?;
+        did(visitor, teammate, AuditAction::TeammateLinked).record(conn, 1, now).await?;
         return Ok(true);
     }
     Ok(oidc::owner(conn, account).await?.is_some_and(|owner| owner.id == teammate))
 }
 
-fn did(visitor: &Visitor, teammate: TeammateId, action: Action) -> Entry {
+fn did(visitor: &SignInVisitor, teammate: TeammateId, action: AuditAction) -> AuditEntry {
     let actor = Actor { who: Who::Teammate(teammate), address: visitor.address };
-    Entry::new(actor, None, action, teammate)
+    AuditEntry::new(actor, None, action, teammate)
 }
 
 /// Returns the name of the cookie that a browser keeps while its user is at the provider. With the prefix, no other host can
@@ -320,13 +320,13 @@ fn set_cookie(cookies: Cookies, value: &str, lasts_s: u64) -> HeaderValue {
     HeaderValue::try_from(text).expect("the value is base64url")
 }
 
-fn keep(state: &ApiState, attempt: &Attempt) -> HeaderValue {
+fn keep(state: &ApiState, attempt: &OidcAttempt) -> HeaderValue {
     let plain = serde_json::to_vec(attempt).expect("an attempt consists of texts and a number");
     let sealed = state.vault.seal(OIDC_ATTEMPT, Uuid::nil(), &plain);
     set_cookie(state.settings.cookies, &base64url::encode(sealed), ATTEMPT_LASTS.as_secs())
 }
 
-fn kept(state: &ApiState, headers: &HeaderMap) -> Option<Attempt> {
+fn kept(state: &ApiState, headers: &HeaderMap) -> Option<OidcAttempt> {
     let value =
         cookie::value_of(headers, cookie_name(state.settings.cookies)).filter(|value| value.len() <= COOKIE_MAX)?;
     let plain = state.vault.open(OIDC_ATTEMPT, Uuid::nil(), &base64url::decode(value)?).ok()?;

@@ -10,17 +10,17 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::InSession;
-use super::relying_party::{Asked, CHALLENGE_LASTS, Refusal, RelyingParty, challenge_of};
+use super::relying_party::{PasskeyChallenge, CHALLENGE_LASTS, PasskeyError, RelyingParty, challenge_of};
 use crate::api::ApiState;
 use crate::api::auth::TeamAdmin;
-use crate::api::extract::{At, Json, is_plain_text};
+use crate::api::extract::{PathId, Json, is_plain_text};
 use crate::api::problem::{Faults, Problem, ProblemCode};
 use crate::api::routes::routes;
-use crate::store::keys::audit::Action;
-use crate::store::keys::passkeys::{self, Added, PASSKEYS_MAX, Passkey};
+use crate::store::keys::audit::AuditAction;
+use crate::store::keys::passkeys::{self, AddPasskeyResult, PASSKEYS_MAX, Passkey};
 use crate::store::keys::sessions::{self, Owner};
 use crate::store::keys::team;
-use crate::store::results::Written;
+use crate::store::results::WriteOutcome;
 use crate::vault::{Purpose, Vault};
 use bellwire_core::id::{PasskeyId, TeammateId};
 
@@ -122,7 +122,7 @@ pub(crate) async fn begin(
     if known.len() as i64 >= PASSKEYS_MAX {
         return Err(too_many());
     }
-    let Asked { options, challenge } =
+    let PasskeyChallenge { options, challenge } =
         party.ask_to_make(teammate, session.email.as_deref().unwrap_or_default(), &known);
     let expires_at = state.clock.now() + CHALLENGE_LASTS;
     let mac = challenge_mac(&state.vault, &challenge);
@@ -141,14 +141,14 @@ pub(crate) async fn add(
     let teammate = recently_in(&caller, &state)?;
     let party = relying_party(&state)?;
     check_name(&name)?;
-    let refused = |why: Refusal| Problem::invalid_member("/credential", why.detail());
+    let refused = |why: PasskeyError| Problem::invalid_member("/credential", why.detail());
     let credential: RegistrationCredential =
-        serde_json::from_value(credential).map_err(|_| refused(Refusal::Malformed))?;
+        serde_json::from_value(credential).map_err(|_| refused(PasskeyError::Malformed))?;
     let challenge = challenge_of(&credential.response.client_data_json).map_err(refused)?;
     let (mac, session, now) = (challenge_mac(&state.vault, &challenge), caller.signed_in.session.id, state.clock.now());
     let mut tx = state.begin().await?;
     if !passkeys::take_challenge_to_add(&mut tx, &mac, session, now).await? {
-        return Err(refused(Refusal::Challenge));
+        return Err(refused(PasskeyError::Challenge));
     }
     let made = party.read_made(&credential, challenge).map_err(refused)?;
     let passkey = Passkey {
@@ -163,11 +163,11 @@ pub(crate) async fn add(
         last_used_at: None,
     };
     match passkeys::add(&mut tx, teammate, &passkey).await? {
-        Added::Done => {}
-        Added::TooMany => return Err(too_many()),
-        Added::Known => return Err(Problem::new(ProblemCode::PasskeyKnown, "This passkey has been added before.")),
+        AddPasskeyResult::Done => {}
+        AddPasskeyResult::TooMany => return Err(too_many()),
+        AddPasskeyResult::Known => return Err(Problem::new(ProblemCode::PasskeyKnown, "This passkey has been added before.")),
     }
-    caller.did(Action::PasskeyAdded, passkey.id).record(&mut tx, 1, now).await?;
+    caller.did(AuditAction::PasskeyAdded, passkey.id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(passkey.into())))
 }
@@ -178,14 +178,14 @@ pub(crate) async fn add(
 pub(crate) async fn rename(
     caller: InSession,
     State(state): State<ApiState>,
-    At(id): At<PasskeyId>,
+    PathId(id): PathId<PasskeyId>,
     Json(PasskeyChange { name }, _): Json<PasskeyChange>,
 ) -> Result<axum::Json<PasskeyView>, Problem> {
     let teammate = caller.teammate()?;
     check_name(&name)?;
     let mut tx = state.begin().await?;
     let renamed = passkeys::rename(&mut tx, teammate, id, &name).await?.ok_or_else(unknown)?;
-    caller.did(Action::PasskeyRenamed, id).record(&mut tx, 1, state.clock.now()).await?;
+    caller.did(AuditAction::PasskeyRenamed, id).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(axum::Json(renamed.into()))
 }
@@ -196,14 +196,14 @@ pub(crate) async fn rename(
 pub(crate) async fn remove(
     caller: InSession,
     State(state): State<ApiState>,
-    At(id): At<PasskeyId>,
+    PathId(id): PathId<PasskeyId>,
 ) -> Result<StatusCode, Problem> {
     let teammate = recently_in(&caller, &state)?;
     let mut tx = state.begin().await?;
-    if passkeys::remove(&mut tx, teammate, id).await? == Written::Unknown {
+    if passkeys::remove(&mut tx, teammate, id).await? == WriteOutcome::Unknown {
         return Err(unknown());
     }
-    caller.did(Action::PasskeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    caller.did(AuditAction::PasskeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -222,7 +222,7 @@ pub(crate) struct PasskeysRemoved {
 pub(crate) async fn reset(
     admin: TeamAdmin,
     State(state): State<ApiState>,
-    At(id): At<TeammateId>,
+    PathId(id): PathId<TeammateId>,
 ) -> Result<axum::Json<PasskeysRemoved>, Problem> {
     // One's own take a sign-in of late, which this does not ask for.
     admin.must_not_be(id)?;
@@ -234,7 +234,7 @@ pub(crate) async fn reset(
     }
     let removed = passkeys::remove_all(&mut tx, id).await?;
     sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
-    admin.caller.did(None, Action::PasskeysReset, id).record(&mut tx, removed, now).await?;
+    admin.caller.did(None, AuditAction::PasskeysReset, id).record(&mut tx, removed, now).await?;
     tx.commit().await?;
     Ok(axum::Json(PasskeysRemoved { removed }))
 }

@@ -36,7 +36,7 @@ pub struct RelyingParty {
 /// Why what came from an authenticator does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Refusal {
+pub(crate) enum PasskeyError {
     /// It is not of the form that browsers give it.
     Malformed,
     /// The challenge does not exist, was used, or has expired.
@@ -53,7 +53,7 @@ pub(crate) enum Refusal {
     Account,
 }
 
-impl From<PasskiError> for Refusal {
+impl From<PasskiError> for PasskeyError {
     fn from(error: PasskiError) -> Self {
         match error {
             PasskiError::ChallengeMismatch => Self::Challenge,
@@ -69,7 +69,7 @@ impl From<PasskiError> for Refusal {
     }
 }
 
-impl Refusal {
+impl PasskeyError {
     pub(crate) fn detail(self) -> &'static str {
         match self {
             Self::Malformed => "is not what `navigator.credentials` gives a page, as `toJSON()` writes it",
@@ -87,7 +87,7 @@ impl Refusal {
 }
 
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PasskeyChallenge {
     /// JSON that browsers parse into what `navigator.credentials` takes.
     pub options: Value,
     /// Challenge to sign, 32 random octets.
@@ -95,7 +95,7 @@ pub(crate) struct Asked {
 }
 
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct RegisteredPasskey {
     pub credential_id: Vec<u8>,
     pub public_key: Vec<u8>,
     pub algorithm: i32,
@@ -121,17 +121,17 @@ impl RelyingParty {
     }
 
     /// Returns the request for a new passkey, on an authenticator without any of the known ones.
-    pub(crate) fn ask_to_make(&self, teammate: TeammateId, email: &str, known: &[Passkey]) -> Asked {
+    pub(crate) fn ask_to_make(&self, teammate: TeammateId, email: &str, known: &[Passkey]) -> PasskeyChallenge {
         let known: Vec<_> = known.iter().map(stored).collect();
         let mut options = RegistrationOptions::default();
         options.timeout = CHALLENGE_LASTS.as_millis() as u64;
         options.exclude_credentials = Some(&known);
         let asked = self.verifier().start_passkey_registration(teammate.0.as_bytes(), email, email, options);
         let (options, state) = asked.expect("a UUID is as long as a user's id has to be");
-        Asked { options: json(&options), challenge: state.challenge }
+        PasskeyChallenge { options: json(&options), challenge: state.challenge }
     }
 
-    pub(crate) fn read_made(&self, credential: &RegistrationCredential, challenge: Vec<u8>) -> Result<Made, Refusal> {
+    pub(crate) fn read_made(&self, credential: &RegistrationCredential, challenge: Vec<u8>) -> Result<RegisteredPasskey, PasskeyError> {
         let verifier = self.verifier();
         let (_, mut state) = verifier.start_passkey_registration(Uuid::nil().as_bytes(), "", "", Default::default())?;
         state.challenge = challenge;
@@ -140,26 +140,26 @@ impl RelyingParty {
             && made.public_key.len() <= PUBLIC_KEY_MAX
             && (1..=CREDENTIAL_ID_MAX).contains(&made.credential_id.len());
         if !is_usable {
-            return Err(Refusal::Malformed);
+            return Err(PasskeyError::Malformed);
         }
         let StoredPasskey { credential_id, public_key, algorithm, counter, transports, .. } = made;
         let transports = transports.iter().filter_map(|way| json(way).as_str().map(str::to_owned)).collect();
-        Ok(Made { credential_id, public_key, algorithm, counter, transports })
+        Ok(RegisteredPasskey { credential_id, public_key, algorithm, counter, transports })
     }
 
     /// Returns the request for a signature of a challenge by one of the known passkeys.
-    pub(crate) fn ask_to_sign(&self, known: &[Passkey]) -> Asked {
+    pub(crate) fn ask_to_sign(&self, known: &[Passkey]) -> PasskeyChallenge {
         let known: Vec<_> = known.iter().map(stored).collect();
         let mut options = AuthenticationOptions::default();
         options.timeout = CHALLENGE_LASTS.as_millis() as u64;
         let asked = self.verifier().start_passkey_authentication(&known, options);
         let (options, state) = asked.expect("no extension is asked for");
-        Asked { options: json(&options), challenge: state.challenge }
+        PasskeyChallenge { options: json(&options), challenge: state.challenge }
     }
 
     /// The same for a challenge that was made before.
     pub(crate) fn ask_to_sign_that(&self, challenge: &[u8], known: &[Passkey]) -> Value {
-        let Asked { mut options, .. } = self.ask_to_sign(known);
+        let PasskeyChallenge { mut options, .. } = self.ask_to_sign(known);
         options["challenge"] = Passki::base64_encode(challenge).into();
         options
     }
@@ -171,7 +171,7 @@ impl RelyingParty {
         challenge: Vec<u8>,
         teammate: TeammateId,
         passkey: &Passkey,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, PasskeyError> {
         let (verifier, passkey) = (self.verifier(), stored(passkey));
         let asked = verifier.start_passkey_authentication(std::slice::from_ref(&passkey), Default::default());
         let (_, mut state) = asked?;
@@ -179,19 +179,19 @@ impl RelyingParty {
         let signed = verifier.finish_passkey_authentication(credential, &state, &passkey)?;
         // An authenticator that tells whose the passkey is has to agree (WebAuthn section 7.2, step 6).
         if signed.user_handle.is_some_and(|user| user != teammate.0.as_bytes()) {
-            return Err(Refusal::Passkey);
+            return Err(PasskeyError::Passkey);
         }
         Ok(signed.counter)
     }
 }
 
 /// Returns the challenge that a browser answers, from its own statement.
-pub(crate) fn challenge_of(client_data_json: &str) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn challenge_of(client_data_json: &str) -> Result<Vec<u8>, PasskeyError> {
     Ok(Passki::base64_decode(&ClientData::from_base64(client_data_json)?.challenge)?)
 }
 
 /// Returns the authenticator's id of the passkey that signed, from the browser's own statement.
-pub(crate) fn credential_id_of(credential: &AuthenticationCredential) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn credential_id_of(credential: &AuthenticationCredential) -> Result<Vec<u8>, PasskeyError> {
     Ok(Passki::base64_decode(&credential.raw_id)?)
 }
 
@@ -250,7 +250,7 @@ mod tests {
         };
         let descriptor =
             serde_json::json!([{"id": "AQEBAQEBAQEBAQEBAQEBAQ", "type": "public-key", "transports": ["usb"]}]);
-        let Asked { options, challenge } =
+        let PasskeyChallenge { options, challenge } =
             party.ask_to_make(TeammateId(Uuid::max()), "ann@example.com", std::slice::from_ref(&known));
         assert_eq!(options["rp"]["id"], "push.example.com");
         assert_eq!(

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::cookie;
-use super::entry::{Visitor, begin, let_in, refuse, refuse_saying, use_link};
+use super::entry::{SignInVisitor, begin, let_in, refuse, refuse_saying, use_link};
 use super::oidc;
 use super::passkeys::{challenge_mac, relying_party};
-use super::relying_party::{Asked, CHALLENGE_LASTS, Refusal, challenge_of, credential_id_of};
+use super::relying_party::{PasskeyChallenge, CHALLENGE_LASTS, PasskeyError, challenge_of, credential_id_of};
 use crate::api::ApiState;
 use crate::api::problem::{Problem, ProblemCode};
-use crate::store::keys::oidc::Account;
+use crate::store::keys::oidc::ProviderAccount;
 use crate::store::keys::passkeys::{self, FirstFactor, Passkey, ShownAccount};
 use crate::store::keys::sessions::Owner;
 use bellwire_core::base64url;
@@ -44,7 +44,7 @@ pub(super) async fn ask(
     if known.is_empty() {
         return Ok(None);
     }
-    let Asked { options, challenge } = relying_party(state)?.ask_to_sign(&known);
+    let PasskeyChallenge { options, challenge } = relying_party(state)?.ask_to_sign(&known);
     let expires_at = keep(state, &challenge, teammate, shown).await?;
     Ok(Some(request(options, expires_at)))
 }
@@ -57,7 +57,7 @@ pub(super) async fn ask_later(
     known: &[Passkey],
     shown: &FirstFactor,
 ) -> Result<HeaderValue, Problem> {
-    let Asked { challenge, .. } = relying_party(state)?.ask_to_sign(known);
+    let PasskeyChallenge { challenge, .. } = relying_party(state)?.ask_to_sign(known);
     keep(state, &challenge, teammate, shown).await?;
     let (name, secure) = (challenge_cookie(state), if state.settings.cookies.secure { "; Secure" } else { "" });
     let (value, lasts_s) = (base64url::encode(challenge), CHALLENGE_LASTS.as_secs());
@@ -67,7 +67,7 @@ pub(super) async fn ask_later(
 
 /// Returns the challenge that was [deferred](ask_later), as often as its page needs it. 401: the browser has none, or it has
 /// expired.
-pub(super) async fn ask_on(state: &ApiState, visitor: &Visitor, headers: &HeaderMap) -> Result<Response, Problem> {
+pub(super) async fn ask_on(state: &ApiState, visitor: &SignInVisitor, headers: &HeaderMap) -> Result<Response, Problem> {
     let ended = || {
         let detail = "Your provider's word has been used, or is older than five minutes. Sign in there again.";
         Problem::new(ProblemCode::SignInRefused, detail)
@@ -104,10 +104,10 @@ fn request(options: Value, expires_at: DateTime<Utc>) -> Response {
     (StatusCode::ACCEPTED, axum::Json(PasskeyRequest { options, expires_at })).into_response()
 }
 
-pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Value) -> Result<Response, Problem> {
+pub(super) async fn by_passkey(state: &ApiState, visitor: &SignInVisitor, answer: Value) -> Result<Response, Problem> {
     let party = relying_party(state)?;
-    let malformed = |why: Refusal| Problem::invalid_member("/passkey", why.detail());
-    let answer: AuthenticationCredential = serde_json::from_value(answer).map_err(|_| malformed(Refusal::Malformed))?;
+    let malformed = |why: PasskeyError| Problem::invalid_member("/passkey", why.detail());
+    let answer: AuthenticationCredential = serde_json::from_value(answer).map_err(|_| malformed(PasskeyError::Malformed))?;
     let challenge = challenge_of(&answer.response.client_data_json).map_err(malformed)?;
     let credential_id = credential_id_of(&answer).map_err(malformed)?;
     // Counts as a guess at a key, which is as hard.
@@ -117,11 +117,11 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
     let Some((teammate, shown)) = passkeys::take_challenge_to_sign_in(&state.pool, &state.vault, &mac, now).await?
     else {
         attempt.failed();
-        return Err(refused(state, visitor, None, Refusal::Challenge));
+        return Err(refused(state, visitor, None, PasskeyError::Challenge));
     };
     let mut tx = state.begin().await?;
     let checked = match passkeys::lock(&mut tx, teammate, &credential_id).await? {
-        None => Err(Refusal::Passkey),
+        None => Err(PasskeyError::Passkey),
         Some(passkey) => {
             party.check_signed(&answer, challenge, teammate, &passkey).map(|counter| (passkey.id, counter))
         }
@@ -144,10 +144,10 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
             "link"
         }
         FirstFactor::Oidc(ShownAccount { issuer, subject }) => {
-            let account = Account { issuer: &issuer, subject: &subject };
+            let account = ProviderAccount { issuer: &issuer, subject: &subject };
             if !oidc::link(&mut tx, state, visitor, teammate, account).await? {
                 drop(tx);
-                return Err(refused(state, visitor, Some(teammate), Refusal::Account));
+                return Err(refused(state, visitor, Some(teammate), PasskeyError::Account));
             }
             "oidc"
         }
@@ -159,7 +159,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
 }
 
 /// Refuses an answer. The reason is in the log, not in the response.
-fn refused(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, why: Refusal) -> Problem {
+fn refused(state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, why: PasskeyError) -> Problem {
     let detail = "The passkey does not let you in, or came too late. Begin again.";
     refuse_saying(detail, state, visitor, teammate, json!({"by": "passkey", "why": why}))
 }

@@ -11,14 +11,14 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::SessionView;
-use super::entry::{Visitor, begin, let_in, refuse, use_link};
+use super::entry::{SignInVisitor, begin, let_in, refuse, use_link};
 use super::second_factor::{self, PasskeyRequest};
 use crate::api::ApiState;
 use crate::api::auth::find;
 use crate::api::email::{EMAIL_RULE, normal_email};
 use crate::api::extract::{BodyLimit, Json};
-use crate::api::limits::{Attempt, Name, Wait};
-use crate::api::passwords::{Password, Place, Wanted};
+use crate::api::limits::{SignInAttempt, HashedName, Wait};
+use crate::api::passwords::{Password, PasswordPermit, Requester};
 use crate::api::problem::{Faults, Problem};
 use crate::http_server::address::household;
 use crate::store::keys::api_keys;
@@ -35,15 +35,15 @@ const BODY_MAX: usize = 4_096;
 /// A secret that a request shows. `Debug` does not show it; memory forgets it.
 #[derive(Deserialize)]
 #[serde(from = "String")]
-pub(crate) struct Shown(Zeroizing<String>);
+pub(crate) struct PresentedSecret(Zeroizing<String>);
 
-impl From<String> for Shown {
+impl From<String> for PresentedSecret {
     fn from(text: String) -> Self {
         Self(text.into())
     }
 }
 
-impl std::fmt::Debug for Shown {
+impl std::fmt::Debug for PresentedSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Shown(…)")
     }
@@ -61,10 +61,10 @@ pub(crate) struct SignIn {
     password: Option<Password>,
     /// An operator's key, `bw_…`, as which the session acts while that is valid.
     #[schema(value_type = Option<String>)]
-    api_key: Option<Shown>,
+    api_key: Option<PresentedSecret>,
     /// The token of a one-time link, `bwl_…`: what stands behind the `#`.
     #[schema(value_type = Option<String>)]
-    link: Option<Shown>,
+    link: Option<PresentedSecret>,
     /// Beside `link`: the password to sign in with from then on. At least 12 characters, at most 512 octets, and not the
     /// address.
     #[schema(value_type = Option<String>)]
@@ -78,8 +78,8 @@ pub(crate) struct SignIn {
 
 enum Way {
     Password(String, Password),
-    Key(Shown),
-    Link(Shown, Option<Password>),
+    Key(PresentedSecret),
+    Link(PresentedSecret, Option<Password>),
     Oidc,
     Passkey(Value),
 }
@@ -116,7 +116,7 @@ pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> 
     if parts.headers.contains_key("sec-fetch-site") || parts.headers.contains_key(header::ORIGIN) {
         super::cookie::check_origin(&parts.method, &parts.headers)?;
     }
-    let visitor = Visitor::of(&parts, &state);
+    let visitor = SignInVisitor::of(&parts, &state);
     // Anybody may ask, so that costs little: neither memory nor, too often, a look into the database.
     state.limits.client(visitor.client)?;
     let headers = parts.headers.clone();
@@ -133,7 +133,7 @@ pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> 
 
 async fn by_password(
     state: &ApiState,
-    visitor: &Visitor,
+    visitor: &SignInVisitor,
     email: &str,
     password: Password,
 ) -> Result<Response, Problem> {
@@ -163,7 +163,7 @@ async fn by_password(
 /// A guess at a password: it counts as wrong until it is right.
 pub(super) struct Guess<'a> {
     state: &'a ApiState,
-    attempt: Attempt<'a>,
+    attempt: SignInAttempt<'a>,
     email: &'a str,
     client: IpAddr,
     is_known: bool,
@@ -172,7 +172,7 @@ pub(super) struct Guess<'a> {
 impl<'a> Guess<'a> {
     /// Begins one. 429: this client, or strangers, have guessed too often. Whether there is such a teammate does not show.
     pub(super) async fn begin(state: &'a ApiState, email: &'a str, client: IpAddr) -> Result<Self, Problem> {
-        let name: Name = state.vault.mac(Purpose::SignIn, &[email.as_bytes()]);
+        let name: HashedName = state.vault.mac(Purpose::SignIn, &[email.as_bytes()]);
         let begin = |is_known| state.limits.sign_ins.attempt(name, client, is_known, state.clock.now());
         let (attempt, is_known) = match begin(false) {
             Ok(attempt) => (attempt, false),
@@ -201,20 +201,20 @@ impl<'a> Guess<'a> {
         Ok(is_right)
     }
 
-    async fn place(&self) -> Result<Place, Problem> {
+    async fn place(&self) -> Result<PasswordPermit, Problem> {
         let Self { state, .. } = self;
-        let refused = match state.passwords.place(if self.is_known { Wanted::ByKnown } else { Wanted::ByAnybody }) {
+        let refused = match state.passwords.place(if self.is_known { Requester::ByKnown } else { Requester::ByAnybody }) {
             Err(refused) if !self.is_known => refused,
             placed => return placed,
         };
         match sessions::knows(&state.pool, self.email, household(self.client)).await? {
-            true => state.passwords.place(Wanted::ByKnown),
+            true => state.passwords.place(Requester::ByKnown),
             false => Err(refused),
         }
     }
 }
 
-async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Response, Problem> {
+async fn by_key(state: &ApiState, visitor: &SignInVisitor, secret: &str) -> Result<Response, Problem> {
     let attempt = state.limits.keys.attempt(secret, visitor.client)?;
     let found = find(state, (api_keys::mac(&state.vault, secret), None)).await?;
     let Some((key, _)) = found else {
@@ -233,7 +233,7 @@ async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Res
 
 async fn by_link(
     state: &ApiState,
-    visitor: &Visitor,
+    visitor: &SignInVisitor,
     token: &str,
     new_password: Option<Password>,
 ) -> Result<Response, Problem> {

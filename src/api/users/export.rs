@@ -18,17 +18,17 @@ use crate::api::auth::{MayExport, Server};
 use crate::api::dead_letters::ContentState;
 use crate::api::deliveries::ReceiptView;
 use crate::api::deliveries::search::FoundDelivery;
-use crate::api::extract::{At, UserId};
+use crate::api::extract::{PathId, UserId};
 use crate::api::message_content::{self, ContentView};
 use crate::api::outgoing::Outgoing;
 use crate::api::problem::Problem;
 use crate::api::subscriptions::SubscriptionView;
 use crate::store::audience::habits;
-use crate::store::audience::subscriptions::{self, Filter, SubscriptionRow};
-use crate::store::keys::audit::Action;
+use crate::store::audience::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
+use crate::store::keys::audit::AuditAction;
 use crate::store::keyset::{Keyset, Towards};
 use crate::store::outcomes::receipts;
-use crate::store::outcomes::search::{self, DEVICES_MAX, Wanted, Whose};
+use crate::store::outcomes::search::{self, DEVICES_MAX, SearchQuery, Whose};
 use crate::store::queue::{caps, messages};
 use crate::vault::ADDRESS;
 use bellwire_core::clock::time_of;
@@ -131,14 +131,14 @@ pub(crate) struct PersonDelivery {
 pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
-    At(UserId(user)): At<UserId>,
+    PathId(UserId(user)): PathId<UserId>,
     mut request: Request,
 ) -> Result<Response, Problem> {
     let app = server.app.id;
     let place = state.place_to_transfer(app).await?;
     let head = head(&state, app, server.app.slug.clone(), &user).await?;
     let mut conn = state.pool.acquire().await?;
-    let entry = server.did(Action::UserExported, label(&state.vault, app, &user));
+    let entry = server.did(AuditAction::UserExported, label(&state.vault, app, &user));
     entry.record(&mut conn, 1, state.clock.now()).await?;
     drop(conn);
     let mut opening = serde_json::to_vec(&head).map_err(|_| Problem::internal())?;
@@ -146,7 +146,7 @@ pub(crate) async fn export(
     opening.extend_from_slice(b",\n\"subscriptions\":[");
     let (outgoing, body) = Outgoing::answering(&mut request, &state);
     let pages =
-        Pages { state, app, user, devices: Vec::new(), at: Next::Subscriptions(Keyset::newest(PAGE)), any: false };
+        Pages { state, app, user, devices: Vec::new(), at: ExportPosition::Subscriptions(Keyset::newest(PAGE)), any: false };
     let parts = stream::once(async { Ok(Bytes::from(opening)) }).chain(stream::try_unfold(pages, Pages::next));
     outgoing.give(parts, place, "an export of a user");
     let headers = [
@@ -179,7 +179,7 @@ async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<
 
 /// Reason why an export was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum PersonExportError {
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
     #[error(transparent)]
@@ -188,10 +188,10 @@ enum Failed {
     Sealed,
 }
 
-enum Next {
+enum ExportPosition {
     Subscriptions(Keyset),
     /// Deliveries to these, beyond this place, and then those to the others.
-    Deliveries(VecDeque<Vec<SubscriptionId>>, search::Place),
+    Deliveries(VecDeque<Vec<SubscriptionId>>, search::DeliveryCursor),
     End,
 }
 
@@ -200,24 +200,24 @@ struct Pages {
     app: AppId,
     user: String,
     devices: Vec<SubscriptionId>,
-    at: Next,
+    at: ExportPosition,
     /// Whether the list that is being written has an element.
     any: bool,
 }
 
 impl Pages {
-    async fn next(mut self) -> Result<Option<(Bytes, Self)>, Failed> {
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, PersonExportError> {
         let mut out = Vec::new();
-        match std::mem::replace(&mut self.at, Next::End) {
-            Next::Subscriptions(page) => self.subscriptions(page, &mut out).await?,
-            Next::Deliveries(chunks, beyond) => self.deliveries(chunks, beyond, &mut out).await?,
-            Next::End => return Ok(None),
+        match std::mem::replace(&mut self.at, ExportPosition::End) {
+            ExportPosition::Subscriptions(page) => self.subscriptions(page, &mut out).await?,
+            ExportPosition::Deliveries(chunks, beyond) => self.deliveries(chunks, beyond, &mut out).await?,
+            ExportPosition::End => return Ok(None),
         }
         Ok(Some((out.into(), self)))
     }
 
-    async fn subscriptions(&mut self, page: Keyset, out: &mut Vec<u8>) -> Result<(), Failed> {
-        let filter = Filter { user_id: Some(self.user.clone()), ..Filter::default() };
+    async fn subscriptions(&mut self, page: Keyset, out: &mut Vec<u8>) -> Result<(), PersonExportError> {
+        let filter = SubscriptionFilter { user_id: Some(self.user.clone()), ..SubscriptionFilter::default() };
         let rows = subscriptions::list(&self.state.pool, self.app, &filter, page).await?.rows;
         let last = rows.last().map(|(row, _)| row.id.0).filter(|_| rows.len() as i64 == PAGE);
         for (row, topics) in rows {
@@ -227,43 +227,43 @@ impl Pages {
             self.write(out, &PersonSubscription { subscription, endpoint_origin })?;
         }
         self.at = match last {
-            Some(last) => Next::Subscriptions(Keyset { beyond: last, ..page }),
+            Some(last) => ExportPosition::Subscriptions(Keyset { beyond: last, ..page }),
             None => {
                 out.extend_from_slice(b"],\n\"deliveries\":[");
                 self.any = false;
                 let chunks = self.devices.chunks(DEVICES_MAX).map(<[_]>::to_vec).collect();
                 self.devices = Vec::new();
-                Next::Deliveries(chunks, search::Place::TOP)
+                ExportPosition::Deliveries(chunks, search::DeliveryCursor::TOP)
             }
         };
         Ok(())
     }
 
-    fn origin(&self, row: &SubscriptionRow) -> Result<String, Failed> {
+    fn origin(&self, row: &SubscriptionRow) -> Result<String, PersonExportError> {
         /// Octets of the keys before it.
         const KEYS: usize = 65 + 16;
         let address =
-            zeroize::Zeroizing::new(self.state.vault.open(ADDRESS, row.id, &row.address).map_err(|_| Failed::Sealed)?);
-        let endpoint = std::str::from_utf8(address.get(KEYS..).unwrap_or_default()).map_err(|_| Failed::Sealed)?;
-        let endpoint = url::Url::parse(endpoint).map_err(|_| Failed::Sealed)?;
+            zeroize::Zeroizing::new(self.state.vault.open(ADDRESS, row.id, &row.address).map_err(|_| PersonExportError::Sealed)?);
+        let endpoint = std::str::from_utf8(address.get(KEYS..).unwrap_or_default()).map_err(|_| PersonExportError::Sealed)?;
+        let endpoint = url::Url::parse(endpoint).map_err(|_| PersonExportError::Sealed)?;
         Ok(endpoint.origin().ascii_serialization())
     }
 
     async fn deliveries(
         &mut self,
         mut chunks: VecDeque<Vec<SubscriptionId>>,
-        beyond: search::Place,
+        beyond: search::DeliveryCursor,
         out: &mut Vec<u8>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), PersonExportError> {
         let Some(devices) = chunks.front().cloned() else {
             out.extend_from_slice(b"],\n\"complete\":true}\n");
             return Ok(());
         };
         let first = devices.iter().filter_map(|id| time_of(id.0)).min().unwrap_or(DateTime::UNIX_EPOCH);
-        let wanted = Wanted {
+        let wanted = SearchQuery {
             towards: Towards::Older,
             beyond,
-            below: search::Place::TOP,
+            below: search::DeliveryCursor::TOP,
             since: first - INHERITED_MAX,
             tier: None,
             lane: None,
@@ -277,13 +277,13 @@ impl Pages {
         out.push(b'\n'); // whoever waits sees that it goes on
         let beyond = found.next.unwrap_or_else(|| {
             chunks.pop_front();
-            search::Place::TOP
+            search::DeliveryCursor::TOP
         });
-        self.at = Next::Deliveries(chunks, beyond);
+        self.at = ExportPosition::Deliveries(chunks, beyond);
         Ok(())
     }
 
-    async fn write_deliveries(&mut self, out: &mut Vec<u8>, found: Vec<FoundDelivery>) -> Result<(), Failed> {
+    async fn write_deliveries(&mut self, out: &mut Vec<u8>, found: Vec<FoundDelivery>) -> Result<(), PersonExportError> {
         let mut ids: Vec<MessageId> = found.iter().map(|delivery| delivery.message).collect();
         let subscriptions: Vec<SubscriptionId> = found.iter().map(|delivery| delivery.subscription).collect();
         let mut receipts: HashMap<(MessageId, SubscriptionId), Vec<ReceiptView>> = HashMap::new();
@@ -293,7 +293,7 @@ impl Pages {
         ids.dedup();
         let mut said = HashMap::new();
         for (id, sealed) in messages::contents(&self.state.pool, &ids).await? {
-            said.insert(id, message_content::opened(&self.state, id, &sealed).map_err(|_| Failed::Sealed)?);
+            said.insert(id, message_content::opened(&self.state, id, &sealed).map_err(|_| PersonExportError::Sealed)?);
         }
         for delivery in found {
             let said = said.get(&delivery.message).cloned();
@@ -305,7 +305,7 @@ impl Pages {
     }
 
     /// Writes an element of the list that is open.
-    fn write(&mut self, out: &mut Vec<u8>, element: &impl Serialize) -> Result<(), Failed> {
+    fn write(&mut self, out: &mut Vec<u8>, element: &impl Serialize) -> Result<(), PersonExportError> {
         out.extend_from_slice(if self.any { b",\n" } else { b"\n" });
         self.any = true;
         Ok(serde_json::to_writer(out, element)?)

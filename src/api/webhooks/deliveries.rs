@@ -12,15 +12,15 @@ use utoipa_axum::router::OpenApiRouter;
 use super::find;
 use crate::api::ApiState;
 use crate::api::auth::{MayManageKeys, MayRead, Server};
-use crate::api::extract::{At, Json, Query};
+use crate::api::extract::{PathId, Json, Query};
 use crate::api::idempotency::{Instead, Pending};
 use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Problem, ProblemCode};
 use crate::api::routes::routes;
 use crate::hooks::test_event;
-use crate::store::hooks::deliveries::{self, AttemptRow, DeliveryRow, Which};
+use crate::store::hooks::deliveries::{self, AttemptRow, DeliveryRow, ResendSelection};
 use crate::store::hooks::packing::{self, NewDelivery};
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::AuditAction;
 use crate::vault::WEBHOOK_BODY;
 use bellwire_core::hook::{DeliveryState, WebhookState};
 use bellwire_core::id::{EventId, HookDeliveryId, WebhookId};
@@ -143,7 +143,7 @@ pub(crate) struct WebhookReplayed {
 pub(crate) async fn list_deliveries(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<WebhookId>,
+    PathId(id): PathId<WebhookId>,
     uri: Uri,
     Query(wanted): Query<OfState>,
 ) -> Result<Response, Problem> {
@@ -160,8 +160,8 @@ pub(crate) async fn list_deliveries(
 pub(crate) async fn show_delivery(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<WebhookId>,
-    At(delivery): At<HookDeliveryId>,
+    PathId(id): PathId<WebhookId>,
+    PathId(delivery): PathId<HookDeliveryId>,
 ) -> Result<axum::Json<WebhookDeliveryStory>, Problem> {
     let webhook = find(&state, server.app.id, id).await?;
     let row = deliveries::find(&state.pool, webhook.id, delivery).await?;
@@ -181,7 +181,7 @@ pub(crate) async fn show_delivery(
 pub(crate) async fn test(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    At(id): At<WebhookId>,
+    PathId(id): PathId<WebhookId>,
     pending: Pending,
 ) -> Result<Response, Instead> {
     let webhook = find(&state, server.app.id, id).await?;
@@ -211,12 +211,12 @@ pub(crate) async fn test(
 pub(crate) async fn replay(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    At(id): At<WebhookId>,
+    PathId(id): PathId<WebhookId>,
     Json(body, _): Json<WebhookReplay>,
 ) -> Result<axum::Json<WebhookReplayed>, Problem> {
     let which = match (body.webhook_delivery, body.since) {
-        (Some(one), None) => Which::One(one),
-        (None, Some(since)) => Which::Since(since),
+        (Some(one), None) => ResendSelection::One(one),
+        (None, Some(since)) => ResendSelection::Since(since),
         _ => return Err(Problem::invalid_member("", "must have either `webhook_delivery` or `since`")),
     };
     let webhook = find(&state, server.app.id, id).await?;
@@ -225,7 +225,7 @@ pub(crate) async fn replay(
     let replayed = deliveries::replay(&mut tx, webhook.id, which, now).await?;
     let detail = json!({"webhook_delivery": body.webhook_delivery, "since": body.since});
     let n = i64::try_from(replayed).unwrap_or(i64::MAX);
-    server.did(Action::WebhookReplayed, id).with(detail).record(&mut tx, n, now).await?;
+    server.did(AuditAction::WebhookReplayed, id).with(detail).record(&mut tx, n, now).await?;
     tx.commit().await?;
     Ok(axum::Json(WebhookReplayed { replayed }))
 }

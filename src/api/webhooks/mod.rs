@@ -17,23 +17,23 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
 use super::auth::{Caller, MayManageKeys, MayRead, Server};
-use super::extract::{At, Json, is_plain_text, nullable};
+use super::extract::{PathId, Json, is_plain_text, nullable};
 use super::idempotency::{Instead, Making};
 use super::policies::{check, terms_of};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
 use crate::hooks::{Secret, generate};
-use crate::store::Written;
-use crate::store::hooks::webhooks::{self, Added, Said, WEBHOOKS_MAX, Webhook};
+use crate::store::WriteOutcome;
+use crate::store::hooks::webhooks::{self, AddWebhookResult, WebhookFields, WEBHOOKS_MAX, Webhook};
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::{Action, Who};
+use crate::store::keys::audit::{AuditAction, Who};
 use crate::vault::{WEBHOOK_SECRET, WEBHOOK_URL};
 use bellwire_core::event_type::EventType;
-use bellwire_core::hook::{DisabledWhy, Heard, WebhookState};
+use bellwire_core::hook::{DisabledWhy, WebhookKinds, WebhookState};
 use bellwire_core::id::{AppId, WebhookId};
 use bellwire_core::scope::Scope;
 use bellwire_core::subscription::Endpoint;
-use bellwire_rules::policy::Place;
+use bellwire_rules::policy::PolicyLevel;
 
 /// Events in one request by default, and at most.
 const MAX_EVENTS_DEFAULT: i32 = 100;
@@ -212,7 +212,7 @@ pub(crate) struct SecretRotation {
 }
 
 /// Checked values of a webhook. Faults go into `faults`.
-struct Wanted<'a> {
+struct WebhookSpec<'a> {
     name: &'a str,
     url: &'a str,
     events: &'a [EventType],
@@ -221,7 +221,7 @@ struct Wanted<'a> {
     who: Who,
 }
 
-impl Wanted<'_> {
+impl WebhookSpec<'_> {
     fn check(&self, state: &ApiState, app: &App) -> Result<(), Problem> {
         let mut faults = Faults::default();
         faults.require(
@@ -249,21 +249,21 @@ impl Wanted<'_> {
             &format!("must be 1 to {MAX_EVENTS_MAX}"),
         );
         if let Some(policy) = self.policy {
-            let parsed = check(policy, &terms_of(app, Place::Message), "/policy", &mut faults);
+            let parsed = check(policy, &terms_of(app, PolicyLevel::Message), "/policy", &mut faults);
             let throttles = parsed.is_some_and(|parsed| parsed.layer.throttle.is_some());
             faults.require(!throttles, "/policy/throttlePolicy", "does not hold for webhooks");
         }
         faults.finish()
     }
 
-    fn said(&self, state: &ApiState, id: WebhookId, disabled_why: Option<DisabledWhy>) -> Said {
+    fn said(&self, state: &ApiState, id: WebhookId, disabled_why: Option<DisabledWhy>) -> WebhookFields {
         let mut events = self.events.to_vec();
         events.sort_unstable();
         events.dedup();
-        Said {
+        WebhookFields {
             name: self.name.to_owned(),
             url: state.vault.seal(WEBHOOK_URL, id, self.url.as_bytes()),
-            heard: Heard::of(&events),
+            heard: WebhookKinds::of(&events),
             events: events.iter().map(|event| event.name().to_owned()).collect(),
             max_events: self.max_events,
             policy: self.policy.cloned(),
@@ -290,7 +290,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    At(id): At<WebhookId>,
+    PathId(id): PathId<WebhookId>,
 ) -> Result<axum::Json<WebhookView>, Problem> {
     view(&state, server.app.id, id, &server.caller).await.map(axum::Json)
 }
@@ -312,7 +312,7 @@ pub(crate) async fn create(
     State(state): State<ApiState>,
     Making(body, pending): Making<NewWebhook>,
 ) -> Result<Response, Instead> {
-    let wanted = Wanted {
+    let wanted = WebhookSpec {
         name: &body.name,
         url: &body.url,
         events: &body.events,
@@ -327,13 +327,13 @@ pub(crate) async fn create(
     let sealed = state.vault.seal(WEBHOOK_SECRET, id, secret.expose());
     let mut once = pending.begin(&state).await?;
     let said = wanted.said(&state, id, None);
-    if webhooks::add(once.conn(), server.app.id, id, &said, &sealed, now).await? == Added::TooMany {
+    if webhooks::add(once.conn(), server.app.id, id, &said, &sealed, now).await? == AddWebhookResult::TooMany {
         let detail =
             format!("An app may have at most {WEBHOOKS_MAX} webhooks. Delete one that is not in use any more.");
         return Err(Problem::new(ProblemCode::TooManyWebhooks, detail).into());
     }
     let detail = json!({"name": said.name, "events": said.events});
-    server.did(Action::WebhookCreated, id).with(detail).record(once.conn(), 1, now).await?;
+    server.did(AuditAction::WebhookCreated, id).with(detail).record(once.conn(), 1, now).await?;
     let made = webhooks::find(once.conn(), server.app.id, id).await?.ok_or_else(Problem::internal)?;
     let shown =
         WebhookView { secret: Some(secret.write().to_string()), ..WebhookView::of(&state, made, &server.caller)? };
@@ -346,13 +346,13 @@ pub(crate) async fn create(
 pub(crate) async fn change(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    At(id): At<WebhookId>,
+    PathId(id): PathId<WebhookId>,
     Json(body, _): Json<WebhookChange>,
 ) -> Result<axum::Json<WebhookView>, Problem> {
     let before = find(&state, server.app.id, id).await?;
     let url = open_url(&state, &before)?;
     let events: Vec<EventType> = before.events.iter().filter_map(|name| EventType::from_name(name)).collect();
-    let wanted = Wanted {
+    let wanted = WebhookSpec {
         name: body.name.as_deref().unwrap_or(&before.name),
         url: body.url.as_deref().unwrap_or(&url),
         events: body.events.as_deref().unwrap_or(&events),
@@ -371,11 +371,11 @@ pub(crate) async fn change(
     };
     let (said, now) = (wanted.said(&state, id, disabled_why), state.clock.now());
     let mut tx = state.begin().await?;
-    if webhooks::change(&mut tx, server.app.id, id, &said, now).await? == Written::Unknown {
+    if webhooks::change(&mut tx, server.app.id, id, &said, now).await? == WriteOutcome::Unknown {
         return Err(Problem::not_found("webhook"));
     }
     let detail = json!({"name": said.name, "events": said.events, "enabled": said.disabled_why.is_none()});
-    server.did(Action::WebhookChanged, id).with(detail).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::WebhookChanged, id).with(detail).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     view(&state, server.app.id, id, &server.caller).await.map(axum::Json)
 }
@@ -385,13 +385,13 @@ pub(crate) async fn change(
 pub(crate) async fn remove(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    At(id): At<WebhookId>,
+    PathId(id): PathId<WebhookId>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.begin().await?;
-    if webhooks::remove(&mut tx, server.app.id, id).await? == Written::Unknown {
+    if webhooks::remove(&mut tx, server.app.id, id).await? == WriteOutcome::Unknown {
         return Err(Problem::not_found("webhook"));
     }
-    server.did(Action::WebhookRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    server.did(AuditAction::WebhookRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -403,7 +403,7 @@ pub(crate) async fn remove(
 pub(crate) async fn rotate_secret(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    At(id): At<WebhookId>,
+    PathId(id): PathId<WebhookId>,
     Json(body, _): Json<SecretRotation>,
 ) -> Result<axum::Json<WebhookView>, Problem> {
     let hours = body.overlap_hours.unwrap_or(OVERLAP_DEFAULT_HOURS);
@@ -415,10 +415,10 @@ pub(crate) async fn rotate_secret(
     let mut tx = state.begin().await?;
     let until = now + TimeDelta::hours(hours);
     let by = server.caller.actor().who.name();
-    if webhooks::rotate(&mut tx, server.app.id, id, &sealed, until, &by, now).await? == Written::Unknown {
+    if webhooks::rotate(&mut tx, server.app.id, id, &sealed, until, &by, now).await? == WriteOutcome::Unknown {
         return Err(Problem::not_found("webhook"));
     }
-    server.did(Action::WebhookSecretRotated, id).with(json!({"overlap_hours": hours})).record(&mut tx, 1, now).await?;
+    server.did(AuditAction::WebhookSecretRotated, id).with(json!({"overlap_hours": hours})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     let view = view(&state, server.app.id, id, &server.caller).await?;
     Ok(axum::Json(WebhookView { secret: Some(secret.write().to_string()), ..view }))

@@ -126,10 +126,10 @@ pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> Finding {
 }
 
 /// Response at the public URL, or the reason for a failed request.
-pub(in crate::checks) type Heard = Result<(StatusCode, HeaderMap, Vec<u8>), String>;
+pub(in crate::checks) type OutsideResponse = Result<(StatusCode, HeaderMap, Vec<u8>), String>;
 
 /// Checks whether this server responds at its public URL.
-pub(in crate::checks) fn own_address(url: &Url, heard: &Heard, took: Duration) -> Finding {
+pub(in crate::checks) fn own_address(url: &Url, heard: &OutsideResponse, took: Duration) -> Finding {
     const CHECK: &str = "own address";
     let look = format!("curl -sv {}healthz", with_slash(url));
     match heard {
@@ -165,7 +165,7 @@ fn with_slash(url: &Url) -> String {
 
 /// Checks whether browsers can run the service worker script that the proxy returns. Returns `None` without a response,
 /// which [`own_address`] reports.
-pub(in crate::checks) fn worker_script(url: &Url, heard: &Heard) -> Option<Finding> {
+pub(in crate::checks) fn worker_script(url: &Url, heard: &OutsideResponse) -> Option<Finding> {
     const CHECK: &str = "service worker script";
     let Ok((status, headers, body)) = heard else { return None };
     let is_script = one(headers, &header::CONTENT_TYPE).is_some_and(|kind| kind.contains("javascript"));
@@ -191,7 +191,7 @@ pub(in crate::checks) fn worker_script(url: &Url, heard: &Heard) -> Option<Findi
 }
 
 /// Checks whether a page of this origin can register a subscription. Returns `None` without a response.
-pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &Heard) -> Option<Finding> {
+pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &OutsideResponse) -> Option<Finding> {
     const CHECK: &str = "CORS";
     let Ok((status, headers, _)) = heard else { return None };
     let allowed: Vec<_> = headers.get_all(header::ACCESS_CONTROL_ALLOW_ORIGIN).iter().collect();

@@ -72,7 +72,7 @@ fn url() -> Url {
     Url::parse("https://push.example.com").unwrap()
 }
 
-fn heard(status: u16, headers: &[(&str, &str)], body: &str) -> Heard {
+fn heard(status: u16, headers: &[(&str, &str)], body: &str) -> OutsideResponse {
     let mut all = HeaderMap::new();
     for (name, value) in headers {
         all.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());

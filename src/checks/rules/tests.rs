@@ -7,8 +7,8 @@ use url::Url;
 use super::super::Certificate;
 use super::*;
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> DatabaseSettings {
+    DatabaseSettings {
         version: "17.4".into(),
         version_number: 170_004,
         fsync: true,
@@ -109,14 +109,14 @@ fn a_clock_is_told_as_people_say_it() {
 #[test]
 fn database_is_new_enough_and_durable() {
     for (version_number, health) in [(150_000, Health::Ok), (180_001, Health::Ok), (140_012, Health::Failure)] {
-        is(&version(&Settings { version_number, ..settings() }), health, "17.4");
+        is(&version(&DatabaseSettings { version_number, ..settings() }), health, "17.4");
     }
     is(&durability(&settings()), Health::Ok, "outlives");
-    is(&durability(&Settings { synchronous_commit: "remote_write".into(), ..settings() }), Health::Ok, "outlives");
+    is(&durability(&DatabaseSettings { synchronous_commit: "remote_write".into(), ..settings() }), Health::Ok, "outlives");
     for (wrong, named) in [
-        (Settings { fsync: false, ..settings() }, "ALTER SYSTEM SET fsync = on"),
-        (Settings { full_page_writes: false, ..settings() }, "ALTER SYSTEM SET full_page_writes = on"),
-        (Settings { synchronous_commit: "off".into(), ..settings() }, "ALTER SYSTEM SET synchronous_commit = on"),
+        (DatabaseSettings { fsync: false, ..settings() }, "ALTER SYSTEM SET fsync = on"),
+        (DatabaseSettings { full_page_writes: false, ..settings() }, "ALTER SYSTEM SET full_page_writes = on"),
+        (DatabaseSettings { synchronous_commit: "off".into(), ..settings() }, "ALTER SYSTEM SET synchronous_commit = on"),
     ] {
         is(&durability(&wrong), Health::Failure, named);
     }
@@ -127,7 +127,7 @@ fn connections_and_transactions_do_not_run_out_unnoticed() {
     for (in_use, health) in
         [(0, Health::Ok), (79, Health::Ok), (80, Health::Warning), (95, Health::Failure), (120, Health::Failure)]
     {
-        is(&connections(&Settings { connections: in_use, ..settings() }), health, "of 100");
+        is(&connections(&DatabaseSettings { connections: in_use, ..settings() }), health, "of 100");
     }
     for (autovacuum, xid_age, health, named) in [
         (true, 200_000_000, Health::Ok, "autovacuum"),
@@ -135,20 +135,20 @@ fn connections_and_transactions_do_not_run_out_unnoticed() {
         (true, 1_900_000_000, Health::Failure, "1900 million"),
         (false, 0, Health::Failure, "autovacuum = on"),
     ] {
-        is(&cleaning(&Settings { autovacuum, xid_age, ..settings() }), health, named);
+        is(&cleaning(&DatabaseSettings { autovacuum, xid_age, ..settings() }), health, named);
     }
 }
 
 #[test]
 fn dead_row_holders_are_named_with_remedy() {
-    let session = |name: &str| Holder::Session { pid: 42, name: name.into() };
+    let session = |name: &str| VacuumBlocker::Session { pid: 42, name: name.into() };
     for (oldest, health, named) in [
         (None, Health::Ok, "No transaction"),
         (Some((session("psql"), Some(60.0))), Health::Ok, "open for long"),
         (Some((session("pg_dump"), Some(900.0))), Health::Warning, "pg_dump (process 42)"),
         (Some((session(""), Some(7_200.0))), Health::Failure, "pg_terminate_backend(42)"),
-        (Some((Holder::Prepared("it's".into()), Some(9_000.0))), Health::Failure, "ROLLBACK PREPARED 'it''s'"),
-        (Some((Holder::Slot("old".into()), None)), Health::Warning, "pg_drop_replication_slot('old')"),
+        (Some((VacuumBlocker::Prepared("it's".into()), Some(9_000.0))), Health::Failure, "ROLLBACK PREPARED 'it''s'"),
+        (Some((VacuumBlocker::Slot("old".into()), None)), Health::Warning, "pg_drop_replication_slot('old')"),
     ] {
         is(&old_transactions(oldest.as_ref()), health, named);
     }
@@ -180,7 +180,7 @@ fn maintenance_and_dispatch_stalls_are_distinguished() {
         (0, 1, Health::Warning, "but the breaker of 1 lane is open."),
         (2, 3, Health::Warning, "2 lanes are held, and the breakers of 3 lanes are open."),
     ] {
-        is(&lanes(Standing { held, broken }), health, named);
+        is(&lanes(LaneCounts { held, broken }), health, named);
     }
     for (waited_s, health) in
         [(None, Health::Ok), (Some(299), Health::Ok), (Some(300), Health::Warning), (Some(3_600), Health::Failure)]

@@ -1,4 +1,4 @@
-//! What a file brings besides subscriptions: as it is listed, and as it is refused for an app that exists.
+//! Lines of an import file that are not subscriptions: their listing, and their refusal for an existing app.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::api::exports::line::APP;
 use crate::cli::output::{table, text};
 
-/// Characters of what a line says that are shown.
+/// Maximum characters of a line's content in the listing.
 const SAYS_MAX: usize = 120;
 
 /// A line of a file that sets something.
@@ -19,7 +19,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Takes of a line what somebody has to see who did not write the file: who may register, who is told, and names.
+    /// Extracts the parts of a line that the operator should review before the import: rights, recipients of webhooks, and names.
     pub(super) fn new(line: usize, kind: &'static str, members: &Map<String, Value>) -> Self {
         let says = match kind {
             APP => members.get("origins"),
@@ -48,7 +48,7 @@ pub(super) fn as_table(settings: &[Setting]) -> String {
     )
 }
 
-/// Why a file with settings is not taken into an app that exists, and how to go on.
+/// Error for a file with settings and an app that exists, with the way to continue.
 pub(super) fn refusal(app: &str, settings: &[Setting]) -> String {
     let mut kinds = BTreeMap::<_, usize>::new();
     for setting in settings {
@@ -57,7 +57,7 @@ pub(super) fn refusal(app: &str, settings: &[Setting]) -> String {
     let kinds: Vec<String> = kinds.into_iter().map(|(kind, n)| format!("{n} {kind}")).collect();
     format!(
         "there is an app {app:?} already, and this file would change its settings: it has lines of other types than `subscription` \
-         ({}). Whoever wrote the file would decide who may register with the app, which key it signs with and who is told of what \
+         ({}). The author of the file would decide who may register with the app, which key it signs with and who is told of what \
          happens. `--dry-run` lists these lines; `--with-settings` applies them; to take in subscriptions alone, leave these \
          lines out, as `bellwire export --only subscriptions` does",
         kinds.join(", ")

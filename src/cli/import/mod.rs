@@ -1,9 +1,9 @@
 //! `bellwire import`: subscriptions of any sender into an app, or a whole app that `bellwire export` took out of another server.
 //!
-//! A whole app begins with its settings, which are made line by line by the routes that set them. An app that exists keeps its own, unless
-//! it is said that the file's are wanted: a list of subscriptions may be anybody's, and its first line makes it a whole app. From the first
-//! other line on, the file is handed on to the API as it is read; an empty line stands for each line before, so that lines keep their
-//! numbers.
+//! A whole-app file begins with settings, which this module creates line by line through the API. An existing app keeps its own settings
+//! unless an argument asks for those of the file: a list of subscriptions can come from an untrusted source, and one first line would make
+//! it a whole app. From the first other line on, the file is streamed to the API. An empty line replaces each earlier line, so that line
+//! numbers stay correct.
 
 mod listed;
 mod settings;
@@ -24,24 +24,24 @@ use url::form_urlencoded;
 
 use super::local::{Local, path, rows};
 use super::output::{Output, table, text};
-use super::refusal::{Names, Refusal};
+use super::refusal::{ArgumentNames, CommandError};
 use crate::api::exports::line::{APP, END, KINDS, SUBSCRIPTION};
 use crate::api::problem::ProblemCode;
 use listed::Setting;
 use settings::Making;
 
-const NAMES: &Names =
+const NAMES: &ArgumentNames =
     &[("app", "--app"), ("map", "--map"), ("charset", "--charset"), ("format", "--format"), ("import", "--resume")];
 /// More octets than any line has that stands before the subscriptions.
 const LINE_MAX: u64 = 1 << 20;
 /// Octets that are handed on at a time.
 const PART: usize = 64 * 1024;
-/// How often it says how far it has come.
+/// Time between two progress lines.
 const SAID_EVERY: Duration = Duration::from_secs(3);
-/// What `--resume` stands for alone.
+/// Value of `--resume` without an argument.
 const LATEST: &str = "latest";
 
-/// What to take in, and where to.
+/// Arguments of `bellwire import`.
 #[derive(Debug, Args)]
 #[group(skip)] // the verb has the same name
 pub(super) struct Import {
@@ -70,20 +70,20 @@ pub(super) struct Import {
     /// The encoding of a file without byte-order mark, such as `windows-1252`; UTF-8 by default.
     #[arg(long, value_name = "ENCODING")]
     charset: Option<String>,
-    /// Go on with an import that broke off: this one, or the last.
+    /// Resume an interrupted import: the one with this id, or the latest.
     #[arg(long, value_name = "IMPORT", num_args = 0..=1, default_missing_value = LATEST, conflicts_with = "dry_run")]
     resume: Option<String>,
 }
 
 /// A file as it is read, and the line that was read last.
-struct Source {
+struct LineSource {
     reader: BufReader<File>,
     line: Vec<u8>,
     /// Lines that were read before that one.
     before: usize,
 }
 
-impl Source {
+impl LineSource {
     fn open(file: &Path) -> anyhow::Result<Self> {
         let opened = match file == Path::new("-") {
             true => std::io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from),
@@ -124,8 +124,8 @@ impl Source {
     }
 }
 
-/// The members of a line, and what it is, if it is one of an export. Lines of other files have types, too: those with an endpoint are
-/// subscriptions, whatever they are called.
+/// Returns the members of a line and its export type. `None` for other files: their lines may have a `type` too, and those with an endpoint
+/// are subscriptions.
 fn of_export(line: &[u8]) -> Option<(&'static str, Map<String, Value>)> {
     let Ok(Value::Object(members)) = serde_json::from_slice(line) else { return None };
     let kind = members.get("type")?.as_str()?;
@@ -134,14 +134,14 @@ fn of_export(line: &[u8]) -> Option<(&'static str, Map<String, Value>)> {
     Some((kind, members))
 }
 
-/// What came of the lines before the subscriptions.
+/// Result of the lines before the subscriptions.
 #[derive(Debug, Default)]
 struct Before {
     /// The app that the rest is for; none: there is none yet, and it is a dry run.
     app: Option<String>,
     made: usize,
     faults: Vec<Value>,
-    /// What a dry run found, instead of making it.
+    /// Settings that a dry run found and did not create.
     listed: Vec<Setting>,
     /// Why a dry run's file would be refused.
     refusal: Option<String>,
@@ -149,7 +149,7 @@ struct Before {
 
 impl Import {
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
-        let mut source = Source::open(&self.file)?;
+        let mut source = LineSource::open(&self.file)?;
         let before = match self.format() {
             "ndjson" => self.begin(local, out, &mut source).await?,
             _ => None,
@@ -159,7 +159,7 @@ impl Import {
             let app = self.app.clone()?;
             Some(Before { app: Some(app), ..Before::default() })
         }) else {
-            bail!("say by --app which app it is for: only a whole app brings its name");
+            bail!("name the app with --app: only the export of a whole app contains the name");
         };
         let import = match &before.app {
             Some(app) => self.take_in(local, out, app, source).await?,
@@ -175,7 +175,7 @@ impl Import {
     }
 
     /// Makes what stands before the subscriptions. None: it is no whole app. The line after that is the source's last.
-    async fn begin(&self, local: &Local, out: Output, source: &mut Source) -> anyhow::Result<Option<Before>> {
+    async fn begin(&self, local: &Local, out: Output, source: &mut LineSource) -> anyhow::Result<Option<Before>> {
         let Some((APP, first)) = source.next().await?.and_then(of_export) else { return Ok(None) };
         let app = self.app.as_deref().or_else(|| first.get("slug")?.as_str());
         let app = app.context("the first line names no app")?.to_owned();
@@ -221,7 +221,7 @@ impl Import {
     }
 
     /// Has the API take the rest in.
-    async fn take_in(&self, local: &Local, out: Output, app: &str, source: Source) -> anyhow::Result<Value> {
+    async fn take_in(&self, local: &Local, out: Output, app: &str, source: LineSource) -> anyhow::Result<Value> {
         let all = path(["apps", app, "imports"]);
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.map.iter().map(|map| ("map", map)));
@@ -252,11 +252,11 @@ impl Import {
             never = told => never,
         };
         taken.map_err(|error| {
-            let code = error.downcast_ref::<Refusal>().map(|refusal| refusal.code);
+            let code = error.downcast_ref::<CommandError>().map(|refusal| refusal.code);
             match code {
                 Some(ProblemCode::NotFound | ProblemCode::InvalidParameter | ProblemCode::TransfersBusy) => error, // nothing has begun
                 _ if self.dry_run => error.context("the file was not read to its end"),
-                _ => error.context(format!("the import broke off: the same with `--app {app} --resume` goes on")),
+                _ => error.context(format!("the import was interrupted: continue it with the same arguments and `--app {app} --resume`")),
             }
         })
     }
@@ -273,14 +273,14 @@ async fn resumed(local: &Local, all: &str, id: &str) -> anyhow::Result<String> {
 }
 
 /// Looks whether the rest is whole, where there is no app yet that it could be tried on.
-async fn look_through(mut source: Source) -> anyhow::Result<Value> {
+async fn look_through(mut source: LineSource) -> anyhow::Result<Value> {
     let (mut subscriptions, mut faults, mut has_end) = (0, Vec::new(), false);
     let mut line = Some(source.line.clone()).filter(|line| !line.is_empty());
     while let Some(octets) = line {
         match of_export(&octets) {
             Some((SUBSCRIPTION, _)) => subscriptions += 1,
             Some((END, _)) => has_end = true,
-            _ => faults.push(fault(source.before + 1, "type", "is no line of an export")),
+            _ => faults.push(fault(source.before + 1, "type", "is not a type of line in an export")),
         }
         line = source.next().await?.map(<[u8]>::to_vec);
     }
@@ -299,7 +299,7 @@ fn fault(line: usize, field: &str, reason: &str) -> Value {
     json!({"line": line, "field": field, "reason": reason})
 }
 
-/// Says what came of it. Fails if anything was wrong.
+/// Prints the result. Fails if any line was refused.
 fn report(out: Output, file: &Path, is_whole: bool, before: Before, mut import: Value) -> anyhow::Result<()> {
     let Before { made, mut faults, listed, refusal, .. } = before;
     let wrong = faults.len() as u64 + import["refused"].as_u64().unwrap_or(0);

@@ -8,9 +8,9 @@ use super::fault;
 use crate::api::problem::ProblemCode;
 use crate::cli::local::{Ask, Local, path, rows};
 use crate::cli::output::text;
-use crate::cli::refusal::{Names, Refusal};
+use crate::cli::refusal::{ArgumentNames, CommandError};
 
-const NAMES: &Names = &[("/slug", "the app's name"), ("app", "--app")];
+const NAMES: &ArgumentNames = &[("/slug", "the app's name"), ("app", "--app")];
 
 /// Whether there is an app of that name or id.
 pub(super) async fn exists(local: &Local, app: &str) -> anyhow::Result<bool> {
@@ -22,7 +22,7 @@ pub(super) async fn exists(local: &Local, app: &str) -> anyhow::Result<bool> {
 }
 
 fn is_refused(error: &anyhow::Error, code: ProblemCode) -> bool {
-    error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.code == code)
+    error.downcast_ref::<CommandError>().is_some_and(|refusal| refusal.code == code)
 }
 
 /// An app whose settings are being made.
@@ -30,7 +30,7 @@ pub(super) struct Making<'a> {
     local: &'a Local,
     app: &'a str,
     exists: bool,
-    /// What the app's line says, until the VAPID key comes that it begins with.
+    /// Members of the app line, until its VAPID key follows.
     waiting: Option<Map<String, Value>>,
     made: usize,
     faults: Vec<Value>,
@@ -63,13 +63,13 @@ impl<'a> Making<'a> {
         }
         match self.make(kind, &members).await {
             Ok(()) => self.made += 1,
-            Err(error) if error.is::<Refusal>() => self.faults.push(fault(line, kind, &error.to_string())),
+            Err(error) if error.is::<CommandError>() => self.faults.push(fault(line, kind, &error.to_string())),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// How many lines were made, and what was wrong with others.
+    /// Returns the number of lines created, and the faults of the others.
     pub(super) fn finish(self) -> anyhow::Result<(usize, Vec<Value>)> {
         if self.waiting.is_some() {
             anyhow::bail!("the file breaks off behind its first line");
@@ -81,7 +81,7 @@ impl<'a> Making<'a> {
         self.local.ask(Ask { body, names: NAMES, ..Ask::new(method, at) }).await
     }
 
-    /// The same, where one of these refusals says that it is there already.
+    /// Sends a request. Returns `false` if the API refuses it with one of these codes, which mean that the object exists.
     async fn ask_unless(&self, method: Method, at: String, body: Value, there: ProblemCode) -> anyhow::Result<bool> {
         match self.ask(method, at, body).await {
             Ok(_) => Ok(true),
@@ -136,7 +136,7 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// Whether a list has one that says the same in these members.
+    /// Whether a list contains an object with equal values in these members.
     async fn has(&self, list: &str, it: &Value, members: &[&str]) -> anyhow::Result<bool> {
         let there = self.local.get(self.at([list])).await?;
         Ok(rows(&there).any(|row| members.iter().all(|member| row[member] == it[member])))

@@ -4,29 +4,29 @@ use std::io::Read as _;
 
 use serde_json::{Value, json};
 
-use super::Given;
+use super::PolicyArgs;
 use bellwire_core::delivery::Tier;
-use bellwire_rules::policy::{Layer, Place, Places, Policy, PolicyError, Terms};
+use bellwire_rules::policy::{Layer, PolicyLevel, Places, Policy, PolicyError, Terms};
 
 /// The longest policy or scenario that is read, in octets.
 const TEXT_MAX: u64 = 65_536;
 
-/// An argument that does not say what it should: exit code 2.
+/// Error for an argument that is not a valid policy: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct WrongPolicy(pub String);
 
 /// A policy with its name in legends and columns.
-pub(crate) struct Named {
+pub(crate) struct NamedPolicy {
     pub name: String,
     pub policy: Policy,
     pub warnings: Vec<PolicyError>,
 }
 
-impl Given {
+impl PolicyArgs {
     /// All policies in the order given, presets last; the tier's default if there is none. Without `--tier` it is
     /// `tier`'s, else promotional's.
-    pub(crate) fn read(&self, tier: Option<Tier>) -> Result<Vec<Named>, WrongPolicy> {
+    pub(crate) fn read(&self, tier: Option<Tier>) -> Result<Vec<NamedPolicy>, WrongPolicy> {
         let tier = self.tier.or(tier).unwrap_or(Tier::Promotional);
         let mut policies = Vec::new();
         for (n, argument) in self.policy.iter().enumerate() {
@@ -41,14 +41,14 @@ impl Given {
         }
         if policies.is_empty() {
             let name = format!("default of {}", tier.name());
-            policies.push(Named { name, policy: Policy::tier_default(tier), warnings: Vec::new() });
+            policies.push(NamedPolicy { name, policy: Policy::tier_default(tier), warnings: Vec::new() });
         }
         Ok(policies)
     }
 
-    fn parsed(&self, name: String, value: &Value, tier: Tier) -> Result<Named, WrongPolicy> {
+    fn parsed(&self, name: String, value: &Value, tier: Tier) -> Result<NamedPolicy, WrongPolicy> {
         // At a tier everything may be given, the breaker's figures included.
-        let terms = Terms { place: Place::Tier, max_retries: self.max_retries };
+        let terms = Terms { place: PolicyLevel::Tier, max_retries: self.max_retries };
         let parsed = Layer::parse(value, &terms).map_err(|errors| {
             let lines: Vec<_> = errors.iter().map(|error| describe(&error.pointer, &error.detail)).collect();
             WrongPolicy(format!("--policy {name}: {}", lines.join("\n  ")))
@@ -57,7 +57,7 @@ impl Given {
             eprintln!("bellwire: {name}: {}", describe(pointer, detail));
         }
         let places = Places { tier: Some(&parsed.layer), ..Places::default() };
-        Ok(Named { name, policy: Policy::in_force(tier, &places), warnings: parsed.warnings })
+        Ok(NamedPolicy { name, policy: Policy::in_force(tier, &places), warnings: parsed.warnings })
     }
 }
 

@@ -1,4 +1,3 @@
-//! `bellwire policy simulate`.
 
 use std::path::PathBuf;
 
@@ -6,16 +5,16 @@ use clap::Args;
 use serde_json::json;
 
 use super::given::{WrongPolicy, describe, read};
-use super::{CHART_WIDTH, Given, write_svg};
+use super::{CHART_WIDTH, PolicyArgs, write_svg};
 use crate::cli::output::Output;
 use bellwire_rules::policy::Policy;
 use bellwire_rules::policy::chart::{Panel, load_svg, load_text};
-use bellwire_simulator::policies::{self, Load, Report, STEPS_MAX, Scenario};
+use bellwire_simulator::policies::{self, LoadSeries, SimulationReport, STEPS_MAX, Scenario};
 
 /// So many simulations are made at a time at most.
 const RUNS_MAX: usize = 12;
 
-/// What `simulate` is told.
+/// Arguments of `bellwire policy simulate`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Built-in scenarios: calm, outage, part, herd, throttled, devices, flaky, slow. --show-scenario prints one, to start your own from.
@@ -30,8 +29,8 @@ and the database cost no time."
 )]
 pub(crate) struct Simulate {
     #[command(flatten)]
-    given: Given,
-    /// What to simulate: a built-in scenario's name, JSON, @FILE, or - for standard input.
+    given: PolicyArgs,
+    /// Scenario to simulate: a built-in scenario's name, JSON, @FILE, or - for standard input.
     #[arg(long, default_value = "outage")]
     scenario: String,
     /// Print the scenario with everything filled in, and stop.
@@ -67,7 +66,7 @@ pub(crate) struct Simulate {
 }
 
 /// A scenario and policy to simulate, under a name.
-struct Variant {
+struct SimulationVariant {
     name: String,
     scenario: Scenario,
     policy: Policy,
@@ -82,7 +81,7 @@ impl Simulate {
             return Ok(());
         }
         let variants = self.variants(&scenario)?;
-        let mut reports: Vec<(String, Report)> = Vec::with_capacity(variants.len());
+        let mut reports: Vec<(String, SimulationReport)> = Vec::with_capacity(variants.len());
         for variant in variants {
             let report = policies::run(&variant.scenario, &variant.policy, self.seed, STEPS_MAX)?;
             reports.push((variant.name, report));
@@ -108,8 +107,8 @@ impl Simulate {
         Ok(())
     }
 
-    /// What of a load is drawn.
-    fn drawn<'a>(&self, load: &'a Load) -> &'a [u32] {
+    /// Series of a load that the chart shows.
+    fn drawn<'a>(&self, load: &'a LoadSeries) -> &'a [u32] {
         let buckets = self.until.map_or(usize::MAX, |until_s| until_s.div_ceil(load.bucket_s) as usize);
         &load.posts_per_s[..buckets.min(load.posts_per_s.len())]
     }
@@ -145,7 +144,7 @@ impl Simulate {
         Ok(scenario)
     }
 
-    fn variants(&self, scenario: &Scenario) -> Result<Vec<Variant>, WrongPolicy> {
+    fn variants(&self, scenario: &Scenario) -> Result<Vec<SimulationVariant>, WrongPolicy> {
         const ALL: [(&str, [bool; 3]); 6] = [
             ("with all three", [true, true, true]),
             ("without jitter", [false, true, true]),
@@ -160,14 +159,14 @@ impl Simulate {
         for named in policies {
             if !self.compare {
                 let scenario = scenario.clone();
-                variants.push(Variant { name: named.name, scenario, policy: named.policy });
+                variants.push(SimulationVariant { name: named.name, scenario, policy: named.policy });
                 continue;
             }
             for (what, [jitter, breaker, adaptive]) in ALL {
                 let name = if several { format!("{}, {what}", named.name) } else { what.to_owned() };
                 let mut scenario = Scenario { breaker, jitter, ..scenario.clone() };
                 scenario.workers.adaptive = adaptive;
-                variants.push(Variant { name, scenario, policy: named.policy.clone() });
+                variants.push(SimulationVariant { name, scenario, policy: named.policy.clone() });
             }
         }
         if variants.len() > RUNS_MAX {

@@ -9,7 +9,7 @@ use super::Admission;
 use crate::dispatch::conclude::unsent_attempt;
 use crate::dispatch::job::Job;
 use crate::store;
-use crate::store::outcomes::ledger::{Due, End, Fate};
+use crate::store::outcomes::ledger::{ClaimableAt, End, Fate};
 use crate::store::queue::throttles::TurnRequest;
 use bellwire_rules::policy::Throttle;
 
@@ -70,7 +70,7 @@ impl Admission {
                 Some(at) if at <= now => go.push(job),
                 Some(at) => {
                     self.shared.metrics.throttled.inc();
-                    self.settling.settle(&mut job, Fate::Deferred(Due::Turn(at)));
+                    self.settling.settle(&mut job, Fate::Deferred(ClaimableAt::Turn(at)));
                 }
                 None => {
                     let attempt = unsent_attempt(job.retries, "throttled beyond its time to live", now);

@@ -20,30 +20,30 @@ use crate::dispatch::fair::FairQueue;
 use crate::dispatch::job::{Job, START_WITHIN, Ticket, open_address};
 use crate::dispatch::message::{LaneInfo, Message, delivery};
 use crate::dispatch::prepare::{STOPPED, SUBSCRIPTION_GONE};
-use crate::dispatch::says::{Own, Wants};
+use crate::dispatch::says::{PersonalContent, Wants};
 use crate::dispatch::settle::Settling;
-use crate::dispatch::shared::Shared;
+use crate::dispatch::shared::EngineContext;
 use crate::otlp::{DeliverySpan, Stage};
 use crate::store;
-use crate::store::outcomes::ledger::{Death, Due, End, Fate, Settlement};
-use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
-use crate::store::queue::opening::Written;
+use crate::store::outcomes::ledger::{Death, ClaimableAt, End, Fate, Settlement};
+use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Sendability, Unopened};
+use crate::store::queue::opening::FreshMessages;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{DeadLetterId, LaneId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
-use bellwire_template::Person;
-use rows::Entry;
+use bellwire_template::TemplatePerson;
+use rows::ClaimedEntry;
 
 /// Addresses of a batch that are opened before others have their turn on this thread: some 100 µs.
 const OPENED_AT_ONCE: usize = 50;
 const ROW_LEASES_MAX: i16 = 5;
 
 /// Data of those recipients whose messages need it.
-type People = HashMap<SubscriptionId, Arc<Person>>;
+type People = HashMap<SubscriptionId, Arc<TemplatePerson>>;
 
 /// Rows that may be sent.
 #[derive(Default)]
-pub(super) struct Checked {
+pub(super) struct CheckedRows {
     /// Those that are to be [lined up](Admission::line_up).
     pub free: Vec<Box<Job>>,
     /// Those whose subscriptions' throttles are still to be asked, by [`Admission::throttle_rows`].
@@ -52,7 +52,7 @@ pub(super) struct Checked {
 
 /// The stage between claim and queue.
 pub(super) struct Admission {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<EngineContext>,
     pub catalog: Arc<Catalog>,
     pub queue: Arc<FairQueue>,
     pub settling: Arc<Settling>,
@@ -68,10 +68,10 @@ impl Admission {
     pub(super) async fn rows(
         &self,
         rows: Vec<(LaneId, ClaimedRow)>,
-        written: Written,
+        written: FreshMessages,
         lease: Uuid,
         claimed_at: Instant,
-    ) -> Checked {
+    ) -> CheckedRows {
         self.shared.progress.started(rows.len());
         let wanted = rows.iter().map(|(_, row)| row.message).collect();
         let messages = match self.catalog.messages(wanted, written).await {
@@ -80,7 +80,7 @@ impl Admission {
                 error!(error = %failed, "claimed messages could not be read; their deliveries are requeued");
                 let unread = rows.into_iter().map(|(_, row)| (row.recipient.subscription, row.message));
                 self.settling.give_back(unread.collect(), lease);
-                return Checked::default();
+                return CheckedRows::default();
             }
         };
         let (mut entries, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
@@ -90,7 +90,7 @@ impl Admission {
                 continue;
             };
             match self.catalog.lane(lane).await {
-                Ok(lane) => entries.push(Entry { row, message: message.clone(), lane }),
+                Ok(lane) => entries.push(ClaimedEntry { row, message: message.clone(), lane }),
                 Err(failed) => {
                     error!(error = %failed, "claimed work cannot be sent");
                     match failed {
@@ -109,8 +109,8 @@ impl Admission {
             Ok(people) => people,
             Err(failed) => {
                 error!(error = %failed, "recipients of templates could not be read; their deliveries are requeued");
-                self.settling.give_back(entries.iter().map(Entry::key).collect(), lease);
-                return Checked::default();
+                self.settling.give_back(entries.iter().map(ClaimedEntry::key).collect(), lease);
+                return CheckedRows::default();
             }
         };
         let (free, throttled) = entries
@@ -121,7 +121,7 @@ impl Admission {
             })
             .partition::<Vec<_>, _>(|(job, has_turn)| *has_turn || job.policy.throttle.is_none());
         let only_jobs = |jobs: Vec<(Box<Job>, bool)>| jobs.into_iter().map(|(job, _)| job).collect();
-        Checked { free: self.without_capped(only_jobs(free)).await, throttled: only_jobs(throttled) }
+        CheckedRows { free: self.without_capped(only_jobs(free)).await, throttled: only_jobs(throttled) }
     }
 
     /// Lines up those of the rows whose turn it is, and puts the others off.
@@ -130,14 +130,14 @@ impl Admission {
     }
 
     /// A job of a claimed row; none if the row has its fate already.
-    fn job_of_row(&self, entry: Entry, people: &People, lease: Uuid, claimed_at: Instant) -> Option<Box<Job>> {
-        let (now, Entry { row, message, lane }) = (self.shared.clock.now(), entry);
+    fn job_of_row(&self, entry: ClaimedEntry, people: &People, lease: Uuid, claimed_at: Instant) -> Option<Box<Job>> {
+        let (now, ClaimedEntry { row, message, lane }) = (self.shared.clock.now(), entry);
         let ticket = Ticket::Row(lease);
         let settled = match row.recipient.standing {
             _ if row.leases >= ROW_LEASES_MAX => {
                 dead(DeadLetterId(self.shared.clock.uuid()), &message, DeadReason::LeaseExhausted, row.retries, now)
             }
-            Standing::Sendable => {
+            Sendability::Sendable => {
                 match self
                     .job(&row.recipient, row.retries, &message, &lane, claimed_at, ticket)
                     .and_then(|job| self.told(job, people))
@@ -187,7 +187,7 @@ impl Admission {
             }
             let ticket = Ticket::Batch(open.clone(), place);
             let fate = match recipient.standing {
-                Standing::Sendable => match self
+                Sendability::Sendable => match self
                     .job(recipient, 0, &message, &lane, claimed_at, ticket)
                     .and_then(|job| self.told(job, &people))
                 {
@@ -215,7 +215,7 @@ impl Admission {
     async fn people(&self, wanted: impl Iterator<Item = (&Recipient, Option<Wants>)>) -> sqlx::Result<People> {
         let (mut ids, mut most) = (Vec::new(), Wants::Locale);
         for (recipient, wants) in wanted {
-            if let Some(wants) = wants.filter(|_| recipient.standing == Standing::Sendable) {
+            if let Some(wants) = wants.filter(|_| recipient.standing == Sendability::Sendable) {
                 ids.push(recipient.subscription);
                 most = most.max(wants);
             }
@@ -230,8 +230,8 @@ impl Admission {
     /// claimed again, and ends then.
     fn told(&self, mut job: Box<Job>, people: &People) -> Result<Box<Job>, Fate> {
         if job.message.says.wants().is_some() {
-            let person = people.get(&job.subscription).ok_or(Fate::Deferred(Due::At(self.shared.clock.now())))?;
-            job.own = Some(Own::Person(person.clone()));
+            let person = people.get(&job.subscription).ok_or(Fate::Deferred(ClaimableAt::At(self.shared.clock.now())))?;
+            job.own = Some(PersonalContent::Person(person.clone()));
         }
         Ok(job)
     }
@@ -248,7 +248,7 @@ impl Admission {
             _ if message.ttl_s > 0 && opens_at >= message.expires_at => {
                 Some(Fate::Ended(unsent_attempt(retries, "held beyond its time to live", now), End::Expired))
             }
-            _ => Some(Fate::Deferred(Due::At(opens_at))),
+            _ => Some(Fate::Deferred(ClaimableAt::At(opens_at))),
         }
     }
 
@@ -339,14 +339,14 @@ impl Admission {
 }
 
 /// The fate of a delivery that must not be sent, as the database stood when it was claimed.
-fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> Fate {
+fn standing_fate(standing: Sendability, retries: u32, now: Timestamp) -> Fate {
     let ended = |end, why| Fate::Ended(unsent_attempt(retries, why, now), end);
     match standing {
         // A row is handed on before it gets here; a place in a batch is, once it has become a row.
-        Standing::Sendable | Standing::Replaced => Fate::Deferred(Due::At(now)),
-        Standing::Paused => Fate::Deferred(Due::Parked),
-        Standing::Cancelled => ended(End::Cancelled, STOPPED),
-        Standing::Gone => ended(End::Gone, SUBSCRIPTION_GONE),
+        Sendability::Sendable | Sendability::Replaced => Fate::Deferred(ClaimableAt::At(now)),
+        Sendability::Paused => Fate::Deferred(ClaimableAt::Parked),
+        Sendability::Cancelled => ended(End::Cancelled, STOPPED),
+        Sendability::Gone => ended(End::Gone, SUBSCRIPTION_GONE),
     }
 }
 

@@ -11,21 +11,21 @@ use crate::dispatch::message::{LaneInfo, Message};
 use crate::metrics::TokenFault;
 use crate::store;
 use crate::store::outcomes::ledger::forged::Forged;
-use crate::store::queue::claims::{ClaimedRow, Standing};
+use crate::store::queue::claims::{ClaimedRow, Sendability};
 use crate::vault::retry_token::Queued;
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
-use bellwire_rules::policy::reliability::Count;
+use bellwire_rules::policy::reliability::ReliabilityCount;
 
 /// A claimed row with what it belongs to.
-pub(super) struct Entry {
+pub(super) struct ClaimedEntry {
     pub row: ClaimedRow,
     pub message: Arc<Message>,
     pub lane: Arc<LaneInfo>,
 }
 
-impl Entry {
+impl ClaimedEntry {
     pub(super) fn queued(&self) -> Queued {
         let ClaimedRow { message, retries, scheduled_at, .. } = self.row;
         Queued { message, subscription: self.row.recipient.subscription, retries, scheduled_at }
@@ -38,7 +38,7 @@ impl Entry {
 
 impl Admission {
     /// Takes out what no worker of ours can have written. It is never sent: it ends in the archive, with an alert.
-    pub(super) async fn without_forged(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
+    pub(super) async fn without_forged(&self, entries: Vec<ClaimedEntry>, lease: Uuid) -> Vec<ClaimedEntry> {
         let mut genuine = Vec::with_capacity(entries.len());
         for entry in entries {
             let (fault, reason) =
@@ -51,14 +51,14 @@ impl Admission {
                     continue;
                 };
             self.shared.metrics.token_fault(fault, 1);
-            self.shared.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokenFailures, 1);
+            self.shared.reliability.count(entry.lane.id, Some(entry.message.tier), ReliabilityCount::TokenFailures, 1);
             self.end_forged(&entry, lease, reason).await;
             self.shared.progress.finished(1);
         }
         genuine
     }
 
-    async fn end_forged(&self, entry: &Entry, lease: Uuid, reason: DeadReason) {
+    async fn end_forged(&self, entry: &ClaimedEntry, lease: Uuid, reason: DeadReason) {
         let subscription = entry.row.recipient.subscription;
         debug!(subscription = self.shared.label(subscription), reason = reason.name(), "a queue row was forged");
         let forged = Forged {
@@ -79,11 +79,11 @@ impl Admission {
     }
 
     /// Hands on what is for subscriptions that others have taken the place of: it is due there at once.
-    pub(super) async fn without_replaced(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
-        let is_replaced = |entry: &Entry| entry.row.recipient.standing == Standing::Replaced;
+    pub(super) async fn without_replaced(&self, entries: Vec<ClaimedEntry>, lease: Uuid) -> Vec<ClaimedEntry> {
+        let is_replaced = |entry: &ClaimedEntry| entry.row.recipient.standing == Sendability::Replaced;
         let (replaced, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_replaced);
         let mut messages = BTreeMap::<_, Vec<_>>::new();
-        for (subscription, message) in replaced.iter().map(Entry::key) {
+        for (subscription, message) in replaced.iter().map(ClaimedEntry::key) {
             messages.entry(subscription).or_default().push(message);
         }
         for (old, messages) in messages {
@@ -105,31 +105,31 @@ impl Admission {
     }
 
     /// Reads again and signs anew what waited for longer than its token is good for: the server was down, or a gateway.
-    pub(super) async fn without_late(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
+    pub(super) async fn without_late(&self, entries: Vec<ClaimedEntry>, lease: Uuid) -> Vec<ClaimedEntry> {
         let now = self.shared.clock.now();
-        let is_late = |entry: &Entry| entry.queued().is_late(now, entry.message.policy.settings.retry_token_ttl);
-        let late: Vec<_> = entries.iter().filter(|entry| is_late(entry)).map(Entry::queued).collect();
+        let is_late = |entry: &ClaimedEntry| entry.queued().is_late(now, entry.message.policy.settings.retry_token_ttl);
+        let late: Vec<_> = entries.iter().filter(|entry| is_late(entry)).map(ClaimedEntry::queued).collect();
         if late.is_empty() {
             return entries;
         }
         self.shared.metrics.token_fault(TokenFault::Late, late.len() as u64);
         for entry in entries.iter().filter(|entry| is_late(entry)) {
-            self.shared.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokensLate, 1);
+            self.shared.reliability.count(entry.lane.id, Some(entry.message.tier), ReliabilityCount::TokensLate, 1);
         }
         let signed = store::queue::claims::sign_again(&self.shared.pool, &self.shared.vault, lease, &late).await;
         if let Err(failed) = &signed {
             warn!(error = %failed, "late retries could not be signed again; they are requeued");
         }
         // What must not be sent is settled by its standing at the claim; what changed since comes back with its lease.
-        let stays = |entry: &Entry| {
-            entry.row.recipient.standing != Standing::Sendable
+        let stays = |entry: &ClaimedEntry| {
+            entry.row.recipient.standing != Sendability::Sendable
                 || !is_late(entry)
                 || signed.as_ref().is_ok_and(|standing| standing.contains(&entry.key()))
         };
         let (stay, gone): (Vec<_>, Vec<_>) = entries.into_iter().partition(stays);
         match signed {
             Ok(_) => self.shared.progress.finished(gone.len()),
-            Err(_) => self.settling.give_back(gone.iter().map(Entry::key).collect(), lease),
+            Err(_) => self.settling.give_back(gone.iter().map(ClaimedEntry::key).collect(), lease),
         }
         stay
     }

@@ -12,12 +12,12 @@ use bellwire_core::id::{AppId, LaneId};
 use bellwire_rules::policy::flow::{Bucket, part};
 
 /// Scope of a flow: an app as a whole, or one lane of it.
-pub(super) type Scope = (AppId, Option<LaneId>);
+pub(super) type FlowKey = (AppId, Option<LaneId>);
 
 pub(super) struct Flows {
     replicas: Replicas,
     started_at: Timestamp,
-    limiters: HashMap<Scope, Limiter>,
+    limiters: HashMap<FlowKey, Limiter>,
     /// Number of restricting limiters by app.
     limited: HashMap<AppId, usize>,
 }
@@ -25,12 +25,12 @@ pub(super) struct Flows {
 struct Limiter {
     flow: Flow,
     bucket: Option<Bucket>,
-    load: Load,
+    load: FlowLoad,
     held_back: VecDeque<Slot>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Load {
+pub(super) struct FlowLoad {
     pub in_flight: u32,
     /// Deliveries that wait for a turn, by tier.
     pub waiting: [usize; TIERS],
@@ -40,7 +40,7 @@ fn bounds(flow: &Flow) -> bool {
     flow.paused || !flow.held.is_empty() || flow.rate.is_some() || flow.parallelism.is_some()
 }
 
-pub(super) fn scopes(app: AppId, lane: LaneId) -> [Scope; 2] {
+pub(super) fn scopes(app: AppId, lane: LaneId) -> [FlowKey; 2] {
     [(app, None), (app, Some(lane))]
 }
 
@@ -52,7 +52,7 @@ impl Flows {
 
     /// Adopts the flow in force. Returns false if the known flow is the same or later. `load` returns the deliveries of its scope
     /// in memory, and is called for a new scope. Later changes are reported.
-    pub(super) fn adopt(&mut self, flow: Flow, load: impl FnOnce() -> Load, now: Timestamp) -> bool {
+    pub(super) fn adopt(&mut self, flow: Flow, load: impl FnOnce() -> FlowLoad, now: Timestamp) -> bool {
         let scope = (flow.app, flow.lane);
         let known = self.limiters.get(&scope);
         if known.is_some_and(|known| known.flow.changed_at >= flow.changed_at) {
@@ -169,14 +169,14 @@ impl Flows {
 
     /// Remembers that a slot waits for the first parallelism that is used up. False: none is.
     pub(super) fn hold_back(&mut self, app: AppId, lane: LaneId, slot: Slot) -> bool {
-        let used_up = |scope: &Scope| self.limiters.get(scope).is_some_and(|limiter| self.left(limiter) == 0);
+        let used_up = |scope: &FlowKey| self.limiters.get(scope).is_some_and(|limiter| self.left(limiter) == 0);
         let scope = scopes(app, lane).into_iter().find(|scope| !self.limiters.is_empty() && used_up(scope));
         let limiter = scope.and_then(|scope| self.limiters.get_mut(&scope));
         limiter.map(|limiter| limiter.held_back.push_back(slot)).is_some()
     }
 
     /// The next slot that waits for a parallelism, if more than `granted` more may be in flight.
-    pub(super) fn next_held_back(&mut self, scope: Scope, granted: u32) -> Option<Slot> {
+    pub(super) fn next_held_back(&mut self, scope: FlowKey, granted: u32) -> Option<Slot> {
         let limiter = self.limiters.get(&scope)?;
         if self.left(limiter) <= granted {
             return None;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
-use super::peer::Peer;
+use super::peer::OriginStreams;
 use super::shares::TIERS;
 use super::turn::Slot;
 use crate::dispatch::job::Job;
@@ -32,7 +32,7 @@ const BROKEN_FOR: Duration = Duration::from_secs(3_600);
 
 /// The origins of one stored lane, taken together: what is claimed is claimed for all of them.
 #[derive(Default)]
-pub(super) struct Group {
+pub(super) struct LaneGroup {
     pub slots: Vec<Slot>,
     pub waiting: [usize; TIERS],
     /// State of all its origins, for later ones.
@@ -43,7 +43,7 @@ pub(super) struct Group {
 
 /// The line in which a lane waits for the turn of one of its tiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum TierLine {
     Out,
     Parked,
     /// For a turn. It has a stream, unless it is only to be emptied.
@@ -61,7 +61,7 @@ pub(super) struct LaneQueue {
     pub lane: Lane,
     /// In the order of their [ranks](rank).
     pub jobs: [VecDeque<Box<Job>>; TIERS],
-    pub lines: [Line; TIERS],
+    pub lines: [TierLine; TIERS],
     /// Index of the origin among the peers.
     pub peer: usize,
     /// Whether it waits for the parallelism of a flow.
@@ -86,7 +86,7 @@ impl LaneQueue {
             origin,
             lane,
             jobs: Default::default(),
-            lines: [Line::Out; TIERS],
+            lines: [TierLine::Out; TIERS],
             peer,
             is_held_back: false,
             paid: [0; TIERS],
@@ -98,7 +98,7 @@ impl LaneQueue {
 
     /// Returns the time until which a delivery that is claimed now should not wait here. A hanging unknown origin must not fill
     /// the room that all unknown origins share.
-    pub(super) fn defer_until(&self, tier: usize, proven: bool, peer: &Peer, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn defer_until(&self, tier: usize, proven: bool, peer: &OriginStreams, now: Timestamp) -> Option<Timestamp> {
         let is_stuck = |has_room: bool, moved_at: Instant| !has_room && moved_at.elapsed() >= STALLED_AFTER;
         let stalled = || {
             self.lane.is_stranger()
@@ -111,7 +111,7 @@ impl LaneQueue {
     /// Whether it can be dropped: it is not referenced, and its state has no effect any longer.
     pub(super) fn is_idle(&self, now: Timestamp, instant: Instant) -> bool {
         let is_used =
-            self.is_held_back || self.lane.in_flight() > 0 || self.lines.iter().any(|line| *line != Line::Out);
+            self.is_held_back || self.lane.in_flight() > 0 || self.lines.iter().any(|line| *line != TierLine::Out);
         let idle_for = instant.saturating_duration_since(self.moved_at);
         let is_shut = || self.lane.is_held(now) || self.lane.opens_at(now).is_some();
         let given_up = || self.lane.is_stranger() && idle_for >= BROKEN_FOR && !is_shut();

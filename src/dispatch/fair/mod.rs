@@ -36,12 +36,12 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_gateway::Streams;
 use bellwire_rules::policy::breaker::Snapshot;
-use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::hold::HoldReason;
 use bellwire_rules::policy::lane::{Answered, Lane};
 use bellwire_rules::policy::lane_state::LaneState;
 use queue::Queue;
 use shares::TIERS;
-use turn::{Load, Next, Permit, Room, Slot, Turn};
+use turn::{QueueLoad, NextTurn, Permit, Room, Slot, Turn};
 
 /// Stage that asks for the next delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl FairQueue {
     }
 
     /// The next delivery with a permit, as soon as there is one.
-    pub(in crate::dispatch) async fn next(&self, taker: Taker, now: impl Fn() -> Timestamp) -> Next {
+    pub(in crate::dispatch) async fn next(&self, taker: Taker, now: impl Fn() -> Timestamp) -> NextTurn {
         let notify = match taker {
             Taker::Transactional => &self.transactional,
             Taker::Any => &self.any,
@@ -147,7 +147,7 @@ impl FairQueue {
         }
     }
 
-    pub(in crate::dispatch) fn try_next(&self, taker: Taker, now: Timestamp) -> Option<Next> {
+    pub(in crate::dispatch) fn try_next(&self, taker: Taker, now: Timestamp) -> Option<NextTurn> {
         let mut inner = self.inner.lock();
         let tiers = match taker {
             Taker::Transactional => 0..1,
@@ -165,12 +165,12 @@ impl FairQueue {
         };
         self.wake(&inner);
         let ran_low = match &next {
-            Next::Turn(Turn { slot, job, .. }) => {
+            NextTurn::Turn(Turn { slot, job, .. }) => {
                 let tier = job.message.tier;
                 let (lane, waiting, limit) = inner.depth(*slot, tier);
                 (waiting + 1 == limit || waiting == limit / 2 || waiting == 0).then_some((lane, tier))
             }
-            Next::Deferred(..) => None,
+            NextTurn::Deferred(..) => None,
         };
         drop(inner);
         if let Some((lane, tier)) = ran_low {
@@ -220,7 +220,7 @@ impl FairQueue {
     }
 
     /// Holds a lane whose VAPID key is refused, but for probes.
-    pub(in crate::dispatch) fn hold_key(&self, lane: LaneId, held: Held) {
+    pub(in crate::dispatch) fn hold_key(&self, lane: LaneId, held: HoldReason) {
         self.inner.lock().hold_key(lane, held);
     }
 
@@ -274,7 +274,7 @@ impl FairQueue {
         limits
     }
 
-    pub(in crate::dispatch) fn load(&self, now: Timestamp) -> Load {
+    pub(in crate::dispatch) fn load(&self, now: Timestamp) -> QueueLoad {
         self.inner.lock().load(now)
     }
 }

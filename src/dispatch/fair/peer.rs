@@ -11,7 +11,7 @@ use bellwire_core::id::AppId;
 use bellwire_gateway::Streams;
 
 /// An origin's streams, in use or promised to a lane that is about to take its turn.
-pub(super) struct Peer {
+pub(super) struct OriginStreams {
     pub authority: Arc<str>,
     streams: Streams,
     used: [u32; 2],
@@ -28,7 +28,7 @@ pub(super) struct Peer {
     pub slots: Vec<Slot>,
 }
 
-impl Peer {
+impl OriginStreams {
     pub(super) fn new(authority: Arc<str>, streams: Streams) -> Self {
         Self {
             authority,
@@ -108,7 +108,7 @@ impl Peer {
     }
 }
 
-/// The index of a tier in [`Peer::used`].
+/// The index of a tier in [`OriginStreams::used`].
 fn kind(tier: usize) -> usize {
     usize::from(tier > 0)
 }

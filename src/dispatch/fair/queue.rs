@@ -8,10 +8,10 @@ use slab::Slab;
 use tokio::time::Instant;
 
 use super::flow::{self, Flows, scopes};
-use super::lane_queue::{Group, LaneQueue, Line};
-use super::peer::Peer;
+use super::lane_queue::{LaneGroup, LaneQueue, TierLine};
+use super::peer::OriginStreams;
 use super::shares::{COSTS, ROUND, TIERS, WEIGHTS, index};
-use super::turn::{Load, Next, Slot, Turn};
+use super::turn::{QueueLoad, NextTurn, Slot, Turn};
 use super::turns::Turns;
 use crate::dispatch::job::Job;
 use crate::dispatch::message::LaneInfo;
@@ -21,7 +21,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_gateway::Streams;
-use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::hold::HoldReason;
 use bellwire_rules::policy::lane::{Lane, Passage, Share, matters};
 use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
 
@@ -33,10 +33,10 @@ pub(super) struct Queue {
     pub flows: Flows,
     pub(super) slots: Slab<LaneQueue>,
     index: HashMap<(LaneId, Arc<str>), Slot>,
-    pub(super) peers: Slab<Peer>,
+    pub(super) peers: Slab<OriginStreams>,
     peer_index: HashMap<Arc<str>, usize>,
     streams: ReadStreams,
-    pub(super) groups: HashMap<LaneId, Group>,
+    pub(super) groups: HashMap<LaneId, LaneGroup>,
     /// States of origins that this process has not met, from other replicas.
     pub(super) heard: HashMap<LaneId, HashMap<Arc<str>, LaneState>>,
     /// Slots with a job of the tier and a permit for it.
@@ -100,7 +100,7 @@ impl Queue {
             return *peer;
         }
         let authority = Arc::<str>::from(authority);
-        let peer = self.peers.insert(Peer::new(authority.clone(), (self.streams)(&authority)));
+        let peer = self.peers.insert(OriginStreams::new(authority.clone(), (self.streams)(&authority)));
         self.peer_index.insert(authority, peer);
         peer
     }
@@ -119,7 +119,7 @@ impl Queue {
     fn hand_out_streams(&mut self, peer: usize) {
         while let Some((slot, tier)) = self.peers[peer].next() {
             let queue = &mut self.slots[slot];
-            queue.lines[tier] = Line::Ready { has_stream: true };
+            queue.lines[tier] = TierLine::Ready { has_stream: true };
             self.ready[tier].push(queue.app, queue.weight, slot);
         }
     }
@@ -150,7 +150,7 @@ impl Queue {
     fn make_ready(&mut self, slot: Slot) -> bool {
         for tier in 0..TIERS {
             let queue = &self.slots[slot];
-            if queue.lines[tier] != Line::Out || queue.jobs[tier].is_empty() {
+            if queue.lines[tier] != TierLine::Out || queue.jobs[tier].is_empty() {
                 continue;
             }
             let (app, weight, peer) = (queue.app, queue.weight, queue.peer);
@@ -162,17 +162,17 @@ impl Queue {
             let has_stream = !is_shut && self.peers[peer].promise(tier);
             self.slots[slot].lines[tier] = if is_shut || has_stream {
                 self.ready[tier].push(app, weight, slot);
-                Line::Ready { has_stream }
+                TierLine::Ready { has_stream }
             } else {
                 self.peers[peer].park(app, weight, tier, slot);
-                Line::Parked
+                TierLine::Parked
             };
         }
         let queue = &mut self.slots[slot];
         if !queue.is_held_back && queue.jobs.iter().any(|jobs| !jobs.is_empty()) {
             queue.is_held_back = self.flows.hold_back(queue.app, queue.id, slot);
         }
-        queue.lines.iter().any(|line| matches!(line, Line::Ready { .. }))
+        queue.lines.iter().any(|line| matches!(line, TierLine::Ready { .. }))
     }
 
     /// Readies deliveries that wait for the parallelism of a lane's flow, as far as some is free. They may be in any lane of the
@@ -240,7 +240,7 @@ impl Queue {
 
     /// Returns the next delivery of these tiers, if one has its turn. A round ends when no tier with work has credit: a stage
     /// that asks for some tiers only waits until the others have used theirs.
-    pub(super) fn pop(&mut self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
+    pub(super) fn pop(&mut self, tiers: Range<usize>, now: Timestamp) -> Option<NextTurn> {
         loop {
             let is_ready = |tier: &usize| !self.ready[*tier].is_empty();
             let has_turn = |tier: &usize| is_ready(tier) && self.credit[*tier] > 0;
@@ -255,7 +255,7 @@ impl Queue {
             // it could not use.
             let slot = self.ready[tier].pop()?;
             let next = self.take(slot, tier, now);
-            if !matches!(next, Some(Next::Turn(_))) {
+            if !matches!(next, Some(NextTurn::Turn(_))) {
                 let LaneQueue { app, id, peer, .. } = self.slots[slot];
                 self.make_held_back_ready(app, id);
                 self.hand_out_streams(peer);
@@ -267,11 +267,11 @@ impl Queue {
     }
 
     /// Gives a slot its turn. A stream that it does not use is returned.
-    fn take(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<Next> {
+    fn take(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<NextTurn> {
         let queue = &mut self.slots[slot];
-        let line = std::mem::replace(&mut queue.lines[tier], Line::Out);
+        let line = std::mem::replace(&mut queue.lines[tier], TierLine::Out);
         let peer = &mut self.peers[queue.peer];
-        let mut has_stream = line == Line::Ready { has_stream: true };
+        let mut has_stream = line == TierLine::Ready { has_stream: true };
         if has_stream && peer.is_overrun() {
             peer.give_back(tier);
             has_stream = false;
@@ -285,18 +285,18 @@ impl Queue {
         let next = self.take_turn(slot, tier, now);
         let peer = &mut self.peers[self.slots[slot].peer];
         match next {
-            Some(Next::Turn(_)) => peer.took_turn(tier),
+            Some(NextTurn::Turn(_)) => peer.took_turn(tier),
             _ if has_stream => peer.give_back(tier),
             _ => {}
         }
         next
     }
 
-    fn take_turn(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<Next> {
+    fn take_turn(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<NextTurn> {
         let (app, id) = (self.slots[slot].app, self.slots[slot].id);
         if self.flows.is_shut(app, id, tier) {
             let jobs = self.evict(slot, tier..tier + 1);
-            return (!jobs.is_empty()).then_some(Next::Deferred(jobs, now));
+            return (!jobs.is_empty()).then_some(NextTurn::Deferred(jobs, now));
         }
         if !self.may_take_permit(slot, tier) {
             self.make_ready(slot); // it is another tier's turn, or nobody's before the next permit
@@ -312,7 +312,7 @@ impl Queue {
             Passage::Probe => true,
             Passage::Shut(until) => {
                 queue.jobs[tier].push_front(job);
-                return Some(Next::Deferred(self.evict(slot, 0..TIERS), until));
+                return Some(NextTurn::Deferred(self.evict(slot, 0..TIERS), until));
             }
         };
         queue.moved_at = Instant::now();
@@ -331,7 +331,7 @@ impl Queue {
             queue.scarce_for = ROUND.max(queue.lane.limit.get()); // all that are out may come back at once
         }
         self.make_ready(slot);
-        Some(Next::Turn(Turn { slot, job, probe, payload_max }))
+        Some(NextTurn::Turn(Turn { slot, job, probe, payload_max }))
     }
 
     /// Lets a lane learn something that frees a permit, and others take it. A tier whose turn came to no POST has paid nothing:
@@ -367,7 +367,7 @@ impl Queue {
         let (app, lane) = (flow.app, flow.lane);
         let concerns = |queue: &&LaneQueue| queue.app == app && lane.is_none_or(|lane| lane == queue.id);
         let load = || {
-            let mut load = flow::Load::default();
+            let mut load = flow::FlowLoad::default();
             for queue in self.slots.iter().map(|(_, queue)| queue).filter(concerns) {
                 load.in_flight += queue.lane.in_flight();
                 (0..TIERS).for_each(|tier| load.waiting[tier] += queue.jobs[tier].len());
@@ -404,7 +404,7 @@ impl Queue {
     }
 
     /// Holds a lane whose VAPID key is refused, but for probes.
-    pub(super) fn hold_key(&mut self, lane: LaneId, held: Held) {
+    pub(super) fn hold_key(&mut self, lane: LaneId, held: HoldReason) {
         let group = self.groups.entry(lane).or_default();
         group.slots.iter().for_each(|slot| self.slots[*slot].lane.hold_key(held));
         group.all.get_or_insert_with(|| LaneState::of(lane, ALL_ORIGINS.into())).key_held = Some(held);
@@ -433,9 +433,9 @@ impl Queue {
         LaneState::of(self.slots[slot].id, self.slots[slot].origin.clone())
     }
 
-    pub(super) fn load(&self, now: Timestamp) -> Load {
+    pub(super) fn load(&self, now: Timestamp) -> QueueLoad {
         let lanes = || self.slots.iter().map(|(_, queue)| &queue.lane);
-        Load {
+        QueueLoad {
             waiting: self.groups.values().flat_map(|group| group.waiting).sum(),
             in_flight: lanes().map(|lane| lane.in_flight() as usize).sum(),
             held: lanes().filter(|lane| lane.is_held(now)).count(),

@@ -34,7 +34,7 @@ impl Turn {
     }
 }
 
-pub(in crate::dispatch) enum Next {
+pub(in crate::dispatch) enum NextTurn {
     Turn(Turn),
     /// A lane turned out to be shut: its deliveries are deferred until the given time.
     Deferred(Vec<Box<Job>>, Timestamp),
@@ -56,7 +56,7 @@ impl Room {
 
 /// Current load in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct QueueLoad {
     pub waiting: usize,
     pub in_flight: usize,
     pub held: usize,

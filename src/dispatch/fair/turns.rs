@@ -8,11 +8,11 @@ use bellwire_core::id::AppId;
 pub(in crate::dispatch) struct Turns<T> {
     /// Apps that have something waiting, or had when it was last their turn.
     line: VecDeque<AppId>,
-    apps: HashMap<AppId, Waiting<T>>,
+    apps: HashMap<AppId, WaitingQueue<T>>,
     len: usize,
 }
 
-struct Waiting<T> {
+struct WaitingQueue<T> {
     things: VecDeque<T>,
     weight: u32,
     /// Turns that it has before the next app has its own.
@@ -34,7 +34,7 @@ impl<T> Turns<T> {
     /// Lines something up behind what waits for the same app, whose weight counts from now on.
     pub(in crate::dispatch) fn push(&mut self, app: AppId, weight: u32, thing: T) {
         let weight = weight.max(1);
-        let waiting = self.apps.entry(app).or_insert_with(|| Waiting {
+        let waiting = self.apps.entry(app).or_insert_with(|| WaitingQueue {
             things: VecDeque::new(),
             weight,
             left: weight,

@@ -10,7 +10,7 @@ use crate::dispatch::fair::turn::Turn;
 /// Gives a permit back with an answer: the gateway took the delivery.
 pub(super) fn accept(queue: &FairQueue, turn: &Turn) {
     let outcome =
-        classify(Gateway::Fcm, &Answer::Response { status: 201, headers: &Default::default(), body: b"" }, NOW);
+        classify(Gateway::Fcm, &PostResult::Response { status: 201, headers: &Default::default(), body: b"" }, NOW);
     let answered = Answered {
         reached: true,
         outcome: &outcome,
@@ -22,7 +22,7 @@ pub(super) fn accept(queue: &FairQueue, turn: &Turn) {
         transactional: turn.job.message.tier == Tier::Transactional,
         octets: 128,
         refused: None,
-        settings: &Settings::DEFAULT,
+        settings: &TierSettings::DEFAULT,
     };
     queue.answered(turn.slot, &answered);
 }
@@ -169,7 +169,7 @@ async fn transactional_taker_gets_its_share_only() {
     let mut taken = [0; 3];
     for _ in 0..1200 {
         let next = queue.try_next(Taker::Transactional, NOW).or_else(|| queue.try_next(Taker::Any, NOW));
-        let Some(Next::Turn(turn)) = next else { panic!("there is work and a permit") };
+        let Some(NextTurn::Turn(turn)) = next else { panic!("there is work and a permit") };
         taken[turn.job.message.tier as usize] += 1;
         accept(&queue, &turn);
     }
@@ -178,7 +178,7 @@ async fn transactional_taker_gets_its_share_only() {
     let alone = FairQueue::new(4, NOW, |_, _| {}, unbounded);
     alone.push(jobs(100, &message(Tier::Transactional), &lane), NOW);
     for n in 0..100 {
-        let Some(Next::Turn(turn)) = alone.try_next(Taker::Transactional, NOW) else { panic!("none after {n}") };
+        let Some(NextTurn::Turn(turn)) = alone.try_next(Taker::Transactional, NOW) else { panic!("none after {n}") };
         accept(&alone, &turn);
     }
 }
@@ -190,7 +190,7 @@ async fn reserved_thread_keeps_a_few_transactional_deliveries() {
     queue.push(jobs(18, &message(Tier::Transactional), &lane), NOW);
     queue.push(jobs(1, &message(Tier::Promotional), &lane), NOW);
     let taken_by = |taker| match queue.try_next(taker, NOW) {
-        Some(Next::Turn(turn)) => Some(turn.job.message.tier),
+        Some(NextTurn::Turn(turn)) => Some(turn.job.message.tier),
         _ => None,
     };
     assert_eq!(taken_by(Taker::Any), Some(Tier::Transactional), "more than a few are everybody's");
@@ -305,8 +305,8 @@ async fn idle_origin_state_is_kept_while_relevant() {
         queue.push(jobs_to(&format!("{origin}/x"), 1, &message, &lane), NOW);
     }
     while turn(&queue).map(|turn| accept(&queue, &turn)).is_some() {}
-    queue.adopt(LaneState { held: Some(Held { at: NOW, until }), ..known(&origins[0]) });
-    queue.adopt(LaneState { breaker: tripped(State::Open { until: NOW }), ..known(&origins[1]) });
+    queue.adopt(LaneState { held: Some(HoldReason { at: NOW, until }), ..known(&origins[0]) });
+    queue.adopt(LaneState { breaker: tripped(BreakerState::Open { until: NOW }), ..known(&origins[1]) });
     queue.forget_idle(NOW, soon);
     assert_eq!(queue.load(NOW).known, 2);
     assert_eq!(queue.push(jobs_to(&format!("{}/x", origins[0]), 1, &message, &lane), NOW).len(), 1, "held still");
@@ -317,7 +317,7 @@ async fn idle_origin_state_is_kept_while_relevant() {
     // Whatever was said of all of them would be obeyed anew by one that is met again.
     queue.push(jobs(1, &message, &lane), until);
     while turn(&queue).map(|turn| queue.release(turn.slot, &turn.job, false, until)).is_some() {}
-    queue.adopt(LaneState { held: Some(Held { at: until, until: until + hour }), ..known(ALL_ORIGINS) });
+    queue.adopt(LaneState { held: Some(HoldReason { at: until, until: until + hour }), ..known(ALL_ORIGINS) });
     queue.adopt(LaneState { released_at: Some(until + hour / 2), ..known("https://push.example.com") });
     queue.forget_idle(until + hour / 2, late);
     assert!(queue.push(jobs(1, &message, &lane), until + hour / 2).is_empty(), "its own release counts");
@@ -354,18 +354,18 @@ async fn each_freed_permit_wakes_one_lane() {
     let until = NOW + Duration::from_secs(60);
     for id in 2..=4 {
         let state = LaneState::of(LaneId(id), "https://push.example.com".into());
-        queue.adopt(LaneState { held: Some(Held { at: NOW, until }), ..state });
+        queue.adopt(LaneState { held: Some(HoldReason { at: NOW, until }), ..state });
     }
     accept(&queue, &first);
     accept(&queue, &second);
     let (mut sent, mut deferred) = (0, 0);
     while let Some(next) = queue.try_next(Taker::Any, NOW) {
         match next {
-            Next::Turn(turn) => {
+            NextTurn::Turn(turn) => {
                 sent += 1;
                 accept(&queue, &turn);
             }
-            Next::Deferred(jobs, _) => deferred += jobs.len(),
+            NextTurn::Deferred(jobs, _) => deferred += jobs.len(),
         }
     }
     assert_eq!((sent, deferred), (1, 5), "of eight, two were sent before");

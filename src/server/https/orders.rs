@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::http_server::certificate::Certificate;
 use crate::http_server::tls::Challenges;
 use crate::server::context::Context;
-use crate::store::keys::certificates::{self, Account, Lease, New, Place};
+use crate::store::keys::certificates::{self, AcmeAccount, Lease, New, AcmeScope};
 use crate::vault::{ACME_ACCOUNT, ACME_PRIVATE, Vault};
 use bellwire_core::clock::{Clock, uuid_of};
 
@@ -32,7 +32,7 @@ pub(super) struct Orders {
     vault: Vault,
     clock: Clock,
     authority: Authority,
-    place: Place,
+    place: AcmeScope,
     show: Show,
 }
 
@@ -40,8 +40,8 @@ impl Orders {
     pub(super) fn new(context: &Context, config: &Config, domain: &str, show: Show) -> anyhow::Result<Self> {
         let Context { pool, vault, clock, .. } = context;
         let directory = config.acme_directory.clone();
-        let place = Place { directory: directory.as_str().to_owned(), domain: domain.to_owned() };
-        let authority = Authority::new(acme::Settings {
+        let place = AcmeScope { directory: directory.as_str().to_owned(), domain: domain.to_owned() };
+        let authority = Authority::new(acme::AcmeConfig {
             directory,
             domain: domain.to_owned(),
             email: config.acme_email.clone(),
@@ -90,7 +90,7 @@ impl Orders {
         }
     }
 
-    fn unseal(&self, stored: &certificates::Stored) -> anyhow::Result<Certificate> {
+    fn unseal(&self, stored: &certificates::CertificateRow) -> anyhow::Result<Certificate> {
         let key = Zeroizing::new(self.vault.open(ACME_PRIVATE, stored.id, &stored.private_key)?);
         Ok(Certificate::parse(stored.chain.as_bytes(), &key)?)
     }
@@ -158,7 +158,7 @@ impl Orders {
         let credentials = self.authority.register().await?;
         let now = self.clock.now();
         let id = uuid_of(now);
-        let account = Account { id, credentials: self.vault.seal(ACME_ACCOUNT, id, &credentials) };
+        let account = AcmeAccount { id, credentials: self.vault.seal(ACME_ACCOUNT, id, &credentials) };
         certificates::store_account(&self.pool, directory, &account, now).await?;
         info!(directory, "an account was made at the authority of ACME");
         Ok(credentials)

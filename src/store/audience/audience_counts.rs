@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use chrono::{DurationRound as _, TimeDelta};
 
 use crate::store::connections::engine;
-use crate::store::results::Progress;
+use crate::store::results::ChunkProgress;
 use crate::store::transactions::begin;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::fact::{Fact, Loss};
@@ -60,13 +60,13 @@ pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Gate
 
 /// Folds a chunk of notes, and deletes counts of zero. A full chunk means that there are more; new notes arrive all the time.
 /// Only one call runs at a time, and a concurrent call returns at once.
-pub async fn fold(pool: &PgPool) -> sqlx::Result<Progress> {
+pub async fn fold(pool: &PgPool) -> sqlx::Result<ChunkProgress> {
     let mut tx = begin(pool).await?;
     let alone = sqlx::query_scalar!(
         r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.audience_counts', 0)) AS "alone!""#
     );
     if !alone.fetch_one(&mut *tx).await? {
-        return Ok(Progress::Done);
+        return Ok(ChunkProgress::Done);
     }
     let folded = sqlx::query_scalar!(
         r#"WITH taken AS (
@@ -86,7 +86,7 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<Progress> {
     .await?;
     sqlx::query!("DELETE FROM audience_counts WHERE n = 0").execute(&mut *tx).await?;
     tx.commit().await?;
-    Ok(Progress::after(folded == CHUNK))
+    Ok(ChunkProgress::after(folded == CHUNK))
 }
 
 /// Changes of a transaction to the reachable subscriptions. On plain Postgres triggers note them, manual changes included. On

@@ -14,12 +14,12 @@ use sqlx::{PgConnection, PgPool};
 
 use crate::store::audience::lost_endpoint::{Lost, lost_endpoint_mac};
 use crate::store::audience::subscriptions::end;
-use crate::store::audience::subscriptions::row::{Keys, Right, SubscriptionRow, left_by_users, lock};
+use crate::store::audience::subscriptions::row::{SubscriptionKeys, Right, SubscriptionRow, left_by_users, lock};
 use crate::store::audience::{diagnoses, habits, user_shards};
 use crate::store::hooks;
 use crate::store::keys::audit;
 use crate::store::operations::retrying::retrying;
-use crate::store::outcomes::dead_letters::Filter;
+use crate::store::outcomes::dead_letters::DeadLetterFilter;
 use crate::store::outcomes::dead_letters::handling::look_again;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::queue::caps;
@@ -61,8 +61,8 @@ pub struct Erasure {
 }
 
 impl Erasure {
-    fn asked(&self) -> Asked<'_> {
-        Asked { app: self.app, actor: &self.actor }
+    fn asked(&self) -> ErasureRequest<'_> {
+        ErasureRequest { app: self.app, actor: &self.actor }
     }
 }
 
@@ -171,7 +171,7 @@ pub async fn erase_subscription(
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ErasureRequest<'a> {
     pub app: AppId,
     /// Caller: the id of an API key or a teammate, `local`, or `browser` for the browser itself.
     pub actor: &'a str,
@@ -190,7 +190,7 @@ struct Erased {
 async fn erase_row(
     conn: &mut PgConnection,
     vault: &Vault,
-    asked: &Asked<'_>,
+    asked: &ErasureRequest<'_>,
     row: &SubscriptionRow,
     closing: &mut Closing,
     now: Timestamp,
@@ -222,7 +222,7 @@ async fn add(conn: &mut PgConnection, id: ErasureId, erased: &Erased) -> sqlx::R
 pub(crate) async fn erase_one(
     pool: &PgPool,
     vault: &Vault,
-    asked: &Asked<'_>,
+    asked: &ErasureRequest<'_>,
     id: SubscriptionId,
     right: Right<'_>,
     now: Timestamp,
@@ -248,7 +248,7 @@ pub(crate) async fn erase_one(
 /// there may be more.
 async fn put_letters_aside(
     conn: &mut PgConnection,
-    asked: &Asked<'_>,
+    asked: &ErasureRequest<'_>,
     row: &SubscriptionRow,
     now: Timestamp,
 ) -> sqlx::Result<i64> {
@@ -267,7 +267,7 @@ async fn put_letters_aside(
     let n = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     if n > 0 {
         look_again(conn, messages, now).await?;
-        let filter = Filter { subscription: Some(row.id), ..Filter::default() };
+        let filter = DeadLetterFilter { subscription: Some(row.id), ..DeadLetterFilter::default() };
         leave_trail(conn, asked, json!(filter), n, now).await?;
     }
     Ok(n)
@@ -276,7 +276,7 @@ async fn put_letters_aside(
 /// Writes the discarded dead letters into their trail. In the audit log this is a part of the erasure.
 async fn leave_trail(
     conn: &mut PgConnection,
-    asked: &Asked<'_>,
+    asked: &ErasureRequest<'_>,
     filter: Value,
     n: i64,
     now: Timestamp,
@@ -398,7 +398,7 @@ async fn browsers_left_with_letters(
         app.0.to_string(),
         json!({"users": [user_id]})
     );
-    let keys = Keys::of(of.fetch_all(&mut *conn).await?);
+    let keys = SubscriptionKeys::of(of.fetch_all(&mut *conn).await?);
     left_by_users(conn, &keys).await
 }
 
@@ -481,8 +481,8 @@ async fn prove(conn: &mut PgConnection, done: &Erasure, now: Timestamp) -> sqlx:
     audit::repeat(
         conn,
         *app,
-        (audit::Action::UserErased, *requested_at),
-        audit::Action::UserErasureCompleted,
+        (audit::AuditAction::UserErased, *requested_at),
+        audit::AuditAction::UserErasureCompleted,
         detail,
         now,
     )

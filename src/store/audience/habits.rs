@@ -10,7 +10,7 @@ use chrono_tz::Tz;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::store::audience::subscriptions::row::Keys;
+use crate::store::audience::subscriptions::row::SubscriptionKeys;
 use crate::store::connections::engine::{self, shards_of};
 use crate::store::transactions::begin_by_index;
 use bellwire_core::clock::Timestamp;
@@ -48,7 +48,7 @@ pub(crate) async fn fold(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
         let (mut habits, noted_at) = known.remove(&whose).unwrap_or_default();
         habits.add_all(&reactions, now);
         let last_at = reactions.last().map(|reaction| reaction.at);
-        Row { whose, habits, noted_at: noted_at.max(last_at).unwrap_or_default() }
+        EngagementRow { whose, habits, noted_at: noted_at.max(last_at).unwrap_or_default() }
     });
     write(&mut tx, &rows.collect::<Vec<_>>()).await?;
     tx.commit().await?;
@@ -99,7 +99,7 @@ struct Reporter {
 }
 
 /// The same as it is stored.
-struct Found {
+struct StoredEngagement {
     id: SubscriptionId,
     app: AppId,
     origin_id: SubscriptionId,
@@ -115,11 +115,11 @@ async fn reporters(
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let keys = Keys::of(ids);
+    let keys = SubscriptionKeys::of(ids);
     macro_rules! reporters {
         ($within:literal $(, $shards:expr)?) => {
             sqlx::query_as!(
-                Found,
+                StoredEngagement,
                 r#"SELECT s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.origin_id AS "origin_id: SubscriptionId", s.user_id, s.timezone
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.state = 'active'"# + $within,
@@ -201,23 +201,23 @@ fn former_hour(octets: &[u8]) -> Option<FormerHour> {
 /// Stands for an hour of which too little is known.
 const HOUR_UNKNOWN: u8 = u8::MAX;
 
-struct Row {
+struct EngagementRow {
     whose: (AppId, Person),
     habits: Habits,
     noted_at: Timestamp,
 }
 
-async fn write(conn: &mut PgConnection, rows: &[Row]) -> sqlx::Result<()> {
-    fn column<T>(rows: &[Row], of: impl Fn(&Row) -> T) -> Vec<T> {
+async fn write(conn: &mut PgConnection, rows: &[EngagementRow]) -> sqlx::Result<()> {
+    fn column<T>(rows: &[EngagementRow], of: impl Fn(&EngagementRow) -> T) -> Vec<T> {
         rows.iter().map(of).collect()
     }
-    let former = |row: &Row| {
+    let former = |row: &EngagementRow| {
         let octets = row.habits.former_hours.iter().flat_map(|former| {
             former.until.timestamp_micros().to_be_bytes().into_iter().chain([former.hour.unwrap_or(HOUR_UNKNOWN)])
         });
         octets.collect::<Vec<u8>>()
     };
-    let recent = |row: &Row| row.habits.recent.iter().flat_map(|id| *id.0.as_bytes()).collect::<Vec<u8>>();
+    let recent = |row: &EngagementRow| row.habits.recent.iter().flat_map(|id| *id.0.as_bytes()).collect::<Vec<u8>>();
     sqlx::query!(
         "INSERT INTO habits (app, shard, person, noted_at, clicked_at, unclicked, unclicked_from, unclicked_to, recent, hours,
                              former_hours)
@@ -281,23 +281,23 @@ pub(crate) async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct EngagementCursor {
     app: Uuid,
     shard: i16,
     person: Uuid,
 }
 
-impl Place {
+impl EngagementCursor {
     /// Before the first row.
     pub(crate) const START: Self = Self { app: Uuid::nil(), shard: i16::MIN, person: Uuid::nil() };
 }
 
 /// Reads a chunk of the persons after one of them, and deletes those without a receipt since `cutoff`. Returns the last person
 /// read. `None`: no further person.
-pub(crate) async fn clear(pool: &PgPool, cutoff: Timestamp, after: Place) -> sqlx::Result<Option<Place>> {
+pub(crate) async fn clear(pool: &PgPool, cutoff: Timestamp, after: EngagementCursor) -> sqlx::Result<Option<EngagementCursor>> {
     let mut tx = begin_by_index(pool).await?;
     let last = sqlx::query_as!(
-        Place,
+        EngagementCursor,
         "WITH looked AS (
            SELECT app, shard, person, noted_at FROM habits WHERE (app, shard, person) > ($1, $2, $3)
            ORDER BY app, shard, person LIMIT $5 FOR UPDATE SKIP LOCKED),

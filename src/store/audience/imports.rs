@@ -24,7 +24,7 @@ pub(crate) const FAULTS_MAX: i64 = 1_000;
 const HALVES: usize = 2;
 
 /// The line up to which each half is dealt with.
-pub(crate) type Reached = [i64; HALVES];
+pub(crate) type ImportPosition = [i64; HALVES];
 
 #[derive(Debug, Clone)]
 pub(crate) struct ImportRow {
@@ -61,13 +61,13 @@ pub(crate) struct ImportRow {
 
 impl ImportRow {
     /// Returns the progress of each half.
-    pub(crate) fn reached(&self) -> Reached {
+    pub(crate) fn reached(&self) -> ImportPosition {
         std::array::from_fn(|half| self.halves[half])
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct LineFault {
     /// The line, from 1.
     pub line: i64,
     /// Field of the fault. Empty: the whole line. At most 200 characters.
@@ -83,15 +83,15 @@ pub(crate) struct Numbered<'a> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Batch<'a> {
+pub(crate) struct ImportBatch<'a> {
     /// So many lines are dealt with when this part is.
     pub lines: i64,
     pub subscriptions: Vec<Numbered<'a>>,
     pub left_out: Vec<i64>,
     pub refused: Vec<i64>,
-    pub faults: Vec<Fault>,
+    pub faults: Vec<LineFault>,
     /// Details that were left out of lines to register.
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<LineFault>,
     /// Unknown columns of the file so far.
     pub ignored: Vec<String>,
     pub restores_pruned: bool,
@@ -153,9 +153,9 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Resul
 }
 
 /// Returns what was wrong with the first wrong lines, or what was left out of the first lines, in the order of the file.
-pub(crate) async fn faults(pool: &PgPool, id: ImportId, is_warning: bool) -> sqlx::Result<Vec<Fault>> {
+pub(crate) async fn faults(pool: &PgPool, id: ImportId, is_warning: bool) -> sqlx::Result<Vec<LineFault>> {
     sqlx::query_as!(
-        Fault,
+        LineFault,
         "SELECT line, field, reason FROM import_faults WHERE import = $1 AND is_warning = $2 ORDER BY line, abs(n) LIMIT $3",
         id.0,
         is_warning,
@@ -174,18 +174,18 @@ struct Half<'a> {
     requests: Vec<Registration<'a>>,
     left_out: i64,
     refused: i64,
-    faults: Vec<Fault>,
-    warnings: Vec<Fault>,
+    faults: Vec<LineFault>,
+    warnings: Vec<LineFault>,
     ignored: &'a [String],
     restores_pruned: bool,
 }
 
 impl<'a> Half<'a> {
-    fn of(app: AppId, batch: &'a Batch<'_>, at: usize, after: i64) -> Self {
+    fn of(app: AppId, batch: &'a ImportBatch<'_>, at: usize, after: i64) -> Self {
         let is_here = |one: &&Numbered<'_>| half_of(app, &one.request) == at && one.line > after;
         let mine: Vec<_> = batch.subscriptions.iter().filter(is_here).collect();
         let count = |lines: &[i64]| lines.iter().filter(|line| at == 0 && **line > after).count() as i64;
-        let noted = |faults: &[Fault]| faults.iter().filter(|fault| at == 0 && fault.line > after).cloned().collect();
+        let noted = |faults: &[LineFault]| faults.iter().filter(|fault| at == 0 && fault.line > after).cloned().collect();
         Self {
             at,
             after,
@@ -216,8 +216,8 @@ pub(crate) async fn take(
     pool: &PgPool,
     vault: &Vault,
     (app, id, dry_run): (AppId, ImportId, bool),
-    batch: &Batch<'_>,
-    reached: &mut Reached,
+    batch: &ImportBatch<'_>,
+    reached: &mut ImportPosition,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let [first, second] = [0, 1].map(|at| Half::of(app, batch, at, reached[at]));
@@ -306,7 +306,7 @@ async fn advance(
             Enrolled::TooManyTopics => ("topics", "the app would have too many topics"),
             Enrolled::TooLarge => ("attributes", "would be too many octets of JSON together"),
         };
-        faults.push(Fault { line: *line, field: field.to_owned(), reason: reason.to_owned() });
+        faults.push(LineFault { line: *line, field: field.to_owned(), reason: reason.to_owned() });
     }
     keep_faults(conn, id, faults, false).await?;
     keep_faults(conn, id, half.warnings.clone(), true).await?;
@@ -316,7 +316,7 @@ async fn advance(
 async fn keep_faults(
     conn: &mut PgConnection,
     id: ImportId,
-    mut faults: Vec<Fault>,
+    mut faults: Vec<LineFault>,
     is_warning: bool,
 ) -> sqlx::Result<()> {
     if faults.is_empty() {
@@ -351,7 +351,7 @@ pub(crate) async fn finish(
     conn: &mut PgConnection,
     id: ImportId,
     lines: i64,
-    missing: Option<Fault>,
+    missing: Option<LineFault>,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let done = sqlx::query!(

@@ -15,7 +15,7 @@ use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::habits::Habits;
 use bellwire_core::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
-use bellwire_segment::{Act, Deed, Filter, LaneFacts, Needs, Told, Verdict};
+use bellwire_segment::{Act, Deed, AudienceFilter, LaneFacts, Needs, EvaluationFacts, FilterVerdict};
 
 /// Candidates that are judged before others have their turn on the same thread.
 const JUDGED_AT_ONCE: usize = 2_000;
@@ -23,7 +23,7 @@ const JUDGED_AT_ONCE: usize = 2_000;
 /// Evaluates one filter for candidates of one app.
 pub(in crate::store) struct Judge<'a> {
     app: AppId,
-    filter: &'a Filter,
+    filter: &'a AudienceFilter,
     /// Facts that must be read.
     pub needs: Needs,
     lanes: HashMap<LaneId, LaneFacts>,
@@ -39,7 +39,7 @@ impl<'a> Judge<'a> {
     pub(in crate::store) async fn new(
         conn: &mut PgConnection,
         app: AppId,
-        filter: &'a Filter,
+        filter: &'a AudienceFilter,
         in_lanes: &[LaneId],
         now: Timestamp,
     ) -> sqlx::Result<Self> {
@@ -60,7 +60,7 @@ impl<'a> Judge<'a> {
         &self,
         conn: &mut PgConnection,
         candidates: &[CandidateRow],
-    ) -> sqlx::Result<Vec<(SubscriptionId, Verdict)>> {
+    ) -> sqlx::Result<Vec<(SubscriptionId, FilterVerdict)>> {
         let mut judged = Vec::with_capacity(candidates.len());
         for some in candidates.chunks(JUDGED_AT_ONCE) {
             if !judged.is_empty() {
@@ -70,15 +70,15 @@ impl<'a> Judge<'a> {
             judged.extend(some.iter().map(|candidate| {
                 let lane = candidate.lane.and_then(|lane| self.lanes.get(&lane));
                 let verdict = lane.map(|lane| self.filter.verdict(&candidate.judged_in(lane, self.assigned_at), &told));
-                (candidate.id, verdict.unwrap_or(Verdict::NotInSegment))
+                (candidate.id, verdict.unwrap_or(FilterVerdict::NotInSegment))
             }));
         }
         Ok(judged)
     }
 
     /// Reads the facts of these from other tables, as far as the filter needs them.
-    async fn told_of(&self, conn: &mut PgConnection, candidates: &[CandidateRow]) -> sqlx::Result<Told> {
-        let mut told = Told { now: self.now, topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
+    async fn told_of(&self, conn: &mut PgConnection, candidates: &[CandidateRow]) -> sqlx::Result<EvaluationFacts> {
+        let mut told = EvaluationFacts { now: self.now, topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
         if self.needs.habits {
             let person = |it: &CandidateRow| Some((it.id, it.person(self.app, self.assigned_at)?));
             told.habits = habits::of(conn, self.app, &candidates.iter().filter_map(person).collect::<Vec<_>>()).await?;
@@ -105,7 +105,7 @@ impl<'a> Judge<'a> {
 pub(in crate::store) async fn takes_successor(
     conn: &mut PgConnection,
     app: AppId,
-    (filter, assigned_at): (&Filter, Option<Timestamp>),
+    (filter, assigned_at): (&AudienceFilter, Option<Timestamp>),
     old: SubscriptionId,
     new: SubscriptionId,
     now: Timestamp,
@@ -120,10 +120,10 @@ pub(in crate::store) async fn takes_successor(
 pub(in crate::store) async fn verdict_of(
     conn: &mut PgConnection,
     app: AppId,
-    (filter, assigned_at): (&Filter, Option<Timestamp>),
+    (filter, assigned_at): (&AudienceFilter, Option<Timestamp>),
     id: SubscriptionId,
     now: Timestamp,
-) -> sqlx::Result<Option<(Verdict, Habits)>> {
+) -> sqlx::Result<Option<(FilterVerdict, Habits)>> {
     let Some(candidate) = candidates::of_ids(conn, &[id]).await?.pop() else { return Ok(None) };
     let person = candidate.person(app, assigned_at).map(|person| (id, person));
     let habits = habits::of(conn, app, person.as_slice()).await?.remove(&id).unwrap_or_default();
@@ -206,7 +206,7 @@ async fn campaigns_named(
 pub(crate) async fn unknown_names(
     conn: &mut PgConnection,
     app: AppId,
-    filter: &Filter,
+    filter: &AudienceFilter,
 ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
     let needs = filter.needs();
     let mut topics: Vec<String> = needs.topics.into_iter().collect();

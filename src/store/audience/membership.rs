@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::store::audience::audience_counts::Difference;
-use crate::store::audience::subscriptions::row::{Changes, Keys, Right, SubscriptionRow};
+use crate::store::audience::subscriptions::row::{Changes, SubscriptionKeys, Right, SubscriptionRow};
 use crate::store::audience::{aliases, topics};
 use crate::store::connections::engine::{self, shards_of};
 use crate::store::operations::retrying::retrying;
@@ -14,7 +14,7 @@ use crate::store::transactions::begin;
 use crate::vault::Vault;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
-use bellwire_core::permission::{BrowserRight, Join, Refused, Speaker};
+use bellwire_core::permission::{BrowserRight, Join, RefusedField, Speaker};
 
 /// Sets the topics of a locked subscription to the wanted ones, as far as the caller may. `None` leaves them. Returns all values
 /// that were left out of `wanted`, which was applied to the row before. `None`: the app would have too many topics.
@@ -26,16 +26,16 @@ pub(in crate::store) async fn set_topics(
     row: &SubscriptionRow,
     wanted: &Changes,
     now: Timestamp,
-) -> Result<Option<Vec<Refused>>, sqlx::Error> {
+) -> Result<Option<Vec<RefusedField>>, sqlx::Error> {
     let mut refused = wanted.left_out(row);
     let (Some(names), by) = (&wanted.topics, &wanted.by) else { return Ok(Some(refused)) };
     let (there, missing) = topics::ensure(conn, app, names, by, now).await?;
     match by {
         Speaker::Server if !missing.is_empty() => return Ok(None),
         Speaker::Browser(_) if by.may(BrowserRight::CreateTopics) => {
-            refused.extend(missing.into_iter().map(Refused::TopicLimit));
+            refused.extend(missing.into_iter().map(RefusedField::TopicLimit));
         }
-        _ => refused.extend(missing.into_iter().map(Refused::TopicUnknown)),
+        _ => refused.extend(missing.into_iter().map(RefusedField::TopicUnknown)),
     }
     let (open, closed): (Vec<_>, Vec<_>) = there.into_iter().partition(|topic| by.may_join(topic.join));
     let open: Vec<i32> = open.iter().map(|topic| topic.id).collect();
@@ -44,7 +44,7 @@ pub(in crate::store) async fn set_topics(
     if !closed.is_empty() {
         let inside = names_of(conn, row.id).await?;
         let outside = closed.into_iter().map(|topic| topic.name).filter(|name| !inside.contains(name));
-        refused.extend(outside.map(Refused::TopicClosed));
+        refused.extend(outside.map(RefusedField::TopicClosed));
     }
     Ok(Some(refused))
 }
@@ -225,8 +225,8 @@ async fn leave(conn: &mut PgConnection, id: SubscriptionId, topics: &[i32]) -> R
     difference.write(conn).await
 }
 
-pub(in crate::store) async fn forget_topics(conn: &mut PgConnection, deleted: &Keys) -> Result<(), sqlx::Error> {
-    let Keys { shards, ids } = deleted;
+pub(in crate::store) async fn forget_topics(conn: &mut PgConnection, deleted: &SubscriptionKeys) -> Result<(), sqlx::Error> {
+    let SubscriptionKeys { shards, ids } = deleted;
     let left = sqlx::query!(
         r#"DELETE FROM topic_members t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE t.shard = k.shard AND t.subscription = k.id AND t.shard = ANY ($3)
@@ -271,7 +271,7 @@ pub(in crate::store) async fn return_all(
     lanes: &BTreeMap<SubscriptionId, LaneId>,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let keys = Keys::of(lanes.keys().copied().collect());
+    let keys = SubscriptionKeys::of(lanes.keys().copied().collect());
     let former = sqlx::query!(
         r#"DELETE FROM former_topic_members t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE t.shard = k.shard AND t.subscription = k.id RETURNING t.subscription AS "id: SubscriptionId", t.topic"#,

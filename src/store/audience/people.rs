@@ -14,8 +14,8 @@ use crate::store::connections::engine::{self, shards_of};
 use crate::store::queue::sending::Audience;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
-use bellwire_segment::Filter;
-use bellwire_template::Person;
+use bellwire_segment::AudienceFilter;
+use bellwire_template::TemplatePerson;
 
 /// Reads the data of these subscriptions, as far as they exist: all of it, or only the locales, which is less. The function is as
 /// long as its statement.
@@ -23,11 +23,11 @@ pub(crate) async fn of(
     pool: &PgPool,
     ids: &[SubscriptionId],
     all: bool,
-) -> sqlx::Result<HashMap<SubscriptionId, Arc<Person>>> {
+) -> sqlx::Result<HashMap<SubscriptionId, Arc<TemplatePerson>>> {
     macro_rules! people {
         ($within:literal $(, $shards:expr)?) => {
             sqlx::query_as!(
-                Row,
+                SubscriberRow,
                 r#"
         SELECT s.id, s.lane, CASE WHEN $3 THEN s.user_id END AS user_id, CASE WHEN $3 THEN s.attributes END AS attributes,
                CASE WHEN $3 THEN s.tags END AS tags, s.locale, CASE WHEN $3 THEN s.timezone END AS timezone
@@ -63,7 +63,7 @@ impl Behind {
 #[derive(Debug)]
 pub(crate) struct Member {
     pub id: SubscriptionId,
-    pub person: Arc<Person>,
+    pub person: Arc<TemplatePerson>,
     /// Start of the next page.
     pub behind: Behind,
 }
@@ -82,7 +82,7 @@ pub(crate) async fn page(
     let rows = match audience {
         Audience::Subscriptions(ids) => {
             sqlx::query_as!(
-                Row,
+                SubscriberRow,
                 r#"
                 SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
                 FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
@@ -103,7 +103,7 @@ pub(crate) async fn page(
         Audience::Users(users) => {
             let shards = user_shards::of(pool, app, Some(users)).await?;
             sqlx::query_as!(
-                Row,
+                SubscriberRow,
                 r#"
                 SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
                 FROM subscriptions s
@@ -124,7 +124,7 @@ pub(crate) async fn page(
         }
         Audience::Topic { name, .. } => {
             sqlx::query_as!(
-                Row,
+                SubscriberRow,
                 r#"
                 SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
                 FROM topic_members m JOIN subscriptions s ON s.shard = m.shard AND s.id = m.subscription
@@ -144,7 +144,7 @@ pub(crate) async fn page(
         }
         Audience::All => {
             sqlx::query_as!(
-                Row,
+                SubscriberRow,
                 r#"
                 SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
                 FROM subscriptions s
@@ -160,7 +160,7 @@ pub(crate) async fn page(
             .await?
         }
     };
-    let member = |row: Row| Member {
+    let member = |row: SubscriberRow| Member {
         id: row.id,
         behind: Behind { lane: row.lane, id: row.id },
         person: Arc::new(row.into_person()),
@@ -172,7 +172,7 @@ pub(crate) async fn page(
 pub(crate) async fn taken_by(
     pool: &PgPool,
     app: AppId,
-    filter: &Filter,
+    filter: &AudienceFilter,
     members: Vec<Member>,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Member>> {
@@ -187,7 +187,7 @@ pub(crate) async fn taken_by(
     Ok(members.into_iter().filter(|member| taken.contains(&member.id)).collect())
 }
 
-struct Row {
+struct SubscriberRow {
     id: SubscriptionId,
     lane: LaneId,
     user_id: Option<String>,
@@ -197,13 +197,13 @@ struct Row {
     timezone: Option<String>,
 }
 
-impl Row {
-    fn into_person(self) -> Person {
+impl SubscriberRow {
+    fn into_person(self) -> TemplatePerson {
         let attributes = match self.attributes {
             Some(Value::Object(members)) => members,
             _ => serde_json::Map::new(),
         };
-        Person {
+        TemplatePerson {
             user_id: self.user_id,
             attributes,
             tags: self.tags.unwrap_or_default(),

@@ -18,7 +18,7 @@ use crate::store::connections::engine;
 use crate::store::keyset::Keyset;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
-use bellwire_segment::Filter;
+use bellwire_segment::AudienceFilter;
 
 /// Subscriptions that a preview looks at: the margin is a hundredth of the audience at most, if pages are not alike.
 const LOOKED_AT_BY_PREVIEW: i64 = 10_000;
@@ -38,7 +38,7 @@ const SEARCHED_AT_ONCE: i64 = 2_000;
 const Z: f64 = 1.96;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct AudienceReach {
     /// Number, as far as known.
     pub count: i64,
     /// Margin in both directions, in 95 of 100 cases. 0 if counted.
@@ -52,7 +52,7 @@ pub(crate) struct Reach {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Whole<'a> {
     pub app: AppId,
-    pub filter: &'a Filter,
+    pub filter: &'a AudienceFilter,
     /// Topic whose members it has.
     pub topic: Option<i32>,
     /// Number in each lane.
@@ -72,7 +72,7 @@ impl Whole<'_> {
 /// Those of these lanes in which a filter may take anybody.
 pub(in crate::store) async fn narrowed(
     conn: &mut PgConnection,
-    filter: &Filter,
+    filter: &AudienceFilter,
     mut lanes: Vec<(LaneId, i64)>,
 ) -> sqlx::Result<Vec<(LaneId, i64)>> {
     let ids: Vec<LaneId> = lanes.iter().map(|(lane, _)| *lane).collect();
@@ -86,7 +86,7 @@ pub(in crate::store) async fn of_message(
     conn: &mut PgConnection,
     whole: &Whole<'_>,
     now: Timestamp,
-) -> sqlx::Result<Reach> {
+) -> sqlx::Result<AudienceReach> {
     estimate(conn, whole, LOOKED_AT_BY_SENDING, now).await
 }
 
@@ -95,10 +95,10 @@ pub(in crate::store) async fn of_message(
 pub(crate) async fn of_everyone(
     pool: &PgPool,
     app: AppId,
-    filter: &Filter,
+    filter: &AudienceFilter,
     exactly: bool,
     now: Timestamp,
-) -> sqlx::Result<Reach> {
+) -> sqlx::Result<AudienceReach> {
     let mut conn = pool.acquire().await?;
     let all = audience_counts::of_everyone(&mut conn, app).await?;
     let of = all.iter().map(|(_, n)| n).sum();
@@ -109,18 +109,18 @@ pub(crate) async fn of_everyone(
         false => None,
     };
     let reach = match counted {
-        Some(count) => Reach { count, margin: 0, of, is_exact: true },
+        Some(count) => AudienceReach { count, margin: 0, of, is_exact: true },
         None => estimate(&mut conn, &whole, LOOKED_AT_BY_PREVIEW, now).await?,
     };
-    Ok(Reach { of, ..reach })
+    Ok(AudienceReach { of, ..reach })
 }
 
-async fn estimate(conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, now: Timestamp) -> sqlx::Result<Reach> {
+async fn estimate(conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, now: Timestamp) -> sqlx::Result<AudienceReach> {
     let of = whole.total();
     if of <= looked_at
         && let Some(count) = count(conn, whole, COUNTING_MAX, now).await?
     {
-        return Ok(Reach { count, margin: 0, of, is_exact: true });
+        return Ok(AudienceReach { count, margin: 0, of, is_exact: true });
     }
     let judge = Judge::new(conn, whole.app, whole.filter, &whole.ids(), now).await?;
     let share = looked_at as f64 / of as f64;
@@ -135,7 +135,7 @@ async fn estimate(conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, no
         }
     };
     let (pages, rows): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (row.page, row.into())).unzip();
-    let mut by_page = HashMap::<i64, Page>::new();
+    let mut by_page = HashMap::<i64, SamplePage>::new();
     for (page, (_, verdict)) in pages.into_iter().zip(judge.judge(conn, &rows).await?) {
         let page = by_page.entry(page).or_default();
         page.looked_at += 1.0;
@@ -143,7 +143,7 @@ async fn estimate(conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, no
     }
     let (share, margin) = share_of(&by_page.into_values().collect::<Vec<_>>());
     let scaled = |share: f64| (share * of as f64).round() as i64;
-    Ok(Reach { count: scaled(share), margin: scaled(margin).max(1), of, is_exact: false })
+    Ok(AudienceReach { count: scaled(share), margin: scaled(margin).max(1), of, is_exact: false })
 }
 
 async fn pages(conn: &mut PgConnection, table: &str) -> sqlx::Result<i64> {
@@ -166,14 +166,14 @@ fn percent(share: f64, pages: i64) -> f32 {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Page {
+struct SamplePage {
     looked_at: f64,
     taken: f64,
 }
 
 /// Returns the share of accepted subscriptions on some pages, and its margin: a ratio estimate over clusters. The margin is never
 /// below that of a sample without a hit, or without a miss (three divided by the size).
-fn share_of(pages: &[Page]) -> (f64, f64) {
+fn share_of(pages: &[SamplePage]) -> (f64, f64) {
     let looked_at: f64 = pages.iter().map(|page| page.looked_at).sum();
     if looked_at == 0.0 {
         return (0.0, 1.0);
@@ -221,7 +221,7 @@ async fn count(
 pub(crate) async fn members(
     pool: &PgPool,
     app: AppId,
-    filter: &Filter,
+    filter: &AudienceFilter,
     page: Keyset,
     now: Timestamp,
 ) -> sqlx::Result<(Vec<SubscriptionId>, Option<Uuid>)> {
@@ -255,8 +255,8 @@ pub(crate) async fn members(
 mod tests {
     use super::*;
 
-    fn page(looked_at: u32, taken: u32) -> Page {
-        Page { looked_at: looked_at.into(), taken: taken.into() }
+    fn page(looked_at: u32, taken: u32) -> SamplePage {
+        SamplePage { looked_at: looked_at.into(), taken: taken.into() }
     }
 
     #[test]
@@ -264,11 +264,11 @@ mod tests {
         let (share, margin) = share_of(&[page(10, 2); 1_000]);
         assert!((share - 0.2).abs() < 1e-9 && margin <= 3.0 / 10_000.0 + 1e-9, "{share} {margin}");
         // Each a coin toss: √(0.2 × 0.8 / 10,000) × 1.96.
-        let mixed: Vec<Page> = (0..10_000).map(|n| page(1, u32::from(n % 5 == 0))).collect();
+        let mixed: Vec<SamplePage> = (0..10_000).map(|n| page(1, u32::from(n % 5 == 0))).collect();
         let (share, margin) = share_of(&mixed);
         assert!((share - 0.2).abs() < 1e-9 && (margin - 0.00784).abs() < 1e-4, "{share} {margin}");
         // The same subscriptions, but those of a page are all alike: as good as a tenth of them.
-        let alike: Vec<Page> = (0..1_000).map(|n| page(10, if n % 5 == 0 { 10 } else { 0 })).collect();
+        let alike: Vec<SamplePage> = (0..1_000).map(|n| page(10, if n % 5 == 0 { 10 } else { 0 })).collect();
         let (share, margin) = share_of(&alike);
         assert!((share - 0.2).abs() < 1e-9 && (margin - 0.0248).abs() < 1e-4, "{share} {margin}");
     }

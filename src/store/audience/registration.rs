@@ -8,7 +8,7 @@ mod insertion;
 mod known;
 
 use insertion::insert_all;
-use known::{Case, KeyRank, Verdict};
+use known::{ReplacementCase, KeyRank, RegistrationVerdict};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
@@ -18,7 +18,7 @@ use crate::store::audience::lost_endpoint::{Lost, lost_endpoint_mac};
 use crate::store::audience::subscriptions::row::{Changes, Right, SubscriptionRow, lock, lock_in_order};
 use crate::store::audience::subscriptions::{forget_what_servers_said, write_details};
 use crate::store::audience::succession::{Heir, take_over};
-use crate::store::keys::audit::{Action, Actor, Entry};
+use crate::store::keys::audit::{AuditAction, Actor, AuditEntry};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::prune::prune;
@@ -29,9 +29,9 @@ use crate::vault::{ADDRESS, Purpose, Vault};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
-use bellwire_core::permission::{Refused, Speaker};
+use bellwire_core::permission::{RefusedField, Speaker};
 use bellwire_core::subscription::{BrowserKeys, Consent, Endpoint, SubscriptionState};
-use bellwire_rules::policy::Place;
+use bellwire_rules::policy::PolicyLevel;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Registration<'a> {
@@ -78,15 +78,15 @@ impl Registration<'_> {
     /// The consent that holds from now on, where this one is known: see [`consent::decide`].
     fn consent(&self, kept: Consent, begins: bool, now: Timestamp) -> Consent {
         let by_server = self.wanted.by == Speaker::Server;
-        consent::decide(consent::Case { kept, given: self.consent, by_server, begins }, now)
+        consent::decide(consent::ConsentCase { kept, given: self.consent, by_server, begins }, now)
     }
 }
 
 #[derive(Debug)]
 pub(crate) enum Registered {
     /// A new subscription, its topics, and what was left out.
-    New(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
-    Known(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
+    New(Box<SubscriptionRow>, Vec<String>, Vec<RefusedField>),
+    Known(Box<SubscriptionRow>, Vec<String>, Vec<RefusedField>),
     /// The endpoint exists with other keys, and the caller has no right to it.
     Taken,
     /// The endpoint exists and belongs to a user, whom the request does not prove.
@@ -191,8 +191,8 @@ async fn register_within(
     };
     if let Some((policy, by)) = request.policy {
         policies::set_subscription(&mut *conn, request.app, row.id, Some(policy)).await?;
-        let target = format!("{}:{}", Place::Subscription.name(), row.id);
-        Entry::new(by, Some(request.app), Action::PolicySet, target).record(conn, 1, now).await?;
+        let target = format!("{}:{}", PolicyLevel::Subscription.name(), row.id);
+        AuditEntry::new(by, Some(request.app), AuditAction::PolicySet, target).record(conn, 1, now).await?;
     }
     let names = membership::names_of(conn, row.id).await?;
     let row = Box::new(row);
@@ -254,7 +254,7 @@ async fn refresh(
     let same_keys = vault.open(ADDRESS, before.id, &before.address).is_ok_and(|there| there.ct_eq(&given).into());
     let covered = request.covers(vault, &before);
     let rank = KeyRank::of(before.keys_vouched, before.keys_proven_at.is_some());
-    let verdict = known::judge(&Case {
+    let verdict = known::judge(&ReplacementCase {
         covered,
         same_keys,
         rank,
@@ -263,16 +263,16 @@ async fn refresh(
         wanted: request.wanted.user_id.as_ref().map(Option::as_deref),
     });
     match verdict {
-        Verdict::Taken => return refused(Registered::Taken),
-        Verdict::BelongsToUser => return refused(Registered::BelongsToUser),
-        Verdict::TakesOver { keeps } => return take_endpoint(conn, vault, request, before, keeps, now).await,
-        Verdict::GoesOn | Verdict::BeginsAnew => {}
+        RegistrationVerdict::Taken => return refused(Registered::Taken),
+        RegistrationVerdict::BelongsToUser => return refused(Registered::BelongsToUser),
+        RegistrationVerdict::TakesOver { keeps } => return take_endpoint(conn, vault, request, before, keeps, now).await,
+        RegistrationVerdict::GoesOn | RegistrationVerdict::BeginsAnew => {}
     }
     if request.vapid_key_stated && before.vapid_key != request.vapid_key {
         return refused(Registered::OtherKey);
     }
     let mut row = before.clone();
-    if verdict == Verdict::BeginsAnew {
+    if verdict == RegistrationVerdict::BeginsAnew {
         begin_anew(conn, &mut row, now).await?;
     } else if request.wanted.changes_user(&before) {
         forget_what_servers_said(conn, &mut row).await?;

@@ -8,9 +8,9 @@ use uuid::Uuid;
 use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::lost_endpoint::{Lost, lost_endpoint_mac};
 use crate::store::audience::membership;
-use crate::store::audience::subscriptions::row::{Keys, lock_in_order};
+use crate::store::audience::subscriptions::row::{SubscriptionKeys, lock_in_order};
 use crate::store::connections::engine::shards_of;
-use crate::store::keys::audit::Entry;
+use crate::store::keys::audit::AuditEntry;
 use crate::store::operations::retrying::retrying;
 use crate::store::transactions::begin;
 use crate::vault::Vault;
@@ -89,7 +89,7 @@ pub(in crate::store) async fn restore_some(
         return Ok(Chunk { ids, next });
     }
     lock_in_order(conn, ids.iter().copied()).await?;
-    let keys = Keys::of(ids);
+    let keys = SubscriptionKeys::of(ids);
     // One that was unsubscribed, replaced or registered since stays as it is.
     let revived = sqlx::query!(
         r#"UPDATE subscriptions s
@@ -135,7 +135,7 @@ pub(crate) async fn restore(
     vault: &Vault,
     pruned: &Pruned,
     most: u64,
-    entry: &Entry,
+    entry: &AuditEntry,
     now: Timestamp,
 ) -> sqlx::Result<(u64, bool)> {
     let (mut restored, mut after) = (0, None);

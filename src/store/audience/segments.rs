@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::store::keyset::{Keyset, paged};
-use crate::store::results::Written;
+use crate::store::results::WriteOutcome;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::AppId;
 
@@ -83,7 +83,7 @@ pub(crate) async fn set(
 }
 
 /// Deletes a segment. Messages keep its expression of the time when they were sent.
-pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<Written> {
+pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<WriteOutcome> {
     let gone = sqlx::query!("DELETE FROM segments WHERE app = $1 AND name = $2", app.0, name).execute(conn).await?;
-    Ok(if gone.rows_affected() == 1 { Written::Done } else { Written::Unknown })
+    Ok(if gone.rows_affected() == 1 { WriteOutcome::Done } else { WriteOutcome::Unknown })
 }

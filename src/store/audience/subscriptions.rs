@@ -20,7 +20,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::fact::Loss;
 use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::lane::Gateway;
-use bellwire_core::permission::Refused;
+use bellwire_core::permission::RefusedField;
 use bellwire_core::subscription::{Consent, SubscriptionState};
 pub(crate) use row::{ATTRIBUTES_MAX, Changes, Merge, Right, SubscriptionRow, is_signed, token};
 use row::{lock, read_all};
@@ -37,7 +37,7 @@ pub(crate) async fn find(
 pub(crate) const LOOKED_AT_MAX: i64 = 20_000;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filter {
+pub(crate) struct SubscriptionFilter {
     pub user_id: Option<String>,
     pub topic: Option<String>,
     pub tag: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct Filter {
     pub gateway: Option<Gateway>,
 }
 
-impl Filter {
+impl SubscriptionFilter {
     /// Whether it takes all of those that an index leads to.
     pub(crate) fn takes_all(&self) -> bool {
         let Self { user_id: _, topic, tag, state, gateway } = self;
@@ -54,7 +54,7 @@ impl Filter {
 }
 
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct SubscriptionPage {
     pub rows: Vec<(SubscriptionRow, Vec<String>)>,
     /// Last id that was read, if the list did not end.
     pub looked_to: Option<SubscriptionId>,
@@ -67,7 +67,7 @@ const NO_TOPIC: i32 = -1;
 
 /// An app's subscriptions with ids beyond the page's key, the nearest first, with their topics. It looks at
 /// [`LOOKED_AT_MAX`] of them, at most.
-pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyset) -> Result<Listed, sqlx::Error> {
+pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &SubscriptionFilter, page: Keyset) -> Result<SubscriptionPage, sqlx::Error> {
     let topic = match &filter.topic {
         Some(name) => topics::find(&mut *pool.acquire().await?, app, name).await?.unwrap_or(NO_TOPIC),
         None => ANY_TOPIC,
@@ -104,7 +104,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyse
         true => None,
         false => end_of_look(pool, app, filter, shards.as_deref(), page).await?,
     };
-    Ok(Listed { rows: with_topics(pool, rows).await?, looked_to })
+    Ok(SubscriptionPage { rows: with_topics(pool, rows).await?, looked_to })
 }
 
 /// Those of an app's subscriptions that have these ids, the newest first, with their topics.
@@ -134,7 +134,7 @@ async fn with_topics(
 async fn end_of_look(
     pool: &PgPool,
     app: AppId,
-    filter: &Filter,
+    filter: &SubscriptionFilter,
     shards: Option<&[i16]>,
     page: Keyset,
 ) -> sqlx::Result<Option<SubscriptionId>> {
@@ -157,7 +157,7 @@ async fn end_of_look(
 #[derive(Debug)]
 pub(crate) enum Changed {
     /// It is made: the row, its topics, and what was left out.
-    Done(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
+    Done(Box<SubscriptionRow>, Vec<String>, Vec<RefusedField>),
     /// The subscription does not exist, or the caller may not see it.
     Unknown,
     Ended,

@@ -18,7 +18,7 @@ use crate::store::audience::{assignments, audience_counts, membership};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
-use crate::store::outcomes::ledger::take::Waiting;
+use crate::store::outcomes::ledger::take::QueuedDelivery;
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::stops::{StopKind, stop_subscription};
 use crate::store::transactions::begin;
@@ -47,7 +47,7 @@ struct Successor {
 }
 
 /// A row that the transaction has taken out of `queue`.
-struct Taken {
+struct DequeuedRow {
     message: MessageId,
     lane: LaneId,
     tier: i16,
@@ -86,7 +86,7 @@ pub(in crate::store) async fn take_over(
     stop_subscription(&mut *conn, StopKind::Replace, old_id, now).await?;
     membership::inherit(conn, old_id, (new_id, new_lane)).await?;
     let free = sqlx::query_as!(
-        Taken,
+        DequeuedRow,
         "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
          RETURNING message, lane, tier, retries, nullif(due_at, 'infinity') AS due_at, scheduled_at, lease, leases, token,
            failed_at",
@@ -145,7 +145,7 @@ pub(crate) async fn follow(
         let mut tx = begin(pool).await?;
         let Some(successor) = successor_of(&mut tx, old).await? else { return Ok(()) };
         let taken = sqlx::query_as!(
-            Taken,
+            DequeuedRow,
             "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = ANY ($3) AND lease = $4
              RETURNING message, lane, tier, retries, nullif(due_at, 'infinity') AS due_at, scheduled_at, lease, leases,
                token, failed_at",
@@ -184,7 +184,7 @@ async fn hand_on(
     vault: &Vault,
     old: SubscriptionId,
     new: Successor,
-    (rows, mut ahead): (Vec<Taken>, Vec<Ahead>),
+    (rows, mut ahead): (Vec<DequeuedRow>, Vec<Ahead>),
     now: Timestamp,
 ) -> sqlx::Result<()> {
     let messages: Vec<MessageId> =
@@ -208,8 +208,8 @@ async fn hand_on(
         let targeted = ahead.iter().filter(|ahead| !is_doubled(ahead.message));
         targeted.for_each(|ahead| closing.enqueued(ahead.message, lane));
     }
-    let ends = |row: &Taken| new.lane.is_none() || reached.contains(&row.message) || is_doubled(row.message);
-    let ended = rows.into_iter().filter(ends).map(|Taken { message, lane, tier, retries, .. }| Waiting {
+    let ends = |row: &DequeuedRow| new.lane.is_none() || reached.contains(&row.message) || is_doubled(row.message);
+    let ended = rows.into_iter().filter(ends).map(|DequeuedRow { message, lane, tier, retries, .. }| QueuedDelivery {
         subscription: old,
         message,
         lane,
@@ -247,7 +247,7 @@ async fn reached(
     Ok(reached)
 }
 
-impl Taken {
+impl DequeuedRow {
     fn moved(&self, vault: &Vault, old: SubscriptionId, (new, lane): (Successor, LaneId), now: Timestamp) -> NewRow {
         NewRow {
             subscription: new.id,
@@ -269,7 +269,7 @@ impl Taken {
 }
 
 /// Signs a row for the successor. A row that was changed by hand gets an invalid token, too.
-fn token(vault: &Vault, row: &Taken, old: SubscriptionId, new: SubscriptionId) -> Vec<u8> {
+fn token(vault: &Vault, row: &DequeuedRow, old: SubscriptionId, new: SubscriptionId) -> Vec<u8> {
     let retries = u32::try_from(row.retries).unwrap_or(0);
     let before = Queued { message: row.message, subscription: old, retries, scheduled_at: row.scheduled_at };
     let after = Queued { subscription: new, ..before };

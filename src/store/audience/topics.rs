@@ -11,7 +11,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::store::audience::audience_counts::Difference;
 use crate::store::keyset::{Keyset, paged};
-use crate::store::results::Written;
+use crate::store::results::WriteOutcome;
 use crate::store::transactions::{begin, begin_by_index};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::id::{AppId, LaneId, MessageId};
@@ -211,21 +211,21 @@ pub(crate) async fn list(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum CreateTopicResult {
     Done,
     Exists,
     /// The app has [`TOPICS_MAX`] already.
     TooMany,
 }
 
-/// Creates a topic for a server. Results other than [`Made::Done`] must be rolled back.
+/// Creates a topic for a server. Results other than [`CreateTopicResult::Done`] must be rolled back.
 pub(crate) async fn create(
     conn: &mut PgConnection,
     app: AppId,
     name: &str,
     join: Join,
     now: Timestamp,
-) -> Result<Made, sqlx::Error> {
+) -> Result<CreateTopicResult, sqlx::Error> {
     let room = room(conn, app, &Speaker::Server).await?;
     let done = sqlx::query!(
         "INSERT INTO topics (app, name, join_by, made_by, created_at) VALUES ($1, $2, $3, 'server', $4)
@@ -236,9 +236,9 @@ pub(crate) async fn create(
         now
     );
     Ok(match done.execute(conn).await?.rows_affected() {
-        0 => Made::Exists,
-        _ if room < 1 => Made::TooMany,
-        _ => Made::Done,
+        0 => CreateTopicResult::Exists,
+        _ if room < 1 => CreateTopicResult::TooMany,
+        _ => CreateTopicResult::Done,
     })
 }
 
@@ -248,9 +248,9 @@ pub(crate) async fn change(
     app: AppId,
     name: &str,
     join: Join,
-) -> Result<Written, sqlx::Error> {
+) -> Result<WriteOutcome, sqlx::Error> {
     let done = sqlx::query!("UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2", app.0, name, join.name());
-    Ok(Written::by(done.execute(conn).await?.rows_affected()))
+    Ok(WriteOutcome::by(done.execute(conn).await?.rows_affected()))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::store::keyset::{Keyset, paged};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, CampaignId};
-use bellwire_rules::campaign::state::State;
+use bellwire_rules::campaign::state::CampaignState;
 
 pub(crate) const CAMPAIGNS_MAX: i64 = 10_000;
 
@@ -23,7 +23,7 @@ pub(crate) struct CampaignRow {
     pub name: String,
     /// Code of the tier, [`Tier::code`].
     pub tier: i16,
-    pub state: State,
+    pub state: CampaignState,
     /// Sealed value of `api::campaigns::plan::Stored`.
     pub plan: Vec<u8>,
     /// Time of the scheduler's next step.
@@ -44,7 +44,7 @@ pub(crate) struct NewCampaign<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum CreateCampaignResult {
     Done,
     SlugTaken,
     TooMany,
@@ -64,14 +64,14 @@ pub(crate) async fn create(
     id: CampaignId,
     new: &NewCampaign<'_>,
     now: Timestamp,
-) -> sqlx::Result<Made> {
+) -> sqlx::Result<CreateCampaignResult> {
     let n = sqlx::query_scalar!(
         r#"SELECT count(*) AS "n!" FROM (SELECT FROM campaigns WHERE app = $1 LIMIT $2) counted"#,
         app.0,
         CAMPAIGNS_MAX
     );
     if n.fetch_one(&mut *conn).await? >= CAMPAIGNS_MAX {
-        return Ok(Made::TooMany);
+        return Ok(CreateCampaignResult::TooMany);
     }
     let made = sqlx::query!(
         "INSERT INTO campaigns (id, app, slug, name, tier, state, plan, created_at, changed_at)
@@ -84,7 +84,7 @@ pub(crate) async fn create(
         new.plan,
         now
     );
-    Ok(if made.execute(conn).await?.rows_affected() == 1 { Made::Done } else { Made::SlugTaken })
+    Ok(if made.execute(conn).await?.rows_affected() == 1 { CreateCampaignResult::Done } else { CreateCampaignResult::SlugTaken })
 }
 
 /// Writes a draft anew.
@@ -132,7 +132,7 @@ pub(crate) async fn find(
 ) -> sqlx::Result<Option<CampaignRow>> {
     sqlx::query_as!(
         CampaignRow,
-        r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: State", plan, next_at, runs, created_at, changed_at,
+        r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: CampaignState", plan, next_at, runs, created_at, changed_at,
              started_at
            FROM campaigns WHERE app = $1 AND (id = $2 OR slug = $3)"#,
         app.0,
@@ -147,19 +147,19 @@ pub(crate) async fn find(
 pub(crate) async fn list(
     pool: &PgPool,
     app: AppId,
-    state: Option<State>,
+    state: Option<CampaignState>,
     page: Keyset,
 ) -> sqlx::Result<Vec<CampaignRow>> {
     paged!(
         page,
         query_as!(
             CampaignRow,
-            [r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: State", plan, next_at, runs, created_at, changed_at,
+            [r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: CampaignState", plan, next_at, runs, created_at, changed_at,
              started_at
            FROM campaigns WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR state = $3) ORDER BY id" DESC "LIMIT $4"],
             app.0,
             page.beyond,
-            state.map(State::name),
+            state.map(CampaignState::name),
             page.limit
         )
         .fetch_all(pool)

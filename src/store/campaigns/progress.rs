@@ -74,7 +74,7 @@ pub(crate) async fn reports(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<R
 
 /// Progress of a campaign's messages.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reach {
+pub(crate) struct CampaignReach {
     pub messages: i64,
     /// Deliveries that they were estimated to come to.
     pub estimate: i64,
@@ -86,9 +86,9 @@ pub(crate) struct Reach {
     pub last_due_at: Option<Timestamp>,
 }
 
-pub(crate) async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<Reach> {
+pub(crate) async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<CampaignReach> {
     sqlx::query_as!(
-        Reach,
+        CampaignReach,
         r#"SELECT m.messages AS "messages!", m.estimate AS "estimate!", m.expanded AS "expanded!", p.to_make AS "to_make!", p.last_due_at
            FROM (SELECT count(*) AS messages, coalesce(sum(audience_estimate), 0)::bigint AS estimate,
                    coalesce(bool_and((SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NULL), true) AS expanded
@@ -103,7 +103,7 @@ pub(crate) async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<Reach> 
 
 /// Progress of a campaign in a list.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct ListedProgress {
     pub campaign: CampaignId,
     /// Deliveries that its messages were estimated to come to.
     pub estimate: i64,
@@ -121,9 +121,9 @@ pub(crate) struct Standing {
     pub sunset: i64,
 }
 
-pub(crate) async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result<Vec<Standing>> {
+pub(crate) async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result<Vec<ListedProgress>> {
     sqlx::query_as!(
-        Standing,
+        ListedProgress,
         r#"SELECT k.id AS "campaign!: CampaignId", m.estimate AS "estimate!", m.expanded AS "expanded!", p.to_make AS "to_make!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!", c.dead AS "dead!",
              c.cancelled AS "cancelled!", c.capped AS "capped!", c.sunset AS "sunset!"

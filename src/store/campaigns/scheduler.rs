@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId, MessageId};
-use bellwire_rules::campaign::parts::{Narrow, Part};
+use bellwire_rules::campaign::parts::{Narrow, CampaignPart};
 use bellwire_rules::campaign::plan::{WHOLE, share_of, spread_over};
-use bellwire_rules::campaign::state::State;
-use bellwire_rules::campaign::winner::{Count, Verdict};
+use bellwire_rules::campaign::state::CampaignState;
+use bellwire_rules::campaign::winner::{VariantCount, WinnerVerdict};
 
 /// Messages of a campaign that are looked at, the newest first: more than can be under way.
 const MESSAGES_LOOKED_AT: i64 = 2_000;
@@ -21,7 +21,7 @@ pub(crate) async fn forget_parts(conn: &mut PgConnection, id: CampaignId) -> sql
 }
 
 #[derive(Debug)]
-pub(crate) struct Due {
+pub(crate) struct DueCampaign {
     pub id: CampaignId,
     pub app: AppId,
     /// Sealed plan of the campaign.
@@ -43,9 +43,9 @@ pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Timestamp>> {
 }
 
 /// Locks a campaign that is due, and that no other replica is at. None: there is none.
-pub(crate) async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Option<Due>> {
+pub(crate) async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Option<DueCampaign>> {
     sqlx::query_as!(
-        Due,
+        DueCampaign,
         r#"SELECT c.id AS "id: CampaignId", c.app AS "app: AppId", c.plan, c.runs, coalesce(c.started_at, c.created_at) AS "started_at!",
              a.timezone
            FROM campaigns c JOIN apps a ON a.id = c.app
@@ -73,7 +73,7 @@ pub(crate) async fn expire(conn: &mut PgConnection, id: CampaignId) -> sqlx::Res
 
 /// The time that the last run of a locked campaign was for. Asked after it was locked, so that it is known of a run that another
 /// replica has just begun.
-pub(crate) async fn last_at(conn: &mut PgConnection, due: &Due) -> sqlx::Result<Option<Timestamp>> {
+pub(crate) async fn last_at(conn: &mut PgConnection, due: &DueCampaign) -> sqlx::Result<Option<Timestamp>> {
     let at = sqlx::query_scalar!("SELECT at FROM campaign_runs WHERE campaign = $1 AND run = $2", due.id.0, due.runs);
     at.fetch_optional(conn).await
 }
@@ -81,11 +81,11 @@ pub(crate) async fn last_at(conn: &mut PgConnection, due: &Due) -> sqlx::Result<
 /// Begins a run with the messages that it ends in. Returns its number.
 pub(crate) async fn begin_run(
     conn: &mut PgConnection,
-    due: &Due,
+    due: &DueCampaign,
     at: Timestamp,
     root: Uuid,
     decide_at: Option<Timestamp>,
-    parts: &[Part],
+    parts: &[CampaignPart],
 ) -> sqlx::Result<i32> {
     let run = due.runs + 1;
     sqlx::query!(
@@ -103,7 +103,7 @@ pub(crate) async fn begin_run(
     Ok(run)
 }
 
-pub(crate) async fn add_parts(conn: &mut PgConnection, id: CampaignId, run: i32, parts: &[Part]) -> sqlx::Result<()> {
+pub(crate) async fn add_parts(conn: &mut PgConnection, id: CampaignId, run: i32, parts: &[CampaignPart]) -> sqlx::Result<()> {
     let narrow: Vec<_> = parts.iter().map(|part| sqlx::types::Json(&part.narrow)).collect();
     sqlx::query!(
         "INSERT INTO campaign_parts (campaign, run, part, due_at, variant, narrow)
@@ -255,7 +255,7 @@ pub(crate) async fn share_pace(conn: &mut PgConnection, id: CampaignId, per_minu
 pub(crate) struct Undecided {
     pub run: i32,
     /// Counts of each variant, by index.
-    pub counts: Vec<Count>,
+    pub counts: Vec<VariantCount>,
 }
 
 /// A test of a locked campaign whose time has come.
@@ -282,10 +282,10 @@ pub(crate) async fn undecided(
     )
     .fetch_all(conn)
     .await?;
-    let mut counts = vec![Count { accepted: 0, clicked: 0 }; variants];
+    let mut counts = vec![VariantCount { accepted: 0, clicked: 0 }; variants];
     for row in rows {
         if let Some(count) = usize::try_from(row.variant).ok().and_then(|place| counts.get_mut(place)) {
-            *count = Count { accepted: row.accepted, clicked: row.clicked };
+            *count = VariantCount { accepted: row.accepted, clicked: row.clicked };
         }
     }
     Ok(Some(Undecided { run, counts }))
@@ -296,7 +296,7 @@ pub(crate) async fn decided(
     conn: &mut PgConnection,
     id: CampaignId,
     run: i32,
-    verdict: Option<Verdict>,
+    verdict: Option<WinnerVerdict>,
     winner: Option<usize>,
 ) -> sqlx::Result<()> {
     sqlx::query!(
@@ -313,7 +313,7 @@ pub(crate) async fn decided(
 
 /// State of the run that a campaign follows.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct FollowedRun {
     /// Whether the other one may still run.
     pub is_on: bool,
     /// The time that the run is for; none: there is none yet.
@@ -327,9 +327,9 @@ pub(crate) async fn followed(
     app: AppId,
     id: CampaignId,
     since: Timestamp,
-) -> sqlx::Result<Option<Followed>> {
+) -> sqlx::Result<Option<FollowedRun>> {
     sqlx::query_as!(
-        Followed,
+        FollowedRun,
         r#"SELECT c.state NOT IN ('cancelled', 'done') AS "is_on!",
              coalesce((SELECT at FROM campaign_runs WHERE campaign = c.id AND at <= $3 ORDER BY run DESC LIMIT 1),
                       (SELECT at FROM campaign_runs WHERE campaign = c.id ORDER BY run LIMIT 1)) AS at
@@ -376,7 +376,7 @@ pub(crate) async fn ahead(conn: &mut PgConnection, id: CampaignId) -> sqlx::Resu
 pub(crate) async fn set_out(
     conn: &mut PgConnection,
     id: CampaignId,
-    state: State,
+    state: CampaignState,
     next_at: Option<Timestamp>,
     now: Timestamp,
 ) -> sqlx::Result<()> {

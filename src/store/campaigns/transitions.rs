@@ -11,7 +11,7 @@ use crate::store::queue::stops::Stop;
 use crate::store::transactions::begin;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId, MessageId};
-use bellwire_rules::campaign::state::{Order, State, Turn};
+use bellwire_rules::campaign::state::{CampaignOrder, CampaignState, OrderResult};
 
 const LISTED_AT_ONCE: i64 = 100;
 const LOOKED_AT_ONCE: i64 = 2_000;
@@ -22,11 +22,11 @@ pub(crate) async fn turn(
     conn: &mut PgConnection,
     app: AppId,
     id: CampaignId,
-    order: Order,
+    order: CampaignOrder,
     now: Timestamp,
-) -> sqlx::Result<Option<Turn>> {
+) -> sqlx::Result<Option<OrderResult>> {
     let row = sqlx::query!(
-        r#"SELECT state AS "state: State", changed_at FROM campaigns WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
+        r#"SELECT state AS "state: CampaignState", changed_at FROM campaigns WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
         id.0,
         app.0
     );
@@ -38,8 +38,8 @@ pub(crate) async fn turn(
     );
     let has_begun = has_begun.fetch_one(&mut *conn).await?;
     let turn = row.state.after(order, has_begun);
-    let Turn::To(state) = turn else { return Ok(Some(turn)) };
-    let is_on = matches!(state, State::Scheduled | State::Sending);
+    let OrderResult::To(state) = turn else { return Ok(Some(turn)) };
+    let is_on = matches!(state, CampaignState::Scheduled | CampaignState::Sending);
     sqlx::query!(
         "UPDATE campaigns SET state = $2, next_at = $3, unsteered = $4, changed_at = $5,
            started_at = CASE WHEN $6 THEN $5 ELSE started_at END WHERE id = $1",
@@ -48,14 +48,14 @@ pub(crate) async fn turn(
         is_on.then_some(now),
         has_begun,
         now,
-        order == Order::Start
+        order == CampaignOrder::Start
     )
     .execute(&mut *conn)
     .await?;
     match order {
-        Order::Start | Order::Pause => {}
-        Order::Resume => put_off_decisions(conn, id, row.changed_at, now).await?,
-        Order::Cancel => {
+        CampaignOrder::Start | CampaignOrder::Pause => {}
+        CampaignOrder::Resume => put_off_decisions(conn, id, row.changed_at, now).await?,
+        CampaignOrder::Cancel => {
             forget_parts(conn, id).await?;
             sqlx::query!("UPDATE campaign_runs SET decide_at = NULL WHERE campaign = $1", id.0).execute(conn).await?;
         }
@@ -97,7 +97,7 @@ pub(crate) async fn unsteered(pool: &PgPool, after: CampaignId) -> sqlx::Result<
 /// repeated requests, and by maintenance in case the request died. Returns the stops for this process's dispatch.
 pub(crate) async fn follow_through(pool: &PgPool, id: CampaignId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
     let turned = sqlx::query!(
-        r#"SELECT app AS "app: AppId", state AS "state: State", expired, changed_at FROM campaigns WHERE id = $1 AND unsteered"#,
+        r#"SELECT app AS "app: AppId", state AS "state: CampaignState", expired, changed_at FROM campaigns WHERE id = $1 AND unsteered"#,
         id.0
     );
     let Some(turned) = turned.fetch_optional(pool).await? else { return Ok(Vec::new()) };
@@ -159,12 +159,12 @@ async fn follow(
     retrying(|| async move {
         let mut tx = begin(pool).await?;
         let campaign =
-            sqlx::query!(r#"SELECT state AS "state: State", expired FROM campaigns WHERE id = $1 FOR SHARE"#, id.0);
+            sqlx::query!(r#"SELECT state AS "state: CampaignState", expired FROM campaigns WHERE id = $1 FOR SHARE"#, id.0);
         let Some(campaign) = campaign.fetch_optional(&mut *tx).await? else { return Ok(None) };
         let order = match campaign.state {
-            state if campaign.expired || state == State::Cancelled => steering::Order::Cancel,
-            State::Paused => steering::Order::Pause,
-            _ => steering::Order::Resume,
+            state if campaign.expired || state == CampaignState::Cancelled => steering::MessageOrder::Cancel,
+            CampaignState::Paused => steering::MessageOrder::Pause,
+            _ => steering::MessageOrder::Resume,
         };
         match steering::steer_within(&mut tx, app, message, order, now).await? {
             Steered::Now { stop, .. } => tx.commit().await.map(|()| Some(stop)),

@@ -42,16 +42,16 @@ impl For {
 
 /// The hosts of a database, in the order in which they were named; at least one.
 #[derive(Clone)]
-pub(crate) struct Hosts(Vec<PgConnectOptions>);
+pub(crate) struct DatabaseHosts(Vec<PgConnectOptions>);
 
 /// By their names: their options hold a password.
-impl fmt::Debug for Hosts {
+impl fmt::Debug for DatabaseHosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(name)).finish()
     }
 }
 
-impl Hosts {
+impl DatabaseHosts {
     pub(crate) fn parse(url: &str, wanted: For) -> Result<Self, WrongUrl> {
         let (scheme, rest) = url.split_once("://").ok_or(WrongUrl::Invalid)?;
         let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -118,7 +118,7 @@ mod tests {
 
     #[track_caller]
     fn names(url: &str) -> Vec<String> {
-        Hosts::parse(url, For::Writing).unwrap().all().iter().map(name).collect()
+        DatabaseHosts::parse(url, For::Writing).unwrap().all().iter().map(name).collect()
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(names("postgresql://a,b?target_session_attrs=read-write"), ["a:5432", "b:5432"]);
         assert_eq!(names("postgres://u@%2Frun%2Fa,%2Frun%2Fb/db?sslmode=disable"), ["/run/a", "/run/b"]);
         let hosts =
-            Hosts::parse("postgres://u:secret@a,b/db?target_session_attrs=primary&sslmode=require", For::Writing);
+            DatabaseHosts::parse("postgres://u:secret@a,b/db?target_session_attrs=primary&sslmode=require", For::Writing);
         let hosts = hosts.unwrap();
         for host in hosts.all() {
             assert_eq!((host.get_username(), host.get_database()), ("u", Some("db")));
@@ -139,13 +139,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_refused() {
-        let refused = |url, wanted| Hosts::parse(url, wanted).unwrap_err();
+        let refused = |url, wanted| DatabaseHosts::parse(url, wanted).unwrap_err();
         assert_eq!(refused("postgres://a,,b/db", For::Writing), WrongUrl::Invalid);
         assert_eq!(refused("postgres", For::Writing), WrongUrl::Invalid);
         assert_eq!(refused("postgres://u@/db?host=/run/a,/run/b", For::Writing), WrongUrl::InQuery);
         assert_eq!(refused("postgres://a,b,c,d,e,f,g,h,i/db", For::Writing), WrongUrl::TooMany);
         let standby = "postgres://a,b/db?target_session_attrs=standby";
         assert!(refused(standby, For::Writing).to_string().ends_with("it takes read-write, primary, any"));
-        assert!(Hosts::parse("postgres://a/db?target_session_attrs=prefer-standby", For::Reading).is_ok());
+        assert!(DatabaseHosts::parse("postgres://a/db?target_session_attrs=prefer-standby", For::Reading).is_ok());
     }
 }

@@ -10,11 +10,11 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::hosts::Hosts;
+use super::hosts::DatabaseHosts;
 use super::tls;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PrimaryState {
     Up,
     Gone,
     /// It takes writes and confirms none, since standbys are missing: of this `synchronous_standby_names`.
@@ -23,18 +23,18 @@ pub(crate) enum Standing {
 
 /// The primary, whichever host that is. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Primary(Arc<Inner>);
+pub(crate) struct Primary(Arc<PrimaryInner>);
 
 #[derive(Debug)]
-struct Inner {
-    standing: watch::Sender<Standing>,
-    chosen: Mutex<Chosen>,
+struct PrimaryInner {
+    standing: watch::Sender<PrimaryState>,
+    chosen: Mutex<ChosenPrimary>,
     /// Whether hosts are distinguished by timeline, because there are several.
     has_timelines: bool,
 }
 
 #[derive(Debug, Default)]
-struct Chosen {
+struct ChosenPrimary {
     /// Time of the choice. `None`: the first one.
     at: Option<Instant>,
     /// Timeline of the primary. 0: unknown.
@@ -49,12 +49,12 @@ impl Primary {
 
     /// One of several hosts, or the only one.
     pub(crate) fn new(has_timelines: bool) -> Self {
-        let (standing, chosen) = (watch::Sender::new(Standing::Up), Mutex::default());
-        Self(Arc::new(Inner { standing, chosen, has_timelines }))
+        let (standing, chosen) = (watch::Sender::new(PrimaryState::Up), Mutex::default());
+        Self(Arc::new(PrimaryInner { standing, chosen, has_timelines }))
     }
 
     /// Notes how it stands. Returns whether that is new.
-    pub(super) fn stands(&self, standing: Standing) -> bool {
+    pub(super) fn stands(&self, standing: PrimaryState) -> bool {
         self.0.standing.send_if_modified(|known| {
             let is_new = *known != standing;
             *known = standing;
@@ -64,7 +64,7 @@ impl Primary {
 
     /// Records that another primary was chosen, or the same one after an absence. Earlier connections are no longer used.
     pub(super) fn chosen(&self, timeline: u32) {
-        *self.0.chosen.lock() = Chosen { at: Some(Instant::now()), timeline };
+        *self.0.chosen.lock() = ChosenPrimary { at: Some(Instant::now()), timeline };
     }
 
     /// Notes the timeline of the one that connections lead to already.
@@ -74,21 +74,21 @@ impl Primary {
 
     /// Whether no host takes writes.
     pub(crate) fn is_gone(&self) -> bool {
-        *self.0.standing.borrow() == Standing::Gone
+        *self.0.standing.borrow() == PrimaryState::Gone
     }
 
     /// Waits until a host takes writes, but no longer than that.
     pub(crate) async fn until_there(&self, patience: Duration) {
         let mut standing = self.0.standing.subscribe();
         // In vain: whoever needs it learns of that when they connect.
-        let _ = tokio::time::timeout(patience, standing.wait_for(|standing| *standing != Standing::Gone)).await;
+        let _ = tokio::time::timeout(patience, standing.wait_for(|standing| *standing != PrimaryState::Gone)).await;
     }
 
     /// Waits until it confirms no commits. Returns its `synchronous_standby_names`.
     pub(crate) async fn until_unconfirmed(&self) -> Arc<str> {
         let mut standing = self.0.standing.subscribe();
         loop {
-            if let Standing::Unconfirmed(names) = &*standing.borrow_and_update() {
+            if let PrimaryState::Unconfirmed(names) = &*standing.borrow_and_update() {
                 return names.clone();
             }
             standing.changed().await.expect("the sender is ours");
@@ -115,7 +115,7 @@ impl Primary {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Seen {
+pub(super) struct PrimaryObservation {
     pub read_only: bool,
     /// Timeline, which each promotion increases. `None`: it accepts no writes, or is the only host.
     pub timeline: Option<u32>,
@@ -140,7 +140,7 @@ pub(super) async fn ask(
     options: &PgConnectOptions,
     connection: &mut Option<PgConnection>,
     several: bool,
-) -> sqlx::Result<Seen> {
+) -> sqlx::Result<PrimaryObservation> {
     let connection = match connection {
         Some(connection) => connection,
         none => none.insert(tls::connect(options).await?),
@@ -159,12 +159,12 @@ pub(super) async fn ask(
     .fetch_one(connection)
     .await?;
     let timeline = row.wal_file.as_deref().and_then(timeline_of);
-    Ok(Seen { read_only: row.read_only, timeline, system: row.system, standbys: row.standbys, waiting: row.waiting })
+    Ok(PrimaryObservation { read_only: row.read_only, timeline, system: row.system, standbys: row.standbys, waiting: row.waiting })
 }
 
 /// Finds the primary among hosts: of those that take writes, the one with the highest timeline. Fails with why one of them cannot be
 /// used if none can.
-pub(crate) async fn find(hosts: &Hosts) -> sqlx::Result<PgConnectOptions> {
+pub(crate) async fn find(hosts: &DatabaseHosts) -> sqlx::Result<PgConnectOptions> {
     let several = hosts.are_several();
     let asked = join_all(hosts.all().iter().map(|options| async move { ask(options, &mut None, several).await })).await;
     let (mut found, mut failure) = (None::<(u32, &PgConnectOptions)>, None::<sqlx::Error>);

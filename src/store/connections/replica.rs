@@ -12,7 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
-use super::hosts::{Hosts, name};
+use super::hosts::{DatabaseHosts, name};
 use super::primary::Primary;
 use super::{Session, connect_lazily, for_pool};
 use crate::metrics::Metrics;
@@ -32,7 +32,7 @@ pub struct Reads {
 #[derive(Debug, Clone)]
 struct Replica {
     pool: PgPool,
-    hosts: Hosts,
+    hosts: DatabaseHosts,
     host: Primary,
     lag_max: Duration,
     is_usable: Arc<AtomicBool>,
@@ -44,7 +44,7 @@ impl Reads {
     }
 
     /// At a standby of these hosts, while one lags by no more than `lag_max`.
-    pub(crate) fn or_at(primary: PgPool, hosts: Hosts, connections: u32, lag_max: Duration) -> Self {
+    pub(crate) fn or_at(primary: PgPool, hosts: DatabaseHosts, connections: u32, lag_max: Duration) -> Self {
         let host = Primary::unwatched();
         let pool = connect_lazily(Session::from(hosts.all()[0].clone()).of(&host).or_standby(), connections);
         Self { primary, replica: Some(Replica { pool, hosts, host, lag_max, is_usable: Arc::default() }) }
@@ -72,7 +72,7 @@ impl Reads {
     /// Measures for ever how far the standby lags. Without one it is for ever only.
     pub(crate) async fn watch_on(self, metrics: Arc<Metrics>) {
         let Some(replica) = self.replica else { return std::future::pending().await };
-        let mut written = Written::default();
+        let mut written = WalPositions::default();
         let mut ticks = interval(ASK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut host, mut was_usable) = (0, None);
@@ -129,9 +129,9 @@ async fn position(pool: &PgPool) -> sqlx::Result<i64> {
 
 /// Positions of the primary with their times, the oldest first.
 #[derive(Debug, Default)]
-struct Written(VecDeque<(Instant, i64)>);
+struct WalPositions(VecDeque<(Instant, i64)>);
 
-impl Written {
+impl WalPositions {
     /// Times that are remembered: ten minutes, which is the longest lag that is put up with.
     const KEPT: usize = 1_200;
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn lag_is_the_age_of_replayed_state() {
-        let (mut written, start) = (Written::default(), Instant::now());
+        let (mut written, start) = (WalPositions::default(), Instant::now());
         let at = |s| start + Duration::from_secs(s);
         assert_eq!(written.lag(100, at(0)), None, "nothing is known yet");
         for (s, up_to) in [(0, 10), (1, 20), (2, 20), (3, 30)] {

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
 use super::for_pool;
-use super::hosts::{Hosts, name};
-use super::primary::{Primary, Seen, Standing, ask};
+use super::hosts::{DatabaseHosts, name};
+use super::primary::{Primary, PrimaryObservation, PrimaryState, ask};
 use crate::metrics::Metrics;
 
 /// Interval of queries to a host, with and without a primary.
@@ -34,10 +34,10 @@ enum Sight {
     /// No result: it was too slow, or has no free connection.
     Unknown,
     Down,
-    Seen(Seen),
+    Seen(PrimaryObservation),
 }
 
-pub(crate) async fn watch_on(hosts: Hosts, pools: Vec<PgPool>, primary: Primary, metrics: Arc<Metrics>) {
+pub(crate) async fn watch_on(hosts: DatabaseHosts, pools: Vec<PgPool>, primary: Primary, metrics: Arc<Metrics>) {
     let (sights, _) = watch::channel(vec![Sight::Unasked; hosts.all().len()]);
     let several = hosts.are_several();
     let looking = hosts.all().iter().enumerate().map(|(i, options)| look_on(i, options, several, &sights, &primary));
@@ -109,7 +109,7 @@ struct Choice {
 
 /// Observations of the cluster so far.
 #[derive(Debug, Default)]
-struct Known {
+struct ClusterState {
     /// Of the copies of which cluster the primary is one.
     system: Option<i64>,
     timeline: u32,
@@ -120,7 +120,7 @@ struct Known {
 ///
 /// A primary that returns after another one was promoted has the lower timeline. Two that were promoted from the same one have
 /// equal timelines: then the first one seen stays.
-fn choose(sights: &[Sight], current: Option<Choice>, known: &Known) -> Option<Choice> {
+fn choose(sights: &[Sight], current: Option<Choice>, known: &ClusterState) -> Option<Choice> {
     let writable = sights.iter().enumerate().filter_map(|(host, sight)| match sight {
         Sight::Seen(seen) if !seen.read_only && known.system.is_none_or(|system| seen.system == Some(system)) => {
             Some(Choice { host, timeline: seen.timeline.unwrap_or(0) })
@@ -137,12 +137,12 @@ fn choose(sights: &[Sight], current: Option<Choice>, known: &Known) -> Option<Ch
 }
 
 struct Decider<'a> {
-    hosts: &'a Hosts,
+    hosts: &'a DatabaseHosts,
     pools: &'a [PgPool],
     primary: &'a Primary,
     metrics: &'a Metrics,
     current: Option<Choice>,
-    known: Known,
+    known: ClusterState,
     /// Start of each commit's wait for a standby.
     waiting: HashMap<String, Instant>,
     /// Last warning about hosts that must not be written to.
@@ -150,8 +150,8 @@ struct Decider<'a> {
 }
 
 impl<'a> Decider<'a> {
-    fn new(hosts: &'a Hosts, pools: &'a [PgPool], primary: &'a Primary, metrics: &'a Metrics) -> Self {
-        let (known, waiting) = (Known::default(), HashMap::new());
+    fn new(hosts: &'a DatabaseHosts, pools: &'a [PgPool], primary: &'a Primary, metrics: &'a Metrics) -> Self {
+        let (known, waiting) = (ClusterState::default(), HashMap::new());
         Self { hosts, pools, primary, metrics, current: None, known, waiting, said: None }
     }
 
@@ -178,7 +178,7 @@ impl<'a> Decider<'a> {
             warn!(hosts = self.describe(sights), "no host of the database takes writes");
             self.lead(|options| options.socket(NOWHERE));
             self.metrics.database_writable.set(0);
-            self.primary.stands(Standing::Gone);
+            self.primary.stands(PrimaryState::Gone);
             return;
         };
         let host = &self.hosts.all()[choice.host];
@@ -199,7 +199,7 @@ impl<'a> Decider<'a> {
             }
         }
         self.metrics.database_writable.set(1);
-        self.primary.stands(Standing::Up);
+        self.primary.stands(PrimaryState::Up);
     }
 
     /// Leads all pools there. Their sessions keep this process's name, by which others see it and end what is left of it.
@@ -234,8 +234,8 @@ impl<'a> Decider<'a> {
             let what = match sight {
                 Sight::Unasked | Sight::Unknown => "does not tell".to_owned(),
                 Sight::Down => "is down".to_owned(),
-                Sight::Seen(Seen { read_only: true, .. }) => "is a standby".to_owned(),
-                Sight::Seen(Seen { system, .. }) if self.known.system.is_some() && *system != self.known.system => {
+                Sight::Seen(PrimaryObservation { read_only: true, .. }) => "is a standby".to_owned(),
+                Sight::Seen(PrimaryObservation { system, .. }) if self.known.system.is_some() && *system != self.known.system => {
                     "is another cluster".to_owned()
                 }
                 Sight::Seen(seen) => format!("takes writes on timeline {}", seen.timeline.unwrap_or(0)),
@@ -245,7 +245,7 @@ impl<'a> Decider<'a> {
         self.hosts.all().iter().zip(sights).map(one).collect::<Vec<_>>().join(", ")
     }
 
-    fn look_at_commits(&mut self, seen: &Seen) {
+    fn look_at_commits(&mut self, seen: &PrimaryObservation) {
         let now = Instant::now();
         self.waiting.retain(|commit, _| seen.waiting.contains(commit));
         for commit in &seen.waiting {
@@ -256,7 +256,7 @@ impl<'a> Decider<'a> {
         let names = &*seen.standbys;
         match is_stuck {
             true => {
-                if self.primary.stands(Standing::Unconfirmed(names.into())) {
+                if self.primary.stands(PrimaryState::Unconfirmed(names.into())) {
                     error!(
                         synchronous_standby_names = names,
                         "Postgres does not confirm commits: it waits for standbys that are not there"
@@ -264,7 +264,7 @@ impl<'a> Decider<'a> {
                 }
             }
             false => {
-                if self.primary.stands(Standing::Up) {
+                if self.primary.stands(PrimaryState::Up) {
                     info!("Postgres confirms commits again");
                 }
             }
@@ -277,17 +277,17 @@ mod tests {
     use super::*;
 
     fn primary(timeline: u32) -> Sight {
-        Sight::Seen(Seen { timeline: Some(timeline), system: Some(7), ..Seen::default() })
+        Sight::Seen(PrimaryObservation { timeline: Some(timeline), system: Some(7), ..PrimaryObservation::default() })
     }
 
     fn standby() -> Sight {
-        Sight::Seen(Seen { read_only: true, system: Some(7), ..Seen::default() })
+        Sight::Seen(PrimaryObservation { read_only: true, system: Some(7), ..PrimaryObservation::default() })
     }
 
     #[track_caller]
     fn chosen(sights: &[Sight], current: Option<(usize, u32)>) -> Option<(usize, u32)> {
         let current = current.map(|(host, timeline)| Choice { host, timeline });
-        let known = Known { system: Some(7), timeline: current.map_or(2, |current| current.timeline) };
+        let known = ClusterState { system: Some(7), timeline: current.map_or(2, |current| current.timeline) };
         choose(sights, current, &known).map(|choice| (choice.host, choice.timeline))
     }
 
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_host_of_another_cluster_is_none() {
-        let other = Sight::Seen(Seen { timeline: Some(9), system: Some(8), ..Seen::default() });
+        let other = Sight::Seen(PrimaryObservation { timeline: Some(9), system: Some(8), ..PrimaryObservation::default() });
         assert_eq!(chosen(&[other, primary(2)], None), Some((1, 2)));
     }
 }

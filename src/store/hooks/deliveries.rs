@@ -6,7 +6,7 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::store::audience::subscriptions::row::{Keys, left_by_users};
+use crate::store::audience::subscriptions::row::{SubscriptionKeys, left_by_users};
 use crate::store::keyset::{Keyset, paged};
 use crate::vault::{Vault, WEBHOOK_BODY};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
@@ -195,15 +195,15 @@ pub(crate) async fn attempts(pool: &PgPool, id: HookDeliveryId, limit: i64) -> s
 
 /// Requests that wait for receivers of active webhooks.
 #[derive(Debug)]
-pub(crate) struct Backlog {
+pub(crate) struct WebhookBacklog {
     pub pending: i64,
     pub oldest_at: Option<Timestamp>,
 }
 
 /// Counts what waits: of each webhook no more than is kept for it.
-pub(crate) async fn backlog(pool: &PgPool) -> sqlx::Result<Backlog> {
+pub(crate) async fn backlog(pool: &PgPool) -> sqlx::Result<WebhookBacklog> {
     sqlx::query_as!(
-        Backlog,
+        WebhookBacklog,
         r#"SELECT count(*) AS "pending!", min(d.created_at) AS oldest_at
            FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id WHERE w.state = 'active' AND d.state = 'pending'"#
     )
@@ -213,7 +213,7 @@ pub(crate) async fn backlog(pool: &PgPool) -> sqlx::Result<Backlog> {
 
 /// Failed deliveries to send again.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Which {
+pub(crate) enum ResendSelection {
     One(HookDeliveryId),
     Since(Timestamp),
 }
@@ -222,12 +222,12 @@ pub(crate) enum Which {
 pub(crate) async fn replay(
     conn: &mut PgConnection,
     webhook: WebhookId,
-    which: Which,
+    which: ResendSelection,
     now: Timestamp,
 ) -> sqlx::Result<u64> {
     let (one, since) = match which {
-        Which::One(id) => (Some(id.0), Uuid::nil()),
-        Which::Since(at) => (None, first_uuid_of(at)),
+        ResendSelection::One(id) => (Some(id.0), Uuid::nil()),
+        ResendSelection::Since(at) => (None, first_uuid_of(at)),
     };
     let replayed = sqlx::query!(
         "UPDATE webhook_deliveries SET state = 'pending', retries = 0, due_at = $4, ended_at = NULL, lease = NULL
@@ -317,7 +317,7 @@ async fn left_browsers(conn: &mut PgConnection, app: AppId) -> sqlx::Result<(Vec
            CROSS JOIN LATERAL unnest(d.subscriptions) AS n (id) WHERE w.app = $1 AND d.state <> 'delivered'"#,
         app.0
     );
-    let keys = Keys::of(named.fetch_all(&mut *conn).await?);
+    let keys = SubscriptionKeys::of(named.fetch_all(&mut *conn).await?);
     left_by_users(conn, &keys).await
 }
 

@@ -4,7 +4,7 @@
 use sqlx::PgConnection;
 
 use crate::store::outcomes::ledger::settlement::Settlement;
-use crate::store::outcomes::ledger::take::Waiting;
+use crate::store::outcomes::ledger::take::QueuedDelivery;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::{MessageId, SubscriptionId};
@@ -41,7 +41,7 @@ pub(crate) async fn write<'a>(
 /// Notes deliveries that ended without another POST, if webhooks receive it.
 pub(crate) async fn write_unsent(
     conn: &mut PgConnection,
-    rows: &[Waiting],
+    rows: &[QueuedDelivery],
     ending: Ending,
     now: Timestamp,
 ) -> sqlx::Result<()> {

@@ -7,9 +7,9 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
-use crate::store::audience::subscriptions::row::Keys;
+use crate::store::audience::subscriptions::row::SubscriptionKeys;
 use crate::store::connections::engine::{self, shards_of};
-use crate::store::outcomes::alerts::{self, Alert, Kind};
+use crate::store::outcomes::alerts::{self, Alert, AlertKind};
 use crate::store::outcomes::stream::{self, Position, StreamRow};
 use crate::store::transactions::begin_by_index;
 use bellwire_core::clock::{Timestamp, derived_uuid_of};
@@ -149,7 +149,7 @@ pub(crate) async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Ve
 
 type Deliveries = Vec<(MessageId, SubscriptionId)>;
 
-struct Answer {
+struct WebhookResponse {
     attempt: i32,
     status: Option<i16>,
     reason: Option<String>,
@@ -160,7 +160,7 @@ async fn users(conn: &mut PgConnection, of: Deliveries) -> sqlx::Result<HashMap<
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let keys = Keys::of(ids.into_iter().collect());
+    let keys = SubscriptionKeys::of(ids.into_iter().collect());
     macro_rules! users {
         ($within:literal $(, $shards:expr)?) => {
             sqlx::query!(
@@ -183,7 +183,7 @@ async fn users(conn: &mut PgConnection, of: Deliveries) -> sqlx::Result<HashMap<
 async fn last_answers(
     conn: &mut PgConnection,
     of: Deliveries,
-) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), Answer>> {
+) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), WebhookResponse>> {
     if of.is_empty() {
         return Ok(HashMap::new());
     }
@@ -199,7 +199,7 @@ async fn last_answers(
     );
     let mut last = HashMap::new();
     for row in found.fetch_all(conn).await? {
-        let answer = Answer { attempt: row.attempt, status: row.status, reason: row.reason };
+        let answer = WebhookResponse { attempt: row.attempt, status: row.status, reason: row.reason };
         last.insert((row.message, row.subscription), answer);
     }
     Ok(last)
@@ -226,7 +226,7 @@ async fn clicked_actions(
 }
 
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct PackedEvent {
     pub id: EventId,
     pub app: AppId,
     pub kind: String,
@@ -240,7 +240,7 @@ pub(crate) async fn take_stream(
     conn: &mut PgConnection,
     apps: &[AppId],
     kinds: &[String],
-) -> sqlx::Result<(i64, Vec<Told>)> {
+) -> sqlx::Result<(i64, Vec<PackedEvent>)> {
     let cursor = sqlx::query!(r#"SELECT xid::text::bigint AS "xid!", seq FROM webhook_cursor"#);
     let cursor = cursor.fetch_one(&mut *conn).await?;
     let at = Position { xid: cursor.xid, seq: cursor.seq };
@@ -259,7 +259,7 @@ pub(crate) async fn take_stream(
         let StreamRow { at, app, kind, data, .. } = row;
         let app = app?;
         let id = derived_uuid_of(at, &[app.0.as_bytes(), kind.as_bytes(), data.to_string().as_bytes()]);
-        Some(Told { id: EventId(id), app, kind, at, data })
+        Some(PackedEvent { id: EventId(id), app, kind, at, data })
     });
     Ok((taken, told.collect()))
 }
@@ -295,7 +295,7 @@ pub(crate) async fn dropped(conn: &mut PgConnection, hearer: &Hearer, n: usize, 
         "events for a webhook are dropped: {KEPT_MAX} requests to its receiver wait or have failed. See to its receiver, or disable it"
     );
     let subject = hearer.id.to_string();
-    let alert = Alert { app: Some(hearer.app), kind: Kind::Webhook, subject: &subject, detail: &detail };
+    let alert = Alert { app: Some(hearer.app), kind: AlertKind::Webhook, subject: &subject, detail: &detail };
     alerts::raise(conn, &alert, now).await.map(drop)
 }
 

@@ -4,11 +4,11 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::store::outcomes::alerts::{self, Alert, Kind};
-use crate::store::results::Written;
+use crate::store::outcomes::alerts::{self, Alert, AlertKind};
+use crate::store::results::WriteOutcome;
 use crate::store::transactions::begin;
 use bellwire_core::clock::Timestamp;
-use bellwire_core::hook::{DisabledWhy, Heard, WebhookState};
+use bellwire_core::hook::{DisabledWhy, WebhookKinds, WebhookState};
 use bellwire_core::id::{AppId, WebhookId};
 use bellwire_rules::policy::breaker::Snapshot;
 
@@ -44,19 +44,19 @@ pub(crate) struct Webhook {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Added {
+pub(crate) enum AddWebhookResult {
     Done,
     /// The app has [`WEBHOOKS_MAX`] already.
     TooMany,
 }
 
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct WebhookFields {
     pub name: String,
     /// Sealed URL of the receiver.
     pub url: Vec<u8>,
     pub events: Vec<String>,
-    pub heard: Heard,
+    pub heard: WebhookKinds,
     pub max_events: i32,
     pub policy: Option<Value>,
     /// None: it is active.
@@ -69,10 +69,10 @@ pub(crate) async fn add(
     conn: &mut PgConnection,
     app: AppId,
     id: WebhookId,
-    said: &Said,
+    said: &WebhookFields,
     secret: &[u8],
     now: Timestamp,
-) -> sqlx::Result<Added> {
+) -> sqlx::Result<AddWebhookResult> {
     lock_app(conn, app).await?;
     let done = sqlx::query!(
         "INSERT INTO webhooks (id, app, name, url, events, heard, max_events, policy, state, secret, heard_from, breaker_at,
@@ -95,10 +95,10 @@ pub(crate) async fn add(
     .execute(&mut *conn)
     .await?;
     if done.rows_affected() == 0 {
-        return Ok(Added::TooMany);
+        return Ok(AddWebhookResult::TooMany);
     }
     hear(conn, app).await?;
-    Ok(Added::Done)
+    Ok(AddWebhookResult::Done)
 }
 
 /// Locks an app's webhooks against concurrent changes.
@@ -148,9 +148,9 @@ pub(crate) async fn change(
     conn: &mut PgConnection,
     app: AppId,
     id: WebhookId,
-    said: &Said,
+    said: &WebhookFields,
     now: Timestamp,
-) -> sqlx::Result<Written> {
+) -> sqlx::Result<WriteOutcome> {
     lock_app(conn, app).await?;
     let done = sqlx::query!(
         "UPDATE webhooks SET name = $3, url = $4, events = $5, heard = $6, max_events = $7, policy = $8, disabled_why = $9,
@@ -177,15 +177,15 @@ pub(crate) async fn change(
     .execute(&mut *conn)
     .await?;
     hear(conn, app).await?;
-    Ok(Written::by(done.rows_affected()))
+    Ok(WriteOutcome::by(done.rows_affected()))
 }
 
 /// Removes a webhook with everything that waits for it.
-pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, id: WebhookId) -> sqlx::Result<Written> {
+pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, id: WebhookId) -> sqlx::Result<WriteOutcome> {
     lock_app(conn, app).await?;
     let done = sqlx::query!("DELETE FROM webhooks WHERE app = $1 AND id = $2", app.0, id.0).execute(&mut *conn).await?;
     hear(conn, app).await?;
-    Ok(Written::by(done.rows_affected()))
+    Ok(WriteOutcome::by(done.rows_affected()))
 }
 
 /// Gives a webhook a new secret. The current one signs in addition until then. An earlier one becomes invalid.
@@ -197,7 +197,7 @@ pub(crate) async fn rotate(
     former_until: Timestamp,
     by: &str,
     now: Timestamp,
-) -> sqlx::Result<Written> {
+) -> sqlx::Result<WriteOutcome> {
     let done = sqlx::query!(
         "UPDATE webhooks SET former_secret = CASE WHEN $4::timestamptz > $5 THEN secret END,
            former_until = CASE WHEN $4 > $5 THEN $4 END, secret = $3, changed_at = $5, changed_by = $6 WHERE app = $1 AND id = $2",
@@ -210,12 +210,12 @@ pub(crate) async fn rotate(
     )
     .execute(conn)
     .await?;
-    Ok(Written::by(done.rows_affected()))
+    Ok(WriteOutcome::by(done.rows_affected()))
 }
 
 /// A webhook that something is due for.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct WebhookTarget {
     pub id: WebhookId,
     pub app: AppId,
     pub max_retries: i16,
@@ -233,15 +233,15 @@ pub(crate) struct Target {
     pub failing_since: Option<Timestamp>,
 }
 
-impl Target {
+impl WebhookTarget {
     pub(crate) fn breaker(&self) -> Option<Snapshot> {
         Snapshot::from_row(&self.breaker, self.open_until, self.open_ms, self.breaker_at)
     }
 }
 
-pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Target>> {
+pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<WebhookTarget>> {
     sqlx::query_as!(
-        Target,
+        WebhookTarget,
         r#"SELECT w.id AS "id: WebhookId", w.app AS "app: AppId", a.max_retries, w.url, w.policy, w.secret,
                   CASE WHEN w.former_until > $1 THEN w.former_secret END AS former_secret, w.breaker, w.open_until, w.open_ms,
                   w.breaker_at, w.failing_since
@@ -311,7 +311,7 @@ pub(crate) async fn disable(
         }
     };
     let subject = id.to_string();
-    alerts::raise(&mut tx, &Alert { app: Some(app), kind: Kind::Webhook, subject: &subject, detail }, now).await?;
+    alerts::raise(&mut tx, &Alert { app: Some(app), kind: AlertKind::Webhook, subject: &subject, detail }, now).await?;
     tx.commit().await
 }
 

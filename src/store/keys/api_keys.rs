@@ -8,7 +8,7 @@ use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::audit::{AuditAction, Actor, AuditEntry, Who};
 use crate::store::keyset::{Keyset, paged};
 use crate::store::transactions::begin;
 use crate::vault::{Purpose, Vault};
@@ -118,7 +118,7 @@ pub(crate) async fn make(
     };
     let secret_mac = mac(vault, &secret);
     let detail = json!({"name": key.name, "scopes": key.scopes, "expires_at": key.expires_at});
-    let entry = Entry::new(maker, key.app, Action::ApiKeyCreated, key.id).with(detail);
+    let entry = AuditEntry::new(maker, key.app, AuditAction::ApiKeyCreated, key.id).with(detail);
     take_turns(conn).await?;
     let done = sqlx::query!(
         "INSERT INTO api_keys
@@ -304,7 +304,7 @@ pub async fn revoke(
     .fetch_all(&mut *tx)
     .await?;
     for of_app in &revoked {
-        let entry = Entry::new(by, of_app.app.map(AppId), Action::ApiKeyRevoked, id);
+        let entry = AuditEntry::new(by, of_app.app.map(AppId), AuditAction::ApiKeyRevoked, id);
         entry.with(json!({"keep_descendants": keep_descendants})).record(&mut tx, of_app.n, now).await?;
     }
     if !keep_descendants {
@@ -330,7 +330,7 @@ async fn remove_identity_keys(
     .fetch_all(&mut *conn)
     .await?;
     for of_app in removed {
-        let entry = Entry::new(by, Some(AppId(of_app.app)), Action::IdentityKeyRemoved, id);
+        let entry = AuditEntry::new(by, Some(AppId(of_app.app)), AuditAction::IdentityKeyRemoved, id);
         entry.with(json!({"with": "the API key that made them"})).record(&mut *conn, of_app.n, now).await?;
     }
     Ok(())

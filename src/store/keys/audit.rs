@@ -26,7 +26,7 @@ const CHUNK: i64 = 10_000;
 
 named! {
     /// An action that the audit log names. Names never change; each route that changes something has one.
-    pub enum Action {
+    pub enum AuditAction {
         /// An app was made.
         AppCreated = "app.created",
         /// An app's name, origins or the like were changed.
@@ -272,22 +272,22 @@ impl Actor {
 /// Action to write into the log.
 #[derive(Debug, Clone)]
 #[must_use = "it has to be recorded"]
-pub struct Entry {
+pub struct AuditEntry {
     /// Actor of the action.
     pub actor: Actor,
     /// The app it is done to; none: the server.
     pub app: Option<AppId>,
     /// Kind of the action.
-    pub action: Action,
+    pub action: AuditAction,
     /// Object of the action: a typed id, or a name. Never a secret, nor a user of the app.
     pub target: String,
     /// Further details, a small JSON object. Never a secret, nor a user of the app.
     pub detail: Value,
 }
 
-impl Entry {
+impl AuditEntry {
     /// An entry without details.
-    pub fn new(actor: Actor, app: Option<AppId>, action: Action, target: impl Display) -> Self {
+    pub fn new(actor: Actor, app: Option<AppId>, action: AuditAction, target: impl Display) -> Self {
         Self { actor, app, action, target: target.to_string(), detail: json!({}) }
     }
 
@@ -322,8 +322,8 @@ impl Entry {
 pub(crate) async fn repeat(
     conn: &mut PgConnection,
     app: AppId,
-    (earlier, at): (Action, Timestamp),
-    action: Action,
+    (earlier, at): (AuditAction, Timestamp),
+    action: AuditAction,
     detail: Value,
     now: Timestamp,
 ) -> sqlx::Result<()> {
@@ -346,7 +346,7 @@ pub(crate) async fn repeat(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum ActorFilter {
     Id(Uuid),
     /// Actor without an id: [`LOCAL`] or [`NOBODY`].
     Kind(&'static str),
@@ -354,10 +354,10 @@ pub(crate) enum By {
 
 /// Filter of entries, which match all of it.
 #[derive(Debug, Default)]
-pub(crate) struct Filter {
+pub(crate) struct AuditFilter {
     pub app: Option<AppId>,
-    pub actor: Option<By>,
-    pub action: Option<Action>,
+    pub actor: Option<ActorFilter>,
+    pub action: Option<AuditAction>,
     pub target: Option<String>,
     /// At this time or later, to the millisecond.
     pub since: Option<DateTime<Utc>>,
@@ -366,7 +366,7 @@ pub(crate) struct Filter {
 }
 
 #[derive(Debug, FromRow)]
-pub(crate) struct Row {
+pub(crate) struct AuditRow {
     /// Id of the entry, a UUIDv7 of its time.
     pub id: EntryId,
     pub at: Timestamp,
@@ -376,7 +376,7 @@ pub(crate) struct Row {
     pub actor_kind: String,
     pub actor: Option<Uuid>,
     pub address: Option<String>,
-    /// Name from [`Action::name`].
+    /// Name from [`AuditAction::name`].
     pub action: String,
     pub target: String,
     pub n: i64,
@@ -384,7 +384,7 @@ pub(crate) struct Row {
     pub detail: Value,
 }
 
-impl Row {
+impl AuditRow {
     /// Returns the actor: the id of an API key or a teammate, `local` or `nobody`.
     pub(crate) fn actor(&self) -> String {
         name_of(&self.actor_kind, self.actor)
@@ -392,7 +392,7 @@ impl Row {
 }
 
 /// Entries with ids beyond the page's key, the nearest first.
-pub(crate) async fn list(pool: &PgPool, filter: &Filter, page: Keyset) -> sqlx::Result<Vec<Row>> {
+pub(crate) async fn list(pool: &PgPool, filter: &AuditFilter, page: Keyset) -> sqlx::Result<Vec<AuditRow>> {
     let mut query = QueryBuilder::new(
         "SELECT id, at, app, actor_kind, actor, host(address) AS address, action, target, n, detail FROM audit_log",
     );
@@ -401,9 +401,9 @@ pub(crate) async fn list(pool: &PgPool, filter: &Filter, page: Keyset) -> sqlx::
         query.push(" AND app = ").push_bind(app);
     }
     match filter.actor {
-        Some(By::Id(id)) => drop(query.push(" AND actor = ").push_bind(id)),
+        Some(ActorFilter::Id(id)) => drop(query.push(" AND actor = ").push_bind(id)),
         // The first condition is what the index knows.
-        Some(By::Kind(kind)) => drop(query.push(" AND actor IS NULL AND actor_kind = ").push_bind(kind)),
+        Some(ActorFilter::Kind(kind)) => drop(query.push(" AND actor IS NULL AND actor_kind = ").push_bind(kind)),
         None => {}
     }
     if let Some(action) = filter.action {
@@ -443,12 +443,12 @@ mod tests {
 
     #[test]
     fn action_names_are_dotted_and_unique() {
-        for (i, action) in Action::ALL.iter().enumerate() {
+        for (i, action) in AuditAction::ALL.iter().enumerate() {
             let (what, done) = action.name().split_once('.').unwrap();
             let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
             assert!(plain(what) && plain(done), "{action:?}");
             assert_eq!(serde_json::to_value(action).unwrap(), action.name());
-            assert!(Action::ALL[..i].iter().all(|other| other.name() != action.name()), "{action:?}");
+            assert!(AuditAction::ALL[..i].iter().all(|other| other.name() != action.name()), "{action:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use bellwire_core::clock::{Timestamp, uuid_of};
 const FAILURE_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct AcmeScope {
     /// URL of the authority's directory.
     pub directory: String,
     pub domain: String,
@@ -17,7 +17,7 @@ pub(crate) struct Place {
 
 /// A row of `acme_certificates` that holds a certificate.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct CertificateRow {
     /// Id of the row, the same before and after a renewal.
     pub id: Uuid,
     /// Chain of certificates in PEM.
@@ -27,7 +27,7 @@ pub(crate) struct Stored {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct CertificateStatus {
     /// End of validity. `None`: no certificate.
     pub not_after: Option<Timestamp>,
     /// Why the last order failed, for people; none: it did not.
@@ -56,9 +56,9 @@ pub(crate) struct New<'a> {
 }
 
 /// The certificate of a place, if there is one, unless it is valid until then, which is the one that the caller has.
-pub(crate) async fn read(pool: &PgPool, place: &Place, known: Option<Timestamp>) -> sqlx::Result<Option<Stored>> {
+pub(crate) async fn read(pool: &PgPool, place: &AcmeScope, known: Option<Timestamp>) -> sqlx::Result<Option<CertificateRow>> {
     sqlx::query_as!(
-        Stored,
+        CertificateRow,
         r#"SELECT id, chain AS "chain!", private_key AS "private_key!" FROM acme_certificates
          WHERE directory = $1 AND domain = $2 AND chain IS NOT NULL AND not_after IS DISTINCT FROM $3"#,
         place.directory,
@@ -69,9 +69,9 @@ pub(crate) async fn read(pool: &PgPool, place: &Place, known: Option<Timestamp>)
     .await
 }
 
-pub(crate) async fn standing(pool: &PgPool, place: &Place) -> sqlx::Result<Standing> {
+pub(crate) async fn standing(pool: &PgPool, place: &AcmeScope) -> sqlx::Result<CertificateStatus> {
     let found = sqlx::query_as!(
-        Standing,
+        CertificateStatus,
         "SELECT not_after, failure FROM acme_certificates WHERE directory = $1 AND domain = $2",
         place.directory,
         place.domain
@@ -82,7 +82,7 @@ pub(crate) async fn standing(pool: &PgPool, place: &Place) -> sqlx::Result<Stand
 /// Takes the right to order for a place. None: it is not due, or another process orders.
 pub(crate) async fn lease(
     pool: &PgPool,
-    place: &Place,
+    place: &AcmeScope,
     now: Timestamp,
     until: Timestamp,
 ) -> sqlx::Result<Option<Lease>> {
@@ -117,7 +117,7 @@ pub(crate) async fn present(pool: &PgPool, lease: Lease, digest: &[u8; 32]) -> s
 }
 
 /// Returns the response for the authority at a place, if an order exists.
-pub(crate) async fn challenge(pool: &PgPool, place: &Place) -> sqlx::Result<Option<[u8; 32]>> {
+pub(crate) async fn challenge(pool: &PgPool, place: &AcmeScope) -> sqlx::Result<Option<[u8; 32]>> {
     let found = sqlx::query_scalar!(
         "SELECT challenge FROM acme_certificates WHERE directory = $1 AND domain = $2",
         place.directory,
@@ -160,15 +160,15 @@ pub(crate) async fn fail(pool: &PgPool, lease: Lease, why: &str, retry_at: Times
 }
 
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct AcmeAccount {
     pub id: Uuid,
     /// Sealed under [`crate::vault::ACME_ACCOUNT`] and the row's id.
     pub credentials: Vec<u8>,
 }
 
 /// The account at an authority, if there is one.
-pub(crate) async fn account(pool: &PgPool, directory: &str) -> sqlx::Result<Option<Account>> {
-    sqlx::query_as!(Account, "SELECT id, credentials FROM acme_accounts WHERE directory = $1", directory)
+pub(crate) async fn account(pool: &PgPool, directory: &str) -> sqlx::Result<Option<AcmeAccount>> {
+    sqlx::query_as!(AcmeAccount, "SELECT id, credentials FROM acme_accounts WHERE directory = $1", directory)
         .fetch_optional(pool)
         .await
 }
@@ -177,7 +177,7 @@ pub(crate) async fn account(pool: &PgPool, directory: &str) -> sqlx::Result<Opti
 pub(crate) async fn store_account(
     pool: &PgPool,
     directory: &str,
-    account: &Account,
+    account: &AcmeAccount,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     sqlx::query!(

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::store::transactions::begin;
 use crate::vault::Vault;
-use crate::vault::master_key::{self, MasterKey, Source, random};
+use crate::vault::master_key::{self, MasterKey, MasterKeySource, random};
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
 
@@ -83,7 +83,7 @@ impl WrappedKey {
 
 /// Opens the vault. For an empty database it makes the data keys first, and the master key if there is none; several
 /// processes may do so at once. Without the right master key it fails.
-pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vault, Error> {
+pub async fn open(pool: &PgPool, source: &MasterKeySource, now: Timestamp) -> Result<Vault, Error> {
     let mut found = source.read().await?; // before anybody has to wait
     let mut tx = begin(pool).await?;
     let rows = locked_rows(&mut tx).await?;
@@ -92,7 +92,7 @@ pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vaul
         return unlock(&rows, &there(found, source)?, current);
     }
     refuse_lost_keys(&mut tx).await?;
-    if let (None, Source::File(path)) = (&found, source) {
+    if let (None, MasterKeySource::File(path)) = (&found, source) {
         let master = MasterKey::generate();
         master.write(path)?;
         found = Some(master);
@@ -105,18 +105,18 @@ pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vaul
     Ok(vault)
 }
 
-fn there(found: Option<MasterKey>, source: &Source) -> Result<MasterKey, Error> {
+fn there(found: Option<MasterKey>, source: &MasterKeySource) -> Result<MasterKey, Error> {
     match (found, source) {
         (Some(master), _) => Ok(master),
         // Another process may have made it since it was looked for.
-        (None, Source::File(path)) => MasterKey::read(path)?.ok_or_else(|| Error::Missing(path.clone())),
+        (None, MasterKeySource::File(path)) => MasterKey::read(path)?.ok_or_else(|| Error::Missing(path.clone())),
         (None, _) => Err(Error::Wrong),
     }
 }
 
 /// Whether the master key opens the data keys, without changing anything. Returns how many there are: none in an empty
 /// database.
-pub async fn check(executor: impl PgExecutor<'_>, source: &Source) -> Result<usize, Error> {
+pub async fn check(executor: impl PgExecutor<'_>, source: &MasterKeySource) -> Result<usize, Error> {
     let rows = wrapped(executor).await?;
     if rows.is_empty() {
         return Ok(0);
@@ -132,30 +132,30 @@ pub(crate) async fn wrapped(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<W
 }
 
 /// Unlocks such keys, wherever they were kept, to check and to open with: the newest seals.
-pub(crate) async fn open_wrapped(rows: &[WrappedKey], source: &Source) -> Result<Vault, Error> {
+pub(crate) async fn open_wrapped(rows: &[WrappedKey], source: &MasterKeySource) -> Result<Vault, Error> {
     let newest = rows.iter().filter(|row| row.purpose == SEAL).map(|row| row.number).max();
     unlock(rows, &there(source.read().await?, source)?, newest.ok_or(Error::Lost)?)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Added {
+pub struct NewDataKey {
     pub number: i16,
     pub seals_from: Timestamp,
 }
 
 /// Adds a seal key within the caller's transaction. It takes over later, when all servers know it.
-pub async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timestamp) -> Result<Added, Error> {
+pub async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timestamp) -> Result<NewDataKey, Error> {
     let rows = locked_rows(tx).await?;
     rows.iter().try_for_each(|row| row.unwrap(master).map(drop))?;
     let newest = rows.iter().map(|row| row.number).max().ok_or(Error::Lost)?;
-    let added = Added { number: newest.checked_add(1).ok_or(Error::Lost)?, seals_from: now + TAKES_OVER_AFTER };
+    let added = NewDataKey { number: newest.checked_add(1).ok_or(Error::Lost)?, seals_from: now + TAKES_OVER_AFTER };
     insert(tx, master, added.number, SEAL, (now, Some(added.seals_from))).await?;
     Ok(added)
 }
 
 /// Takes in seal keys that were added, and lets the one seal whose time has come. The master key is asked for only if there is one
 /// that the vault does not have. Returns whether anything is different now.
-pub async fn refresh(pool: &PgPool, source: &Source, vault: &Vault, now: Timestamp) -> Result<bool, Error> {
+pub async fn refresh(pool: &PgPool, source: &MasterKeySource, vault: &Vault, now: Timestamp) -> Result<bool, Error> {
     let newest = sqlx::query_scalar!(r#"SELECT max(number) AS "newest!" FROM data_keys"#).fetch_one(pool).await?;
     let current = current(pool, now).await?;
     let known = vault.seal_keys();

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::store::keys::api_keys;
-use crate::store::results::Written;
+use crate::store::results::WriteOutcome;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ApiKeyId, AppId, IdentityKeyId};
 
@@ -28,7 +28,7 @@ pub(crate) struct IdentityKey {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Added {
+pub(crate) enum AddIdentityKeyResult {
     Done,
     /// The app has [`KEYS_MAX`] already.
     TooMany,
@@ -37,7 +37,7 @@ pub(crate) enum Added {
 
 /// Adds a key. If an API key creates it, call it in a transaction that locks out other creations and revocations: a revocation
 /// sees all keys that the revoked one created, and a revoked key creates nothing.
-pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<Added> {
+pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<AddIdentityKeyResult> {
     // Whoever adds another one waits: the number could be exceeded otherwise.
     let app =
         sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app.0).fetch_one(&mut *conn).await?;
@@ -48,7 +48,7 @@ pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) 
             maker.0
         );
         if !valid.fetch_one(&mut *conn).await? {
-            return Ok(Added::Revoked);
+            return Ok(AddIdentityKeyResult::Revoked);
         }
     }
     let done = sqlx::query!(
@@ -67,7 +67,7 @@ pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) 
     )
     .execute(conn)
     .await?;
-    Ok(if done.rows_affected() == 1 { Added::Done } else { Added::TooMany })
+    Ok(if done.rows_affected() == 1 { AddIdentityKeyResult::Done } else { AddIdentityKeyResult::TooMany })
 }
 
 pub(crate) async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<IdentityKey>> {
@@ -82,8 +82,8 @@ pub(crate) async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<Identity
 }
 
 /// Forgets a key: what it signed proves nothing from now on.
-pub(crate) async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: IdentityKeyId) -> sqlx::Result<Written> {
+pub(crate) async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: IdentityKeyId) -> sqlx::Result<WriteOutcome> {
     let done =
         sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app.0, id.0).execute(executor).await?;
-    Ok(Written::by(done.rows_affected()))
+    Ok(WriteOutcome::by(done.rows_affected()))
 }

@@ -2,12 +2,12 @@
 
 use sqlx::PgConnection;
 
-use crate::store::keys::team::Standing;
+use crate::store::keys::team::TeammateStatus;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::TeammateId;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Account<'a> {
+pub(crate) struct ProviderAccount<'a> {
     /// The provider, as its tokens name it: 1 to 2,048 characters.
     pub issuer: &'a str,
     /// Name of the account at the provider: 1 to 255 characters.
@@ -15,9 +15,9 @@ pub(crate) struct Account<'a> {
 }
 
 /// Returns the teammate of an account, if it is linked.
-pub(crate) async fn owner(conn: &mut PgConnection, account: Account<'_>) -> sqlx::Result<Option<Standing>> {
+pub(crate) async fn owner(conn: &mut PgConnection, account: ProviderAccount<'_>) -> sqlx::Result<Option<TeammateStatus>> {
     sqlx::query_as!(
-        Standing,
+        TeammateStatus,
         r#"SELECT t.id, t.disabled_at IS NOT NULL AS "is_disabled!"
          FROM oidc_accounts a JOIN teammates t ON t.id = a.teammate WHERE a.issuer = $1 AND a.subject = $2"#,
         account.issuer,
@@ -37,7 +37,7 @@ pub(crate) async fn accounts(conn: &mut PgConnection, teammate: TeammateId) -> s
 pub(crate) async fn link(
     conn: &mut PgConnection,
     teammate: TeammateId,
-    account: Account<'_>,
+    account: ProviderAccount<'_>,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let done = sqlx::query!(

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::store::keys::team::open_hash;
-use crate::store::results::Written;
+use crate::store::results::WriteOutcome;
 use crate::vault::{LINK_PASSWORD, Vault};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{PasskeyId, SessionId, TeammateId};
@@ -33,19 +33,19 @@ pub(crate) struct Passkey {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Added {
+pub(crate) enum AddPasskeyResult {
     Done,
     /// The teammate has [`PASSKEYS_MAX`] already.
     TooMany,
     Known,
 }
 
-pub(crate) async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: &Passkey) -> sqlx::Result<Added> {
+pub(crate) async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: &Passkey) -> sqlx::Result<AddPasskeyResult> {
     // Whoever adds another one waits: the number could be exceeded otherwise.
     sqlx::query!("SELECT id FROM teammates WHERE id = $1 FOR NO KEY UPDATE", teammate.0).fetch_one(&mut *conn).await?;
     let count = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM passkeys WHERE teammate = $1"#, teammate.0);
     if count.fetch_one(&mut *conn).await? >= PASSKEYS_MAX {
-        return Ok(Added::TooMany);
+        return Ok(AddPasskeyResult::TooMany);
     }
     let done = sqlx::query!(
         "INSERT INTO passkeys (id, teammate, name, credential_id, public_key, algorithm, counter, transports, created_at)
@@ -62,7 +62,7 @@ pub(crate) async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: 
     )
     .execute(conn)
     .await?;
-    Ok(if done.rows_affected() == 1 { Added::Done } else { Added::Known })
+    Ok(if done.rows_affected() == 1 { AddPasskeyResult::Done } else { AddPasskeyResult::Known })
 }
 
 pub(crate) async fn list(executor: impl PgExecutor<'_>, teammate: TeammateId) -> sqlx::Result<Vec<Passkey>> {
@@ -120,10 +120,10 @@ pub(crate) async fn rename(
     .await
 }
 
-pub(crate) async fn remove(conn: &mut PgConnection, teammate: TeammateId, id: PasskeyId) -> sqlx::Result<Written> {
+pub(crate) async fn remove(conn: &mut PgConnection, teammate: TeammateId, id: PasskeyId) -> sqlx::Result<WriteOutcome> {
     let done =
         sqlx::query!("DELETE FROM passkeys WHERE id = $2 AND teammate = $1", teammate.0, id.0).execute(conn).await?;
-    Ok(Written::by(done.rows_affected()))
+    Ok(WriteOutcome::by(done.rows_affected()))
 }
 
 /// Removes all passkeys of a teammate. Returns how many.

@@ -15,45 +15,45 @@ const CHUNK: i64 = 500;
 
 /// A column of sealed values. What is authenticated with each is the `id` of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedColumn {
     place: Column,
     table: &'static str,
     column: &'static str,
 }
 
-impl Sealed {
+impl SealedColumn {
     fn is_sharded(self) -> bool {
         self.table == "subscriptions"
     }
 }
 
-pub(crate) const SEALED: [Sealed; 9] = [
-    Sealed { place: VAPID_PRIVATE, table: "vapid_keys", column: "private_key" },
-    Sealed { place: IDENTITY_SECRET, table: "identity_keys", column: "secret" },
-    Sealed { place: WEBHOOK_URL, table: "webhooks", column: "url" },
-    Sealed { place: WEBHOOK_SECRET, table: "webhooks", column: "secret" },
-    Sealed { place: WEBHOOK_SECRET, table: "webhooks", column: "former_secret" },
-    Sealed { place: PASSWORD, table: "teammates", column: "password_sealed" },
-    Sealed { place: TEMPLATE, table: "templates", column: "content" },
-    Sealed { place: PLAN, table: "campaigns", column: "plan" },
-    Sealed { place: ADDRESS, table: "subscriptions", column: "address" },
+pub(crate) const SEALED: [SealedColumn; 9] = [
+    SealedColumn { place: VAPID_PRIVATE, table: "vapid_keys", column: "private_key" },
+    SealedColumn { place: IDENTITY_SECRET, table: "identity_keys", column: "secret" },
+    SealedColumn { place: WEBHOOK_URL, table: "webhooks", column: "url" },
+    SealedColumn { place: WEBHOOK_SECRET, table: "webhooks", column: "secret" },
+    SealedColumn { place: WEBHOOK_SECRET, table: "webhooks", column: "former_secret" },
+    SealedColumn { place: PASSWORD, table: "teammates", column: "password_sealed" },
+    SealedColumn { place: TEMPLATE, table: "templates", column: "content" },
+    SealedColumn { place: PLAN, table: "campaigns", column: "plan" },
+    SealedColumn { place: ADDRESS, table: "subscriptions", column: "address" },
 ];
 
 /// Position of a walk through a column: after this row. Subscriptions lie in 64 shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ResealCursor {
     shard: i16,
     id: Uuid,
 }
 
-impl Place {
+impl ResealCursor {
     pub(crate) const START: Self = Self { shard: 0, id: Uuid::nil() };
 }
 
 /// Reseals a chunk of a column. Returns the next position; `None` at the end. Values that change meanwhile are sealed under the
 /// new key by their writers.
-pub(crate) async fn reseal(pool: &PgPool, vault: &Vault, of: Sealed, after: Place) -> sqlx::Result<Option<Place>> {
-    let Sealed { place, table, column } = of;
+pub(crate) async fn reseal(pool: &PgPool, vault: &Vault, of: SealedColumn, after: ResealCursor) -> sqlx::Result<Option<ResealCursor>> {
+    let SealedColumn { place, table, column } = of;
     let (shard, key) = if of.is_sharded() { ("shard", "(shard, id) > ($1, $2)") } else { ("$1::smallint", "id > $2") };
     let select =
         format!("SELECT {shard} AS shard, id, {column} AS sealed FROM {table} WHERE {key} ORDER BY 1, id LIMIT $3");
@@ -63,7 +63,7 @@ pub(crate) async fn reseal(pool: &PgPool, vault: &Vault, of: Sealed, after: Plac
     let mut last = None;
     for row in &rows {
         let (shard, id): (i16, Uuid) = (row.try_get("shard")?, row.try_get("id")?);
-        last = Some(Place { shard, id });
+        last = Some(ResealCursor { shard, id });
         let Some(sealed) = row.try_get::<Option<Vec<u8>>, _>("sealed")? else { continue };
         if sealed.starts_with(&number) {
             continue;
@@ -139,7 +139,7 @@ pub async fn seal_keys(pool: &PgPool) -> sqlx::Result<Vec<SealKey>> {
             sealed_values: row.sealed_values,
         })
         .collect();
-    for Sealed { table, column, .. } in SEALED {
+    for SealedColumn { table, column, .. } in SEALED {
         let counts = format!(
             "SELECT get_byte({column}, 0) * 256 + get_byte({column}, 1) AS number, count(*) AS n FROM {table}
              WHERE length({column}) > 1 GROUP BY 1"

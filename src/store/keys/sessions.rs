@@ -71,7 +71,7 @@ pub(crate) struct Session {
 }
 
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct SessionRow {
     pub id: SessionId,
     pub began_at: Timestamp,
     /// Time of its last use, to the minute.
@@ -222,12 +222,12 @@ pub(crate) async fn list(
     seen_after: Timestamp,
     now: Timestamp,
     page: Keyset,
-) -> sqlx::Result<Vec<Listed>> {
+) -> sqlx::Result<Vec<SessionRow>> {
     let (teammate, api_key) = of.columns();
     paged!(
         page,
         query_as!(
-            Listed,
+            SessionRow,
             ["SELECT id, began_at, seen_at, expires_at, host(address) AS address, browser FROM sessions
          WHERE (teammate = $1 OR api_key = $2) AND ended_at IS NULL AND expires_at > $3 AND seen_at > $4 AND id" < "$5
          ORDER BY id" DESC "LIMIT $6"],

@@ -37,7 +37,7 @@ pub(crate) struct Credentials {
 
 /// Whether a teammate is let in at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct TeammateStatus {
     pub id: TeammateId,
     pub is_disabled: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) fn grants(roles: &[String], apps: &[Option<AppId>]) -> Grants {
     Grants(roles.iter().zip(apps).filter_map(grant).collect())
 }
 
-struct Row {
+struct TeammateRow {
     id: TeammateId,
     email: String,
     has_password: bool,
@@ -66,7 +66,7 @@ pub(crate) async fn list(executor: impl PgExecutor<'_>, page: Keyset) -> sqlx::R
     let rows = paged!(
         page,
         query_as!(
-            Row,
+            TeammateRow,
             [r#"SELECT t.id, t.email, (t.password_sealed IS NOT NULL) AS "has_password!", i.expires_at AS "link_expires_at?",
              (SELECT max(linked_at) FROM oidc_accounts WHERE teammate = t.id) AS "oidc_linked_at?", t.created_at, t.disabled_at,
              (SELECT count(*) FROM passkeys WHERE teammate = t.id) AS "passkeys!",
@@ -79,8 +79,8 @@ pub(crate) async fn list(executor: impl PgExecutor<'_>, page: Keyset) -> sqlx::R
         )
         .fetch_all(executor)
     )?;
-    let read = |row: Row| {
-        let Row {
+    let read = |row: TeammateRow| {
+        let TeammateRow {
             id,
             email,
             has_password,
@@ -166,9 +166,9 @@ pub(crate) async fn lock(conn: &mut PgConnection, id: TeammateId) -> sqlx::Resul
 }
 
 /// The teammate of that address, [locked](lock).
-pub(crate) async fn lock_by_email(conn: &mut PgConnection, email: &str) -> sqlx::Result<Option<Standing>> {
+pub(crate) async fn lock_by_email(conn: &mut PgConnection, email: &str) -> sqlx::Result<Option<TeammateStatus>> {
     sqlx::query_as!(
-        Standing,
+        TeammateStatus,
         r#"SELECT id, disabled_at IS NOT NULL AS "is_disabled!" FROM teammates WHERE email = $1 FOR UPDATE"#,
         email
     )

@@ -4,7 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::store::keyset::{Keyset, paged};
-use crate::store::results::Written;
+use crate::store::results::WriteOutcome;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, VapidKeyId};
 use bellwire_core::named;
@@ -43,14 +43,14 @@ pub struct VapidKey {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Added {
+pub(crate) enum AddVapidKeyResult {
     Done,
     Known,
 }
 
 /// Adds a key pair. An active one retires the one before it.
 /// `private_key` is sealed under [`crate::vault::VAPID_PRIVATE`] and the key's id.
-pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) -> Result<Added, sqlx::Error> {
+pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) -> Result<AddVapidKeyResult, sqlx::Error> {
     if key.state == Role::Active {
         // Rotations of one app take turns here, so that the later one finds what the earlier one made.
         sqlx::query!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", key.app.0)
@@ -64,7 +64,7 @@ pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[
         .fetch_one(&mut *conn)
         .await?;
         if known {
-            return Ok(Added::Known);
+            return Ok(AddVapidKeyResult::Known);
         }
         sqlx::query!(
             "UPDATE vapid_keys SET state = 'retired', retired_at = $2 WHERE app = $1 AND state = 'active'",
@@ -88,7 +88,7 @@ pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[
     )
     .execute(conn)
     .await?;
-    Ok(if done.rows_affected() == 1 { Added::Done } else { Added::Known })
+    Ok(if done.rows_affected() == 1 { AddVapidKeyResult::Done } else { AddVapidKeyResult::Known })
 }
 
 /// The key that new subscribers are handed. Every app has one.
@@ -131,7 +131,7 @@ pub(crate) async fn find_public(
 }
 
 /// A key, and how many active subscriptions depend on it.
-struct Counted {
+struct KeyUsageRow {
     id: Uuid,
     app: Uuid,
     public_key: Vec<u8>,
@@ -147,7 +147,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<
     let rows = paged!(
         page,
         query_as!(
-            Counted,
+            KeyUsageRow,
             [r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT coalesce(sum(a.n), 0)::bigint
              FROM lanes l JOIN audiences a ON a.topic = 0 AND a.lane = l.id WHERE l.vapid_key = k.id) AS "subscriptions!"
          FROM vapid_keys k WHERE k.app = $1 AND k.id"# < "$2 ORDER BY k.id" DESC "LIMIT $3"],
@@ -191,9 +191,9 @@ pub(crate) async fn set_subject(
     app: AppId,
     id: VapidKeyId,
     subject: &str,
-) -> Result<Written, sqlx::Error> {
+) -> Result<WriteOutcome, sqlx::Error> {
     let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app.0, id.0, subject)
         .execute(executor)
         .await?;
-    Ok(Written::by(done.rows_affected()))
+    Ok(WriteOutcome::by(done.rows_affected()))
 }

@@ -14,13 +14,13 @@ pub(crate) const NOT_BACKED_UP: [&str; 7] =
 
 named! {
     /// Kind of a backup.
-    pub(crate) enum Kind {
+    pub(crate) enum BackupKind {
         Dump = "dump",
         Other = "other",
     }
 }
 
-pub(crate) async fn begin(executor: impl PgExecutor<'_>, id: Uuid, kind: Kind, now: Timestamp) -> sqlx::Result<()> {
+pub(crate) async fn begin(executor: impl PgExecutor<'_>, id: Uuid, kind: BackupKind, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("INSERT INTO backups (id, kind, started_at) VALUES ($1, $2, $3)", id, kind.name(), now)
         .execute(executor)
         .await
@@ -42,16 +42,16 @@ pub(crate) async fn complete(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct BackupStatus {
     /// Start of the newest complete backup. `None`: none exists.
     pub last_at: Option<Timestamp>,
     /// Setup of the database. `None`: not set up yet.
     pub since: Option<Timestamp>,
 }
 
-pub(crate) async fn known(pool: &PgPool) -> sqlx::Result<Known> {
+pub(crate) async fn known(pool: &PgPool) -> sqlx::Result<BackupStatus> {
     sqlx::query_as!(
-        Known,
+        BackupStatus,
         "SELECT (SELECT started_at FROM backups WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT 1) AS last_at,
            (SELECT min(created_at) FROM data_keys) AS since"
     )

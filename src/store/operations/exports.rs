@@ -13,7 +13,7 @@ use bellwire_core::hook::WebhookState;
 use bellwire_core::id::{AppId, CampaignId, ExportId, SubscriptionId, VapidKeyId, WebhookId};
 use bellwire_core::permission::Join;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_rules::campaign::state::State;
+use bellwire_rules::campaign::state::CampaignState;
 
 /// Exports of an app that are kept; the oldest make room.
 const KEPT: i64 = 100;
@@ -263,7 +263,7 @@ pub(crate) async fn webhooks(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<Webh
 #[derive(Debug)]
 pub(crate) struct CampaignOut {
     pub id: CampaignId,
-    pub state: State,
+    pub state: CampaignState,
     pub plan: Vec<u8>,
 }
 
@@ -271,7 +271,7 @@ pub(crate) struct CampaignOut {
 pub(crate) async fn campaigns(pool: &PgPool, app: AppId, after: Uuid, limit: i64) -> sqlx::Result<Vec<CampaignOut>> {
     sqlx::query_as!(
         CampaignOut,
-        r#"SELECT id AS "id: CampaignId", state AS "state: State", plan FROM campaigns
+        r#"SELECT id AS "id: CampaignId", state AS "state: CampaignState", plan FROM campaigns
          WHERE app = $1 AND id > $2 AND state IN ('draft', 'scheduled', 'sending', 'paused') ORDER BY id LIMIT $3"#,
         app.0,
         after,

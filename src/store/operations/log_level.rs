@@ -5,7 +5,7 @@ use sqlx::{PgConnection, PgExecutor};
 use bellwire_core::clock::Timestamp;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct LogLevelOverride {
     /// Levels, as they were given.
     pub filter: String,
     pub set_at: Timestamp,
@@ -13,13 +13,13 @@ pub(crate) struct Wanted {
 }
 
 /// Reads the current temporary level. `None`: each process uses the one of its start.
-pub(crate) async fn read(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<Option<Wanted>> {
-    sqlx::query_as!(Wanted, "SELECT filter, set_at, until FROM log_level WHERE until > $1", now)
+pub(crate) async fn read(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<Option<LogLevelOverride>> {
+    sqlx::query_as!(LogLevelOverride, "SELECT filter, set_at, until FROM log_level WHERE until > $1", now)
         .fetch_optional(executor)
         .await
 }
 
-pub(crate) async fn write(conn: &mut PgConnection, wanted: &Wanted) -> sqlx::Result<()> {
+pub(crate) async fn write(conn: &mut PgConnection, wanted: &LogLevelOverride) -> sqlx::Result<()> {
     sqlx::query!(
         "INSERT INTO log_level (filter, set_at, until) VALUES ($1, $2, $3)
          ON CONFLICT (is_only) DO UPDATE SET filter = excluded.filter, set_at = excluded.set_at, until = excluded.until",

@@ -12,12 +12,12 @@ use uuid::Uuid;
 
 use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::membership::forget_topics;
-use crate::store::audience::subscriptions::row::Keys;
+use crate::store::audience::subscriptions::row::SubscriptionKeys;
 use crate::store::audience::{habits, user_shards};
 use crate::store::database_now;
 use crate::store::hooks::webhooks;
 use crate::store::operations::retrying::retrying;
-use crate::store::outcomes::ledger::take::{self, Waiting};
+use crate::store::outcomes::ledger::take::{self, QueuedDelivery};
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::claims::LEASE;
 use crate::store::queue::flows::{self, Change, Flow};
@@ -37,7 +37,7 @@ const CHUNK: i64 = 10_000;
 const CHUNK_OF_MANY: i64 = 2_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RemovalProgress {
     More,
     /// Workers hold some of it, requests may be under way, or figures over time have yet to take in what was lost: there is
     /// more to do later.
@@ -66,28 +66,28 @@ pub(crate) async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(AppId, Timestamp)>
 }
 
 /// Does the next part of a deletion that was begun at `begun_at`.
-pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<Step> {
+pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<RemovalProgress> {
     if !cancel_messages(pool, app, now).await?.is_empty()
         || cancel_waiting(pool, app, now).await? > 0
         || cancel_lost_batches(pool, app, now).await? > 0
     {
-        return Ok(Step::More);
+        return Ok(RemovalProgress::More);
     }
     if is_moving(pool, app).await? || now < begun_at + REQUESTS_END {
-        return Ok(Step::Later);
+        return Ok(RemovalProgress::Later);
     }
     let people = delete_subscriptions(pool, app).await? + delete_cap_uses(pool, app).await?;
     if people > 0 || forget_people(pool, app).await? + delete_archive(pool, app).await? > 0 {
-        return Ok(Step::More);
+        return Ok(RemovalProgress::More);
     }
     if is_noted(pool, app).await? {
-        return Ok(Step::Later);
+        return Ok(RemovalProgress::Later);
     }
     if delete_messages(pool, app).await? > 0 {
-        return Ok(Step::More);
+        return Ok(RemovalProgress::More);
     }
     delete_rest(pool, app).await?;
-    Ok(Step::Gone)
+    Ok(RemovalProgress::Gone)
 }
 
 /// Cancels some of the messages that are being fanned out or are in workers' hands. Returns what this process's dispatch has
@@ -151,7 +151,7 @@ async fn cancel_lost_batches(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx:
     .await
 }
 
-async fn end_deleted(mut tx: Transaction<'_, Postgres>, rows: Vec<Waiting>, now: Timestamp) -> sqlx::Result<usize> {
+async fn end_deleted(mut tx: Transaction<'_, Postgres>, rows: Vec<QueuedDelivery>, now: Timestamp) -> sqlx::Result<usize> {
     let n = rows.len();
     unsent::end(&mut tx, rows, How::Cancelled("app deleted"), now).await?;
     tx.commit().await?;
@@ -191,7 +191,7 @@ async fn delete_subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
         app.0,
         CHUNK_OF_MANY
     );
-    let keys = Keys::of(mine.fetch_all(&mut *tx).await?);
+    let keys = SubscriptionKeys::of(mine.fetch_all(&mut *tx).await?);
     if keys.ids.is_empty() {
         return Ok(0);
     }
@@ -206,7 +206,7 @@ async fn delete_subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let (mut changes, now) = (Difference::default(), database_now(&mut *tx).await?);
     deleted.iter().filter(|row| row.was_active).for_each(|row| changes.lost(row.lane, now, Loss::Deleted));
     changes.write(&mut tx).await?;
-    let deleted = Keys::of(deleted.into_iter().map(|row| row.id).collect());
+    let deleted = SubscriptionKeys::of(deleted.into_iter().map(|row| row.id).collect());
     forget_topics(&mut tx, &deleted).await?;
     sqlx::query!(
         "DELETE FROM throttles t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)

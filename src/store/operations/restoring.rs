@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::cluster_identity;
 use super::schema::SCHEMA;
-use crate::store::keys::audit::{Action, Actor, Entry};
+use crate::store::keys::audit::{AuditAction, Actor, AuditEntry};
 use bellwire_core::clock::{Timestamp, uuid_of};
 use bellwire_core::id::{AppId, CampaignId, MessageId};
 
@@ -18,7 +18,7 @@ const MARK: &str = "restore_under_way";
 const REPLACED: &str = "bellwire_replaced";
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Origin {
+pub(crate) struct RestoreSource {
     /// The backup's id; none: it was brought back by other means.
     pub backup: Option<Uuid>,
     /// Time from which data are missing.
@@ -124,7 +124,7 @@ async fn execute(conn: &mut PgConnection, sql: String) -> sqlx::Result<()> {
 }
 
 /// Deletes outdated rows, holds pending deliveries back, and admits servers. All or nothing, without other users of the database.
-pub(crate) async fn settle(conn: &mut PgConnection, origin: Origin, now: Timestamp) -> sqlx::Result<Settled> {
+pub(crate) async fn settle(conn: &mut PgConnection, origin: RestoreSource, now: Timestamp) -> sqlx::Result<Settled> {
     let mut tx = conn.begin().await?;
     execute(&mut tx, "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0".to_owned())
         .await?;
@@ -148,7 +148,7 @@ pub(crate) async fn settle(conn: &mut PgConnection, origin: Origin, now: Timesta
     .await?;
     let target = origin.backup.map_or_else(|| "database".to_owned(), |backup| backup.to_string());
     let detail = serde_json::json!({"backed_up_at": origin.backed_up_at, "held_back": !origin.resume_pending});
-    let entry = Entry::new(Actor::LOCAL, None, Action::DatabaseRestored, target).with(detail);
+    let entry = AuditEntry::new(Actor::LOCAL, None, AuditAction::DatabaseRestored, target).with(detail);
     entry.record(&mut tx, 1, now).await?;
     cluster_identity::record(&mut tx, now).await?;
     execute(&mut tx, format!("DROP TABLE IF EXISTS {SCHEMA}.{MARK}")).await?;
@@ -272,7 +272,7 @@ pub(crate) async fn last_sign(conn: &mut PgConnection) -> sqlx::Result<Option<Ti
 
 /// Something that a restore has paused and that still is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum HeldWork {
     Campaign(CampaignId),
     Message(MessageId),
 }
@@ -294,7 +294,7 @@ macro_rules! held_back {
 }
 
 /// Returns what is held back still of an app, or of all: campaigns first, at most `limit`.
-pub(crate) async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx::Result<Vec<(AppId, Held)>> {
+pub(crate) async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx::Result<Vec<(AppId, HeldWork)>> {
     let rows = held_back!(
         "h.kind, h.id, h.app",
         " AND ($1::uuid IS NULL OR h.app = $1) ORDER BY h.kind, h.id LIMIT $2",
@@ -302,7 +302,7 @@ pub(crate) async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx:
         limit
     );
     let held =
-        |kind: &str, id| if kind == "campaign" { Held::Campaign(CampaignId(id)) } else { Held::Message(MessageId(id)) };
+        |kind: &str, id| if kind == "campaign" { HeldWork::Campaign(CampaignId(id)) } else { HeldWork::Message(MessageId(id)) };
     Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (AppId(row.app), held(&row.kind, row.id))).collect())
 }
 

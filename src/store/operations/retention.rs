@@ -8,9 +8,9 @@ use sqlx::PgPool;
 
 use crate::store::audience::diagnoses;
 use crate::store::audience::membership::forget_topics;
-use crate::store::audience::subscriptions::row::Keys;
+use crate::store::audience::subscriptions::row::SubscriptionKeys;
 use crate::store::audience::user_shards;
-use crate::store::outcomes::rollups::Step;
+use crate::store::outcomes::rollups::RollupStep;
 use crate::store::transactions::{begin, begin_by_index};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
@@ -82,7 +82,7 @@ pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp, now: T
         cutoff,
         CHUNK_OF_MANY
     );
-    let keys = Keys::of(ended.fetch_all(&mut *tx).await?);
+    let keys = SubscriptionKeys::of(ended.fetch_all(&mut *tx).await?);
     if keys.ids.is_empty() {
         return Ok(0);
     }
@@ -104,14 +104,14 @@ pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp, now: T
     for (app, users) in users {
         user_shards::doubt(&mut tx, app, users.into_iter(), now).await?;
     }
-    let deleted = Keys::of(deleted.into_iter().map(|row| row.id).collect());
+    let deleted = SubscriptionKeys::of(deleted.into_iter().map(|row| row.id).collect());
     forget_topics(&mut tx, &deleted).await?;
     tx.commit().await?;
     Ok(deleted.ids.len() as u64)
 }
 
 /// Deletes a chunk of the metrics over time of one step that are from before `cutoff`.
-pub(crate) async fn clear_rollups(pool: &PgPool, step: Step, cutoff: Timestamp) -> sqlx::Result<u64> {
+pub(crate) async fn clear_rollups(pool: &PgPool, step: RollupStep, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let deleted = sqlx::query!(
         "DELETE FROM rollups WHERE ctid = ANY (ARRAY(

@@ -7,7 +7,7 @@ use bellwire_core::clock::Timestamp;
 
 /// Settings of the database that matter, and how full it is.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct DatabaseSettings {
     /// The version for people.
     pub version: String,
     /// The version for programs: 170004.
@@ -26,9 +26,9 @@ pub(crate) struct Settings {
     pub xid_age: i64,
 }
 
-pub(crate) async fn settings(pool: &PgPool) -> sqlx::Result<Settings> {
+pub(crate) async fn settings(pool: &PgPool) -> sqlx::Result<DatabaseSettings> {
     sqlx::query_as!(
-        Settings,
+        DatabaseSettings,
         r#"SELECT current_setting('server_version') AS "version!", current_setting('server_version_num')::integer AS "version_number!",
              current_setting('fsync')::boolean AS "fsync!", current_setting('full_page_writes')::boolean AS "full_page_writes!",
              current_setting('synchronous_commit') AS "synchronous_commit!", current_setting('autovacuum')::boolean AS "autovacuum!",
@@ -48,7 +48,7 @@ pub(crate) async fn analyze(connection: &mut PgConnection) -> sqlx::Result<()> {
 
 /// Something that keeps dead rows from being cleared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum VacuumBlocker {
     /// A transaction of this session, which has lasted for so many seconds.
     Session {
         pid: i32,
@@ -61,7 +61,7 @@ pub(crate) enum Holder {
 
 /// Returns the oldest obstacle to clearing dead rows, and its age in seconds, which a slot does not have. `None`: no obstacle, or
 /// none that this role can see.
-pub(crate) async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(Holder, Option<f64>)>> {
+pub(crate) async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(VacuumBlocker, Option<f64>)>> {
     let row = sqlx::query!(
         r#"SELECT kind AS "kind!", pid, name AS "name!", since_s FROM (
              SELECT 1 AS kind, pid, application_name AS name, extract(epoch FROM now() - xact_start)::double precision AS since_s
@@ -77,25 +77,25 @@ pub(crate) async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(Holder,
     );
     Ok(row.fetch_optional(pool).await?.map(|row| {
         let holder = match row.kind {
-            1 => Holder::Session { pid: row.pid.unwrap_or_default(), name: row.name },
-            2 => Holder::Prepared(row.name),
-            _ => Holder::Slot(row.name),
+            1 => VacuumBlocker::Session { pid: row.pid.unwrap_or_default(), name: row.name },
+            2 => VacuumBlocker::Prepared(row.name),
+            _ => VacuumBlocker::Slot(row.name),
         };
         (holder, row.since_s)
     }))
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct LaneCounts {
     /// Held by throttling, an operator, or a refused key.
     pub held: i64,
     /// With an open breaker.
     pub broken: i64,
 }
 
-pub(crate) async fn standing(pool: &PgPool, now: Timestamp) -> sqlx::Result<Standing> {
+pub(crate) async fn standing(pool: &PgPool, now: Timestamp) -> sqlx::Result<LaneCounts> {
     sqlx::query_as!(
-        Standing,
+        LaneCounts,
         r#"SELECT count(DISTINCT lane) FILTER (WHERE greatest(held_until, key_held_until) > $1) AS "held!",
              count(DISTINCT lane) FILTER (WHERE breaker = 'open' AND open_until > $1 AND breaker_of IS NULL) AS "broken!"
            FROM lane_states"#,

@@ -7,9 +7,9 @@ use sqlx::{PgPool, Postgres, Transaction};
 use tracing::info;
 
 use crate::store::audience::audience_counts::Difference;
-use crate::store::audience::subscriptions::row::Keys;
+use crate::store::audience::subscriptions::row::SubscriptionKeys;
 use crate::store::keys::apps::{self, App};
-use crate::store::outcomes::ledger::take::{self, Waiting};
+use crate::store::outcomes::ledger::take::{self, QueuedDelivery};
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::messages;
 use crate::store::transactions::{begin, begin_by_index};
@@ -66,7 +66,7 @@ pub(crate) async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx:
            WHERE state = 'active' AND expires_at <= $1 ORDER BY expires_at LIMIT 10000"#,
         now
     );
-    let keys = Keys::of(due.fetch_all(pool).await?);
+    let keys = SubscriptionKeys::of(due.fetch_all(pool).await?);
     if keys.ids.is_empty() {
         return Ok(0);
     }
@@ -145,7 +145,7 @@ pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Resu
 async fn log_end(pool: &PgPool, app: AppId, id: MessageId, now: Timestamp) -> sqlx::Result<()> {
     let Some((_, account)) = messages::account(pool, app, id, now).await? else { return Ok(()) };
     let Some(App { slug: app, .. }) = apps::find_any(pool, Some(app), None).await? else { return Ok(()) };
-    let messages::Account { targeted, accepted, gone, expired, dead, cancelled, capped, .. } = account;
+    let messages::DeliveryCounts { targeted, accepted, gone, expired, dead, cancelled, capped, .. } = account;
     info!(message_id = %id, app, targeted, accepted, gone, expired, dead, cancelled, capped, "a campaign has ended");
     Ok(())
 }
@@ -157,7 +157,7 @@ async fn expire_rows(pool: &PgPool, message: MessageId, now: Timestamp) -> sqlx:
     expire(tx, rows, now).await
 }
 
-async fn expire(mut tx: Transaction<'_, Postgres>, rows: Vec<Waiting>, now: Timestamp) -> sqlx::Result<usize> {
+async fn expire(mut tx: Transaction<'_, Postgres>, rows: Vec<QueuedDelivery>, now: Timestamp) -> sqlx::Result<usize> {
     let n = rows.len();
     unsent::end(&mut tx, rows, How::Expired("time to live is over"), now).await?;
     tx.commit().await?;

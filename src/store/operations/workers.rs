@@ -9,7 +9,7 @@ use crate::store::queue::stops::Horizon;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
 use bellwire_rules::policy::breaker::{PROBE_PATIENCE, Snapshot};
-use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::hold::HoldReason;
 use bellwire_rules::policy::lane_state::LaneState;
 use bellwire_rules::policy::payload_limit::Learned;
 
@@ -47,7 +47,7 @@ impl Replicas {
 
 /// State that a worker wrote about itself, as another one reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub(crate) struct WorkerRow {
     pub id: Uuid,
     /// Start of the worker, by its clock.
     pub started_at: Timestamp,
@@ -60,16 +60,16 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 pub(crate) struct Beat {
     /// All other workers on the list, in no order.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<WorkerRow>,
     pub database: Timestamp,
 }
 
 impl Replicas {
     /// Returns the workers that share the work of a worker, from its peers with recent heartbeats.
-    pub(crate) fn of(worker: Uuid, started_at: Timestamp, peers: &[Peer], now: Timestamp) -> Self {
+    pub(crate) fn of(worker: Uuid, started_at: Timestamp, peers: &[WorkerRow], now: Timestamp) -> Self {
         let alive = || peers.iter().filter(|peer| peer.beat_at >= now - SILENCE);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX - 1);
-        let is_older = |peer: &Peer| (peer.started_at, peer.id) < (started_at, worker);
+        let is_older = |peer: &WorkerRow| (peer.started_at, peer.id) < (started_at, worker);
         Self {
             workers: 1 + count(alive().count()),
             rank: count(alive().filter(|peer| peer.id < worker).count()),
@@ -118,7 +118,7 @@ pub(crate) async fn beat(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::R
     let Some(database) = found.first().map(|row| row.database) else { return Ok(None) };
     let peers = found.into_iter().filter_map(|row| {
         let (id, started_at, beat_at, beats) = (row.id?, row.started_at?, row.beat_at?, row.beats?);
-        Some(Peer { id, started_at, beat_at, beats })
+        Some(WorkerRow { id, started_at, beat_at, beats })
     });
     Ok(Some(Beat { peers: peers.collect(), database }))
 }
@@ -223,7 +223,7 @@ pub(in crate::store) struct StateRow {
 
 impl From<StateRow> for LaneState {
     fn from(row: StateRow) -> Self {
-        let held = |at: Option<Timestamp>, until: Timestamp| Held { at: at.unwrap_or(until), until };
+        let held = |at: Option<Timestamp>, until: Timestamp| HoldReason { at: at.unwrap_or(until), until };
         let breaker = row.breaker.zip(row.breaker_changed_at).and_then(|(name, changed_at)| {
             Snapshot::from_row(&name, row.open_until, row.open_ms.unwrap_or(0), changed_at)
         });

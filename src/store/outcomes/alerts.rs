@@ -11,7 +11,7 @@ named! {
     /// Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repetitions before that are
     /// counted, and later ones open a new alert.
     #[schema(as = AlertKind)]
-    pub enum Kind {
+    pub enum AlertKind {
         /// Gateways refuse a VAPID key. Dispatch raises it as it holds the key's lane; its deliveries wait.
         KeyRefused = "key_refused",
         /// A push service suddenly calls many working subscriptions of a lane gone. Dispatch raises it as it holds the lane; nothing is
@@ -44,7 +44,7 @@ pub struct Alert<'a> {
     /// The app it concerns; none: the server as a whole.
     pub app: Option<AppId>,
     /// Kind of the alert.
-    pub kind: Kind,
+    pub kind: AlertKind,
     /// Key, message, lane or reliability metric of the alert. One open alert exists per kind and subject. Never a secret.
     pub subject: &'a str,
     /// For people. Never a secret.
@@ -76,7 +76,7 @@ pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -
 pub(crate) struct AlertRow {
     pub id: AlertId,
     pub app: Option<AppId>,
-    pub kind: Kind,
+    pub kind: AlertKind,
     pub subject: String,
     /// Text for people.
     pub detail: String,
@@ -94,7 +94,7 @@ pub(crate) async fn list(pool: &PgPool, page: Keyset) -> sqlx::Result<Vec<AlertR
         page,
         query_as!(
             AlertRow,
-            [r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: Kind", a.subject, a.detail, a.n, a.first_at, a.last_at,
+            [r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: AlertKind", a.subject, a.detail, a.n, a.first_at, a.last_at,
            a.resolved_at FROM alerts a
          WHERE coalesce((a.resolved_at IS NULL, a.id)"# < "(SELECT last.resolved_at IS NULL, last.id FROM alerts last WHERE last.id = $1), true)
          ORDER BY a.resolved_at IS NULL" DESC ", a.id" DESC "LIMIT $2"],
@@ -115,7 +115,7 @@ pub(crate) async fn resolve(
     sqlx::query_as!(
         AlertRow,
         r#"UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
-         RETURNING id, app AS "app: AppId", kind AS "kind: Kind", subject, detail, n, first_at, last_at, resolved_at"#,
+         RETURNING id, app AS "app: AppId", kind AS "kind: AlertKind", subject, detail, n, first_at, last_at, resolved_at"#,
         id.0,
         now
     )
@@ -125,7 +125,7 @@ pub(crate) async fn resolve(
 
 pub(crate) async fn resolve_all(
     executor: impl PgExecutor<'_>,
-    kind: Kind,
+    kind: AlertKind,
     subject: &str,
     now: Timestamp,
 ) -> sqlx::Result<()> {
@@ -140,11 +140,11 @@ pub(crate) async fn resolve_all(
     .map(drop)
 }
 
-pub(crate) async fn open(pool: &PgPool) -> sqlx::Result<[(Kind, i64); Kind::ALL.len()]> {
+pub(crate) async fn open(pool: &PgPool) -> sqlx::Result<[(AlertKind, i64); AlertKind::ALL.len()]> {
     let found = sqlx::query!(
-        r#"SELECT kind AS "kind: Kind", count(*) AS "n!" FROM alerts WHERE resolved_at IS NULL GROUP BY kind"#
+        r#"SELECT kind AS "kind: AlertKind", count(*) AS "n!" FROM alerts WHERE resolved_at IS NULL GROUP BY kind"#
     )
     .fetch_all(pool)
     .await?;
-    Ok(Kind::ALL.map(|kind| (kind, found.iter().find(|row| row.kind == kind).map_or(0, |row| row.n))))
+    Ok(AlertKind::ALL.map(|kind| (kind, found.iter().find(|row| row.kind == kind).map_or(0, |row| row.n))))
 }

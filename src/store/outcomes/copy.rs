@@ -24,9 +24,9 @@ impl Rows {
     }
 
     /// Begins a row; exactly the announced number of fields must follow.
-    pub fn row(&mut self) -> Row<'_> {
+    pub fn row(&mut self) -> CopyRow<'_> {
         self.buffer.extend_from_slice(&self.columns.to_be_bytes());
-        Row(&mut self.buffer)
+        CopyRow(&mut self.buffer)
     }
 
     /// Sends all rows: `statement` is `COPY table (columns) FROM STDIN (FORMAT binary)`.
@@ -45,9 +45,9 @@ impl Rows {
 }
 
 /// One row being written.
-pub struct Row<'a>(&'a mut Vec<u8>);
+pub struct CopyRow<'a>(&'a mut Vec<u8>);
 
-impl Row<'_> {
+impl CopyRow<'_> {
     fn field(&mut self, octets: &[u8]) -> &mut Self {
         let length = i32::try_from(octets.len()).expect("fields are far below 2 GiB");
         self.0.extend_from_slice(&length.to_be_bytes());

@@ -30,7 +30,7 @@ pub(crate) const GROUPS_MAX: i64 = 1000;
 named! {
     /// State of a dead letter, as stored in `dead_letters.state`.
     #[schema(as = DeadLetterState)]
-    pub(crate) enum State {
+    pub(crate) enum DeadLetterState {
         /// To be replayed or discarded. Set when a delivery ends as dead. The content of its message is kept as long.
         Open = "open",
         /// Sent again, in another message. A replay sets it (`handling`). The new message has the result of the delivery.
@@ -46,7 +46,7 @@ named! {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Filter {
+pub(crate) struct DeadLetterFilter {
     /// Only this dead letter; not for requests.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
@@ -61,7 +61,7 @@ pub(crate) struct Filter {
     /// State of the dead letters.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(inline)]
-    pub state: Option<State>,
+    pub state: Option<DeadLetterState>,
     /// Message that was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
@@ -108,7 +108,7 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i16>, D::
     }
 }
 
-impl Filter {
+impl DeadLetterFilter {
     /// Only this dead letter.
     pub(crate) fn one(id: DeadLetterId) -> Self {
         Self { id: Some(id), ..Self::default() }
@@ -131,7 +131,7 @@ impl Filter {
 }
 
 /// Ends a statement that reads `dead_letters l JOIN lanes g` by the conditions of a filter.
-fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) {
+fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &DeadLetterFilter) {
     query.push(" WHERE l.app = ").push_bind(app);
     // Written out, so that the planner sees that the index of open dead letters serves.
     if let Some(state) = filter.state {
@@ -178,7 +178,7 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) 
 pub(crate) struct DeadLetterRow {
     /// Id of the letter, a UUIDv7 of the time of death.
     pub id: DeadLetterId,
-    pub state: State,
+    pub state: DeadLetterState,
     pub reason: String,
     /// HTTP status of the last answer.
     pub status: Option<i16>,
@@ -196,7 +196,7 @@ pub(crate) struct DeadLetterRow {
 }
 
 /// An app's dead letters with ids beyond the page's key that fit, the nearest first.
-pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyset) -> sqlx::Result<Vec<DeadLetterRow>> {
+pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &DeadLetterFilter, page: Keyset) -> sqlx::Result<Vec<DeadLetterRow>> {
     let mut query = QueryBuilder::new(
         "SELECT l.id, l.state, l.reason, l.status, l.detail, l.retries, l.tier, g.gateway, l.message, l.subscription, \
            l.at, l.settled_at, l.replay, 0::bigint AS attempts \
@@ -239,7 +239,7 @@ async fn attempts_of(
 /// Property by which dead letters are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum By {
+pub(crate) enum GroupBy {
     /// Reason of the death.
     Reason,
     /// Push service of the recipient.
@@ -254,22 +254,22 @@ pub(crate) enum By {
     Day,
 }
 
-impl By {
+impl GroupBy {
     fn sql(self) -> &'static str {
         match self {
-            By::Reason => "l.reason",
-            By::Gateway => "g.gateway",
-            By::Status => "l.status::text",
-            By::Tier => "(ARRAY['transactional', 'promotional', 'engagement'])[l.tier]",
-            By::Message => "'msg_' || l.message",
-            By::Day => "to_char(l.at AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
+            GroupBy::Reason => "l.reason",
+            GroupBy::Gateway => "g.gateway",
+            GroupBy::Status => "l.status::text",
+            GroupBy::Tier => "(ARRAY['transactional', 'promotional', 'engagement'])[l.tier]",
+            GroupBy::Message => "'msg_' || l.message",
+            GroupBy::Day => "to_char(l.at AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
         }
     }
 }
 
 /// Letters that are alike.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize, ToSchema)]
-pub(crate) struct Group {
+pub(crate) struct DeadLetterGroup {
     /// Value of the property.
     pub key: Option<String>,
     pub count: i64,
@@ -278,7 +278,7 @@ pub(crate) struct Group {
 }
 
 /// Counts the dead letters that fit, the largest groups first, at most [`GROUPS_MAX`].
-pub(crate) async fn groups(pool: &PgPool, app: AppId, filter: &Filter, by: By) -> sqlx::Result<Vec<Group>> {
+pub(crate) async fn groups(pool: &PgPool, app: AppId, filter: &DeadLetterFilter, by: GroupBy) -> sqlx::Result<Vec<DeadLetterGroup>> {
     let mut query = QueryBuilder::new("SELECT ");
     query.push(by.sql()).push(" AS key, count(*) AS count, max(l.at) AS newest FROM dead_letters l ");
     query.push("JOIN lanes g ON g.id = l.lane");
@@ -320,15 +320,15 @@ mod tests {
             "subscription": SubscriptionId(Uuid::nil()), "topic": "news", "tier": "promotional", "gateway": "fcm",
             "since": "2027-01-01T00:00:00Z", "until": "2027-01-02T00:00:00Z", "retries": 3
         });
-        let filter: Filter = serde_json::from_value(all.clone()).unwrap();
+        let filter: DeadLetterFilter = serde_json::from_value(all.clone()).unwrap();
         assert_eq!(serde_json::to_value(&filter).unwrap(), all);
         let mut names: Vec<_> = all.as_object().unwrap().keys().map(String::as_str).collect();
-        let mut given = Filter::NAMES.to_vec();
+        let mut given = DeadLetterFilter::NAMES.to_vec();
         names.sort_unstable();
         given.sort_unstable();
         assert_eq!(names, given);
         for bad in [json!({"id": "dl_x"}), json!({"reason": "bad"}), json!({"status": 99}), json!({"state": "shut"})] {
-            assert!(serde_json::from_value::<Filter>(bad.clone()).is_err(), "{bad}");
+            assert!(serde_json::from_value::<DeadLetterFilter>(bad.clone()).is_err(), "{bad}");
         }
     }
 }

@@ -99,7 +99,7 @@ pub(crate) async fn attempts(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
+pub(crate) enum DeliveryActionResult {
     Done,
     NotWaiting,
 }
@@ -111,7 +111,7 @@ pub(crate) async fn hurry(
     message: MessageId,
     subscription: SubscriptionId,
     now: Timestamp,
-) -> Result<Reached, sqlx::Error> {
+) -> Result<DeliveryActionResult, sqlx::Error> {
     let done = sqlx::query!(
         "UPDATE queue SET due_at = least(due_at, $4) WHERE shard = $1 AND subscription = $2 AND message = $3
            AND lease IS NULL AND due_at < 'infinity' AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)",
@@ -123,7 +123,7 @@ pub(crate) async fn hurry(
     )
     .execute(pool)
     .await?;
-    Ok(if done.rows_affected() == 1 { Reached::Done } else { Reached::NotWaiting })
+    Ok(if done.rows_affected() == 1 { DeliveryActionResult::Done } else { DeliveryActionResult::NotWaiting })
 }
 
 pub(crate) async fn cancel(
@@ -132,15 +132,15 @@ pub(crate) async fn cancel(
     message: MessageId,
     subscription: SubscriptionId,
     now: Timestamp,
-) -> Result<Reached, sqlx::Error> {
+) -> Result<DeliveryActionResult, sqlx::Error> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
         let Some(row) = take::of_delivery(&mut tx, app, message, subscription, now).await? else {
-            return Ok(Reached::NotWaiting);
+            return Ok(DeliveryActionResult::NotWaiting);
         };
         unsent::end(&mut tx, vec![row], How::Cancelled("delivery cancelled"), now).await?;
         tx.commit().await?;
-        Ok(Reached::Done)
+        Ok(DeliveryActionResult::Done)
     })
     .await
 }

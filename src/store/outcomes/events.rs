@@ -20,7 +20,7 @@ use bellwire_core::lane::Gateway;
 /// Content of an event. Its shape is stable: members may be added, but not changed or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", content = "data")]
-pub enum Body {
+pub enum EventData {
     /// Deliveries died of the same reason.
     #[serde(rename = "dead_letter.created")]
     DeadLetterCreated {
@@ -52,7 +52,7 @@ pub enum Body {
     },
 }
 
-impl Body {
+impl EventData {
     fn kind(&self) -> EventType {
         match self {
             Self::DeadLetterCreated { .. } => EventType::DeadLetterCreated,
@@ -77,7 +77,7 @@ pub struct Event {
     /// App of the event.
     pub app: AppId,
     /// Content of the event.
-    pub body: Body,
+    pub body: EventData,
     /// Number of occurrences, at least one.
     pub n: i64,
 }
@@ -85,7 +85,7 @@ pub struct Event {
 impl Event {
     /// `n` deliveries of a message were accepted later than its tier's `sla_seconds`, died or expired.
     pub fn sla_missed(app: AppId, tier: Tier, sla_seconds: u32, message: MessageId, n: i64) -> Self {
-        Self { app, body: Body::SlaMissed { tier, sla_seconds, message }, n }
+        Self { app, body: EventData::SlaMissed { tier, sla_seconds, message }, n }
     }
 }
 
@@ -115,7 +115,7 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
         &events.iter().map(|event| event.body.kind().name().to_owned()).collect::<Vec<_>>(),
         &events.iter().map(|event| event.body.subject()).collect::<Vec<_>>(),
         &events.iter().map(|event| event.n).collect::<Vec<_>>(),
-        &events.iter().map(|event| Json(&event.body)).collect::<Vec<_>>() as &[Json<&Body>],
+        &events.iter().map(|event| Json(&event.body)).collect::<Vec<_>>() as &[Json<&EventData>],
         now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now),
         now,
     )
@@ -141,7 +141,7 @@ pub(crate) async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(LaneId
         .into_iter()
         .map(|row| {
             let gateway = row.gateway;
-            let body = Body::SubscriptionGone { lane: LaneId(row.id), gateway, vapid_key: VapidKeyId(row.vapid_key) };
+            let body = EventData::SubscriptionGone { lane: LaneId(row.id), gateway, vapid_key: VapidKeyId(row.vapid_key) };
             Event { app: AppId(row.app), body, n: row.n }
         })
         .collect())
@@ -183,13 +183,13 @@ mod tests {
     fn body_names_its_event_type() {
         let (lane, vapid_key, message) = (LaneId(1), VapidKeyId(Uuid::nil()), MessageId(Uuid::nil()));
         for body in [
-            Body::DeadLetterCreated { reason: "gone".to_owned(), dead_letter: DeadLetterId(Uuid::nil()) },
-            Body::SubscriptionGone { lane, gateway: Gateway::Fcm, vapid_key },
-            Body::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message },
+            EventData::DeadLetterCreated { reason: "gone".to_owned(), dead_letter: DeadLetterId(Uuid::nil()) },
+            EventData::SubscriptionGone { lane, gateway: Gateway::Fcm, vapid_key },
+            EventData::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message },
         ] {
             assert_eq!(serde_json::to_value(&body).unwrap()["kind"], body.kind().name());
         }
-        let body = Body::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message };
+        let body = EventData::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message };
         let data = json!({"tier": "transactional", "sla_seconds": 30, "message": message});
         assert_eq!(serde_json::to_value(&body).unwrap(), json!({"kind": "sla.missed", "data": data}));
     }

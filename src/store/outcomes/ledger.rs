@@ -27,5 +27,5 @@ pub(crate) mod unsent;
 
 pub(crate) use batch::settle_batch;
 pub use rows::settle_rows;
-pub use settlement::{Attempt, Delivery, Due, End, Fate, Origin, RowSettlement, Settlement};
+pub use settlement::{Attempt, Delivery, ClaimableAt, End, Fate, MessageOrigin, RowSettlement, Settlement};
 pub(crate) use settlement::{Death, Fenced, Sla};

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 
 use crate::store::outcomes::ledger::settlement::{End, Fate, Settlement};
-use crate::store::outcomes::ledger::take::Waiting;
+use crate::store::outcomes::ledger::take::QueuedDelivery;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
-use bellwire_core::fact::{Counts, Fact, StatusClass, wait_class};
+use bellwire_core::fact::{FactCounts, Fact, StatusClass, wait_class};
 use bellwire_core::id::{LaneId, MessageId};
 
 /// A message has figures over time of its own if it goes to more than these: it is fanned out in batches. One-time codes would
@@ -37,7 +37,7 @@ pub(crate) fn facts(settlement: &Settlement) -> impl Iterator<Item = Fact> + '_ 
 
 /// Returns all facts of a batch's settlements as two arrays: facts and counts.
 pub(crate) fn of_batch(settlements: &[Settlement]) -> (Vec<i16>, Vec<i64>) {
-    let mut counts = Counts::default();
+    let mut counts = FactCounts::default();
     settlements.iter().flat_map(facts).for_each(|fact| counts.add(fact));
     counts.stored().unzip()
 }
@@ -53,7 +53,7 @@ type Profile = (LaneId, i16, Option<MessageId>, Vec<i16>);
 
 /// The arrays of [`Profiles`]: a fact an element.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct NoteArrays {
     pub profiles: Vec<i32>,
     pub lanes: Vec<LaneId>,
     pub tiers: Vec<i16>,
@@ -71,8 +71,8 @@ impl Profiles {
     }
 
     /// Returns the facts of each number.
-    pub(crate) fn told(&self) -> Told {
-        let mut told = Told::default();
+    pub(crate) fn told(&self) -> NoteArrays {
+        let mut told = NoteArrays::default();
         for ((lane, tier, message, facts), number) in &self.known {
             for fact in facts {
                 told.profiles.push(*number);
@@ -89,7 +89,7 @@ impl Profiles {
 /// Notes deliveries that ended without another POST.
 pub(crate) async fn write_unsent(
     conn: &mut PgConnection,
-    rows: &[Waiting],
+    rows: &[QueuedDelivery],
     ending: Ending,
     now: Timestamp,
 ) -> sqlx::Result<()> {

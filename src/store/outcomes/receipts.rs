@@ -7,13 +7,13 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::store::connections::engine;
 use crate::store::operations::retrying::retrying;
-use crate::store::outcomes::ledger::take::Waiting;
+use crate::store::outcomes::ledger::take::QueuedDelivery;
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::outcomes::notes::CHARTED_ABOVE;
 use crate::store::transactions::begin_with;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::ReceiptKind;
-use bellwire_core::hook::Heard;
+use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 
 /// A report of a service worker.
@@ -95,7 +95,7 @@ async fn bound_by_acceptance(conn: &mut PgConnection, batch: &mut [Receipt], now
     Ok(())
 }
 
-struct Counted {
+struct ReceiptCount {
     message: MessageId,
     app: AppId,
     heard: bool,
@@ -107,7 +107,7 @@ async fn lock_counts(
     conn: &mut PgConnection,
     receipts: &[(AppId, Receipt)],
     kept_since: Timestamp,
-) -> sqlx::Result<Vec<Counted>> {
+) -> sqlx::Result<Vec<ReceiptCount>> {
     let mut messages: Vec<MessageId> = receipts.iter().map(|(_, receipt)| receipt.message).collect();
     messages.sort_unstable();
     messages.dedup();
@@ -123,10 +123,10 @@ async fn lock_counts(
     )
     .fetch_all(conn)
     .await?;
-    let counted = rows.into_iter().map(|row| Counted {
+    let counted = rows.into_iter().map(|row| ReceiptCount {
         message: MessageId(row.id),
         app: AppId(row.app),
-        heard: Heard(row.heard).has_receipts(),
+        heard: WebhookKinds(row.heard).has_receipts(),
     });
     Ok(counted.collect())
 }
@@ -139,12 +139,12 @@ async fn insert(
     batch: &[&Receipt],
     heard: &[MessageId],
     now: Timestamp,
-) -> sqlx::Result<Vec<Waiting>> {
+) -> sqlx::Result<Vec<QueuedDelivery>> {
     if engine::is_distributed() {
         return citus::insert(conn, batch, heard, now).await;
     }
     sqlx::query_as!(
-        Waiting,
+        QueuedDelivery,
         r#"WITH inserted AS (
              INSERT INTO receipts (message, subscription, kind, shard, at, action)
              SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::smallint[], $5::timestamptz[], $6::text[])

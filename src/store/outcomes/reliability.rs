@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DurationRound as _, TimeDelta};
 use sqlx::{PgExecutor, PgPool};
 
-use crate::store::outcomes::alerts::{self, Alert, Kind};
+use crate::store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_core::lane::Gateway;
-use bellwire_rules::policy::reliability::{self, Count, LaneSums, Reading, Sli, State};
+use bellwire_rules::policy::reliability::{self, ReliabilityCount, LaneSums, MetricReading, Sli, ReliabilityState};
 
 const NO_TIER: i16 = 0;
 
@@ -49,7 +49,7 @@ pub async fn add(
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Due {
+pub(crate) struct DueDeliveries {
     /// Deliveries that are due; 10,000 of a lane and tier at most.
     pub deliveries: i64,
     /// Due time of the oldest of them.
@@ -60,9 +60,9 @@ pub(crate) struct Due {
 pub(crate) const DUE_MAX: i64 = 10_000;
 
 /// Looks what is due in all lanes, at a cost that does not grow with it.
-pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
+pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<DueDeliveries> {
     sqlx::query_as!(
-        Due,
+        DueDeliveries,
         r#"
         SELECT coalesce(sum(counted.n), 0)::bigint AS "deliveries!", min(oldest.due_at) AS oldest_at
         FROM lanes CROSS JOIN generate_series(1, 3) AS t (tier),
@@ -80,7 +80,7 @@ pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Filter {
+pub(crate) struct ReliabilityFilter {
     /// Only this app's lanes.
     pub app: Option<AppId>,
     pub lane: Option<LaneId>,
@@ -89,7 +89,7 @@ pub(crate) struct Filter {
 /// The sums of the minutes that began after one time, up to another, by lane and tier.
 pub(crate) async fn read(
     pool: &PgPool,
-    wanted: Filter,
+    wanted: ReliabilityFilter,
     from: Timestamp,
     until: Timestamp,
 ) -> sqlx::Result<Vec<LaneSums>> {
@@ -106,7 +106,7 @@ pub(crate) async fn read(
         until,
         wanted.app.map(|app| app.0),
         wanted.lane.map(|lane| lane.0),
-        Count::BreakerTrips as i16
+        ReliabilityCount::BreakerTrips as i16
     )
     .fetch_all(pool)
     .await?;
@@ -128,12 +128,12 @@ pub(crate) async fn read(
 pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let hour = |ago: u32| (now - reliability::WINDOW * (ago + 1), now - reliability::WINDOW * ago);
     let (from, until) = hour(0);
-    let lanes = read(pool, Filter::default(), from, until).await?;
+    let lanes = read(pool, ReliabilityFilter::default(), from, until).await?;
     let mut tripping = trippers(&lanes);
     for ago in 1..reliability::SUSTAINED_HOURS {
         if !tripping.is_empty() {
             let (from, until) = hour(ago);
-            tripping = &tripping & &trippers(&read(pool, Filter::default(), from, until).await?);
+            tripping = &tripping & &trippers(&read(pool, ReliabilityFilter::default(), from, until).await?);
         }
     }
     let mut raised = 0;
@@ -143,7 +143,7 @@ pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
                 None => sli == Sli::BreakerTrips && tripping.contains(&lane.lane),
                 Some(_) => sli != Sli::BreakerTrips,
             };
-            let past = reliability::read(sums, 1).into_iter().filter(|reading| reading.state == State::Alert);
+            let past = reliability::read(sums, 1).into_iter().filter(|reading| reading.state == ReliabilityState::Alert);
             for reading in past.filter(|reading| counts(reading.sli)) {
                 raise(pool, lane, *tier, &reading, now).await?;
                 raised += 1;
@@ -154,7 +154,7 @@ pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
 }
 
 fn trippers(lanes: &[LaneSums]) -> BTreeSet<LaneId> {
-    let is_past = |reading: &Reading| reading.sli == Sli::BreakerTrips && reading.state == State::Alert;
+    let is_past = |reading: &MetricReading| reading.sli == Sli::BreakerTrips && reading.state == ReliabilityState::Alert;
     let trips =
         |lane: &&LaneSums| lane.tiers.get(&None).is_some_and(|sums| reliability::read(sums, 1).iter().any(is_past));
     lanes.iter().filter(trips).map(|lane| lane.lane).collect()
@@ -164,7 +164,7 @@ async fn raise(
     pool: &PgPool,
     lane: &LaneSums,
     tier: Option<Tier>,
-    reading: &Reading,
+    reading: &MetricReading,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let (name, tier) = (reading.sli.name(), tier.map_or("", Tier::name));
@@ -176,6 +176,6 @@ async fn raise(
         reading.value.unwrap_or_default(),
         reading.alert
     );
-    let alert = Alert { app: Some(lane.app), kind: Kind::Sli, subject: subject.trim_end(), detail: &detail };
+    let alert = Alert { app: Some(lane.app), kind: AlertKind::Sli, subject: subject.trim_end(), detail: &detail };
     alerts::raise(&mut *pool.acquire().await?, &alert, now).await
 }

@@ -25,30 +25,30 @@ pub(crate) const ROWS_MAX: usize = 1_000_000;
 
 /// Length of a row of `rollups`, whose number is in `rollups.step`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub(crate) enum RollupStep {
     Minute = 1,
     Hour = 2,
     Day = 3,
 }
 
-impl Step {
+impl RollupStep {
     pub(crate) const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
 
     /// Additional time for which it is kept. The first bucket of a range begins at most this long before the range, and must be
     /// complete.
     pub(crate) fn slack(self) -> Duration {
         match self {
-            Step::Minute => Duration::from_secs(3_600),
-            Step::Hour | Step::Day => Duration::from_secs(86_400),
+            RollupStep::Minute => Duration::from_secs(3_600),
+            RollupStep::Hour | RollupStep::Day => Duration::from_secs(86_400),
         }
     }
 
     /// Returns its length in seconds.
     pub(crate) fn seconds(self) -> i64 {
         match self {
-            Step::Minute => 60,
-            Step::Hour => 3_600,
-            Step::Day => 86_400,
+            RollupStep::Minute => 60,
+            RollupStep::Hour => 3_600,
+            RollupStep::Day => 86_400,
         }
     }
 }
@@ -72,11 +72,11 @@ impl MetricsKept {
         days: Duration::from_secs(1_825 * 86_400),
     };
 
-    pub(crate) fn of(self, step: Step) -> Duration {
+    pub(crate) fn of(self, step: RollupStep) -> Duration {
         match step {
-            Step::Minute => self.minutes,
-            Step::Hour => self.hours,
-            Step::Day => self.days,
+            RollupStep::Minute => self.minutes,
+            RollupStep::Hour => self.hours,
+            RollupStep::Day => self.days,
         }
     }
 }
@@ -167,7 +167,7 @@ pub(crate) async fn charted(pool: &PgPool, app: Option<AppId>, messages: &[Messa
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct RollupFilter {
     /// Of these lanes; none: of all together.
     pub lanes: Option<Vec<LaneId>>,
     /// Of these messages; empty: of all together.
@@ -185,7 +185,7 @@ pub(crate) struct Wanted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Length of each row.
-    pub step: Step,
+    pub step: RollupStep,
     /// Start of the first row.
     pub from: Timestamp,
     /// Before when the last of them begins.
@@ -194,7 +194,7 @@ pub(crate) struct Piece {
 
 /// Counts of a lane and tier in a step.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct RollupRow {
     pub start: Timestamp,
     /// Lane of the counts. `None`: the whole gateway.
     pub lane: Option<LaneId>,
@@ -210,7 +210,7 @@ pub(crate) struct Row {
 }
 
 /// Reads the rows of a piece in any order, at most one more than [`ROWS_MAX`]. With that many rows, the result is incomplete.
-pub(crate) fn read<'c>(conn: &'c mut PgConnection, wanted: &Wanted, piece: Piece) -> BoxStream<'c, sqlx::Result<Row>> {
+pub(crate) fn read<'c>(conn: &'c mut PgConnection, wanted: &RollupFilter, piece: Piece) -> BoxStream<'c, sqlx::Result<RollupRow>> {
     let lanes = wanted.lanes.clone().unwrap_or_else(|| vec![EVERY_LANE]);
     let messages = if wanted.messages.is_empty() { vec![EVERY_MESSAGE] } else { wanted.messages.clone() };
     let gateways: Vec<String> = wanted.gateways.iter().map(|gateway| gateway.name().to_owned()).collect();
@@ -234,7 +234,7 @@ pub(crate) fn read<'c>(conn: &'c mut PgConnection, wanted: &Wanted, piece: Piece
         *wanted.facts.end(),
         i64::try_from(ROWS_MAX).expect("it is small") + 1
     )
-    .map(|row| Row {
+    .map(|row| RollupRow {
         start: row.start,
         lane: Some(LaneId(row.lane)).filter(|lane| *lane != EVERY_LANE),
         gateway: row.gateway,

@@ -26,12 +26,12 @@ pub(crate) const DEVICES_MAX: usize = 20;
 
 /// A delivery's place in a list of them: by message, then by subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct DeliveryCursor {
     pub message: Uuid,
     pub subscription: Uuid,
 }
 
-impl Place {
+impl DeliveryCursor {
     pub(crate) const TOP: Self = Self { message: Uuid::max(), subscription: Uuid::max() };
 }
 
@@ -43,13 +43,13 @@ pub(crate) enum Whose {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct SearchQuery {
     pub towards: Towards,
-    pub beyond: Place,
+    pub beyond: DeliveryCursor,
     /// Of messages that were made at this time or later.
     pub since: Timestamp,
     /// And before this place.
-    pub below: Place,
+    pub below: DeliveryCursor,
     pub tier: Option<Tier>,
     pub lane: Option<LaneId>,
     /// Only those that wait or are under way need be found.
@@ -86,11 +86,11 @@ pub(crate) struct FoundRow {
 
 /// Result of one request.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     /// The nearest first. Towards older ones: the newest messages first, and of each the newest subscriptions.
     pub rows: Vec<FoundRow>,
     /// Start of the next request. `None`: the search is complete.
-    pub next: Option<Place>,
+    pub next: Option<DeliveryCursor>,
 }
 
 /// Messages to read, each with subscriptions.
@@ -98,7 +98,7 @@ pub(crate) struct Found {
 struct Stretch {
     messages: Vec<MessageId>,
     subscriptions: Vec<SubscriptionId>,
-    next: Option<Place>,
+    next: Option<DeliveryCursor>,
 }
 
 pub(crate) async fn devices(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<Vec<SubscriptionId>> {
@@ -120,9 +120,9 @@ pub(crate) async fn search(
     pool: &PgPool,
     app: AppId,
     whose: &Whose,
-    wanted: &Wanted,
+    wanted: &SearchQuery,
     now: Timestamp,
-) -> sqlx::Result<Found> {
+) -> sqlx::Result<SearchResult> {
     let mut tx = begin_by_index(pool).await?;
     let stretch = match whose {
         Whose::Message(message) => recipients(&mut tx, *message, wanted).await?,
@@ -133,14 +133,14 @@ pub(crate) async fn search(
     };
     let rows = look(&mut tx, app, &stretch, wanted, now).await?;
     tx.commit().await?;
-    Ok(Found { rows, next: stretch.next })
+    Ok(SearchResult { rows, next: stretch.next })
 }
 
 async fn messages(
     conn: &mut PgConnection,
     app: AppId,
     subscriptions: &[SubscriptionId],
-    wanted: &Wanted,
+    wanted: &SearchQuery,
 ) -> sqlx::Result<Stretch> {
     if subscriptions.is_empty() {
         return Ok(Stretch::default());
@@ -163,11 +163,11 @@ async fn messages(
         .fetch_all(conn)
     )?;
     let last = messages.last().filter(|_| messages.len() == most);
-    let next = last.map(|last| Place { message: last.0, subscription: furthest });
+    let next = last.map(|last| DeliveryCursor { message: last.0, subscription: furthest });
     Ok(Stretch { messages, subscriptions: subscriptions.to_vec(), next })
 }
 
-async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &Wanted) -> sqlx::Result<Stretch> {
+async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &SearchQuery) -> sqlx::Result<Stretch> {
     let subscriptions = paged!(
         wanted,
         query_scalar!(
@@ -187,7 +187,7 @@ async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &Wanted
         .fetch_all(conn)
     )?;
     let last = subscriptions.last().filter(|_| subscriptions.len() == wanted.recipients);
-    let next = last.map(|last| Place { message: message.0, subscription: last.0 });
+    let next = last.map(|last| DeliveryCursor { message: message.0, subscription: last.0 });
     Ok(Stretch { messages: vec![message], subscriptions, next })
 }
 
@@ -196,7 +196,7 @@ async fn look(
     conn: &mut PgConnection,
     app: AppId,
     stretch: &Stretch,
-    wanted: &Wanted,
+    wanted: &SearchQuery,
     now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
     if engine::is_distributed() {

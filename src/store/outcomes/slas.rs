@@ -7,7 +7,7 @@ use crate::store::outcomes::reliability;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, MessageId};
-use bellwire_rules::policy::reliability::Count;
+use bellwire_rules::policy::reliability::ReliabilityCount;
 
 /// Seconds, for the tiers that have any.
 pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
@@ -69,7 +69,7 @@ pub(in crate::store) async fn missed(
     let (mut counted, mut told) = (Vec::new(), Vec::new());
     for row in missed {
         let Some((tier, sla_s)) = Tier::from_code(row.tier).zip(u32::try_from(row.sla_seconds).ok()) else { continue };
-        counted.push((LaneId(row.lane), Some(tier), Count::SlaMissed as i16, row.n.unsigned_abs()));
+        counted.push((LaneId(row.lane), Some(tier), ReliabilityCount::SlaMissed as i16, row.n.unsigned_abs()));
         told.push(Event::sla_missed(AppId(row.app), tier, sla_s, MessageId(row.id), row.n));
     }
     // One row for each figure: a statement cannot add to a row twice.

@@ -21,7 +21,7 @@ use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_segment::{Filter, Verdict};
+use bellwire_segment::{AudienceFilter, FilterVerdict};
 
 /// The id of a dead letter has the time of death, which is shortly after the logged response, and almost never later than the
 /// last of these times. Each is tried only if the previous one found nothing: a campaign may leave thousands of letters a second,
@@ -31,7 +31,7 @@ const LETTER_WITHIN: [Duration; 3] = [Duration::from_millis(500), Duration::from
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredStory {
     pub row: StoryRow,
     /// Attempts in order.
     pub attempts: Vec<AttemptRow>,
@@ -48,7 +48,7 @@ pub(crate) struct Stored {
     pub worker_lives: bool,
     /// Current result of the message's filter for the subscription, and the person's engagement. `None`: the message has no
     /// filter.
-    pub judged: Option<(Verdict, Habits)>,
+    pub judged: Option<(FilterVerdict, Habits)>,
 }
 
 /// A message, a subscription of its app, and where a delivery from the one to the other waits. What belongs to something
@@ -58,7 +58,7 @@ pub(crate) struct StoryRow {
     pub tier: i16,
     pub state: MessageState,
     pub audience: Value,
-    pub filter: Option<Json<Filter>>,
+    pub filter: Option<Json<AudienceFilter>>,
     pub assigned_at: Option<Timestamp>,
     pub ttl_s: i32,
     pub message_policy: Option<Value>,
@@ -122,7 +122,7 @@ pub(crate) async fn read(
     message: MessageId,
     subscription: SubscriptionId,
     now: Timestamp,
-) -> sqlx::Result<Option<Stored>> {
+) -> sqlx::Result<Option<StoredStory>> {
     let mut tx = begin_with(pool, BEGIN).await?;
     let Some(row) = read_row(&mut tx, app, message, subscription).await? else { return Ok(None) };
     let ids = [subscription];
@@ -144,14 +144,14 @@ pub(crate) async fn read(
         None => None,
     };
     tx.commit().await?;
-    Ok(Some(Stored { row, attempts, reports, letter, origins, subscription_held_until, flows, worker_lives, judged }))
+    Ok(Some(StoredStory { row, attempts, reports, letter, origins, subscription_held_until, flows, worker_lives, judged }))
 }
 
 /// Whether a filter takes a subscription now.
 pub(crate) async fn is_taken(
     pool: &PgPool,
     app: AppId,
-    filter: &Filter,
+    filter: &AudienceFilter,
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
@@ -169,7 +169,7 @@ async fn read_row(
     sqlx::query_as!(
         StoryRow,
         r#"
-        SELECT m.tier, m.state AS "state: MessageState", m.audience, m.filter AS "filter: Json<Filter>", m.assigned_at,
+        SELECT m.tier, m.state AS "state: MessageState", m.audience, m.filter AS "filter: Json<AudienceFilter>", m.assigned_at,
                m.ttl_s, m.policy AS message_policy,
                m.replay_of AS "replay_of: MessageId",
                m.content IS NULL AS "content_deleted!", m.enveloped, m.accepted_at, m.expires_at,

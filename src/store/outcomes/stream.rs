@@ -144,7 +144,7 @@ pub(crate) async fn read(
 
 /// Progress of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct StreamProgress {
     pub message: MessageId,
     pub app: AppId,
     pub campaign: Option<CampaignId>,
@@ -164,9 +164,9 @@ pub(crate) struct Progress {
 
 /// The campaigns in motion whose time has come, and those that ended within the last few seconds. What waits is not counted: it
 /// is what was targeted and has not ended.
-pub(crate) async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Progress>> {
+pub(crate) async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<StreamProgress>> {
     sqlx::query_as!(
-        Progress,
+        StreamProgress,
         r#"SELECT m.id AS "message: MessageId", m.app AS "app: AppId", m.campaign AS "campaign: CampaignId", m.state AS "state: MessageState",
              NOT EXISTS (SELECT FROM cursors WHERE message = m.id) AS "expanded!", m.audience_estimate,
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",

@@ -15,7 +15,7 @@ use crate::store::transactions::{begin, begin_by_index};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, MessageId};
 use bellwire_core::person::Person;
-use bellwire_rules::policy::caps::{Caps, Counted, Group, Refusal, WINDOW_MAX};
+use bellwire_rules::policy::caps::{Caps, CapSet, TierGroup, CapRefusal, WINDOW_MAX};
 
 /// So many messages that were held back are remembered for each user, so that none of their browsers gets them.
 const REFUSED_KEPT: i32 = 8;
@@ -63,10 +63,10 @@ impl Wish {
 pub(crate) async fn reserve(
     pool: &PgPool,
     app: AppId,
-    caps: &[Counted],
+    caps: &[CapSet],
     wishes: &[Wish],
     now: Timestamp,
-) -> sqlx::Result<Vec<Option<Refusal>>> {
+) -> sqlx::Result<Vec<Option<CapRefusal>>> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
         let mut left = wishes.to_vec();
@@ -94,10 +94,10 @@ pub(crate) async fn reserve(
 async fn reserve_one_each(
     conn: &mut PgConnection,
     app: AppId,
-    caps: &[Counted],
+    caps: &[CapSet],
     wishes: Vec<Wish>,
     now: Timestamp,
-) -> sqlx::Result<Vec<(Wish, Refusal)>> {
+) -> sqlx::Result<Vec<(Wish, CapRefusal)>> {
     let (mut open, mut refused) = (wishes, Vec::new());
     for (n, counted) in caps.iter().enumerate() {
         let Reserved { placed, full } = Rows { app, counted }.reserve(conn, open, now).await?;
@@ -117,7 +117,7 @@ async fn reserve_one_each(
 /// The rows of an app that count the same tiers together.
 struct Rows<'a> {
     app: AppId,
-    counted: &'a Counted,
+    counted: &'a CapSet,
 }
 
 /// Result of messages whose reservation was requested, except those reserved before: all current caps allowed them.
@@ -125,16 +125,16 @@ struct Rows<'a> {
 struct Reserved {
     placed: Vec<Wish>,
     /// Those for which there is none.
-    full: Vec<(Wish, Refusal)>,
+    full: Vec<(Wish, CapRefusal)>,
 }
 
 /// Next step for a message without a reservation at first.
-enum Next {
+enum CapStep {
     Go,
     /// It is held back, and was before or needs not be remembered.
-    Refuse(Refusal),
+    Refuse(CapRefusal),
     /// It is held back, which the person's other browsers have to learn.
-    Remember(Refusal),
+    Remember(CapRefusal),
     /// Another transaction made or cleared the row in between, or there is none.
     Ask,
 }
@@ -153,11 +153,11 @@ impl Rows<'_> {
             let known = self.look(conn, &open, now).await?;
             let (mut new, mut told) = (Vec::new(), Vec::new());
             for it in open {
-                match known.get(&it.person.id()).unwrap_or(&Next::Ask) {
-                    Next::Go => {}
-                    Next::Refuse(refusal) => reserved.full.push((it, *refusal)),
-                    Next::Remember(refusal) => told.push((it, *refusal)),
-                    Next::Ask => new.push(it),
+                match known.get(&it.person.id()).unwrap_or(&CapStep::Ask) {
+                    CapStep::Go => {}
+                    CapStep::Refuse(refusal) => reserved.full.push((it, *refusal)),
+                    CapStep::Remember(refusal) => told.push((it, *refusal)),
+                    CapStep::Ask => new.push(it),
                 }
             }
             let remembered = self.remember(conn, &told).await?;
@@ -233,7 +233,7 @@ impl Rows<'_> {
         conn: &mut PgConnection,
         wishes: &[Wish],
         now: Timestamp,
-    ) -> sqlx::Result<HashMap<Uuid, Next>> {
+    ) -> sqlx::Result<HashMap<Uuid, CapStep>> {
         let rows = sqlx::query!(
             r#"SELECT c.person, c.uses, g.root = ANY (c.uses) AS "is_known!",
                       c.refused IS NOT NULL AND g.root = ANY (c.refused) AS "is_refused!"
@@ -249,11 +249,11 @@ impl Rows<'_> {
         let next = rows.into_iter().map(|row| {
             let refusal = self.counted.refusal(&times(&row.uses), now);
             let next = match refusal {
-                _ if row.is_known => Next::Go,
-                _ if row.is_refused => Next::Refuse(refusal.unwrap_or(Refusal::AsElsewhere)),
-                Some(refusal) if users.contains(&row.person) => Next::Remember(refusal),
-                Some(refusal) => Next::Refuse(refusal),
-                None => Next::Ask,
+                _ if row.is_known => CapStep::Go,
+                _ if row.is_refused => CapStep::Refuse(refusal.unwrap_or(CapRefusal::AsElsewhere)),
+                Some(refusal) if users.contains(&row.person) => CapStep::Remember(refusal),
+                Some(refusal) => CapStep::Refuse(refusal),
+                None => CapStep::Ask,
             };
             (row.person, next)
         });
@@ -261,7 +261,7 @@ impl Rows<'_> {
     }
 
     /// Remembers that these messages were held back, but for those that got a place by now. Returns whose are remembered.
-    async fn remember(&self, conn: &mut PgConnection, held: &[(Wish, Refusal)]) -> sqlx::Result<HashSet<Uuid>> {
+    async fn remember(&self, conn: &mut PgConnection, held: &[(Wish, CapRefusal)]) -> sqlx::Result<HashSet<Uuid>> {
         if held.is_empty() {
             return Ok(HashSet::new());
         }
@@ -328,11 +328,11 @@ fn times(uses: &[i64]) -> Vec<Timestamp> {
 }
 
 /// Reads the counts of a person: for each group of tiers, the start times of messages to them, the newest time first.
-pub(crate) async fn of(executor: impl PgExecutor<'_>, person: Person) -> sqlx::Result<Vec<(Group, Vec<Timestamp>)>> {
+pub(crate) async fn of(executor: impl PgExecutor<'_>, person: Person) -> sqlx::Result<Vec<(TierGroup, Vec<Timestamp>)>> {
     let rows = sqlx::query!("SELECT tiers, uses FROM cap_uses WHERE person = $1 ORDER BY tiers", person.id())
         .fetch_all(executor)
         .await?;
-    let group = |code| Group::ALL.into_iter().find(|group| group.code() == code);
+    let group = |code| TierGroup::ALL.into_iter().find(|group| group.code() == code);
     Ok(rows.into_iter().filter_map(|row| Some((group(row.tiers)?, times(&row.uses)))).collect())
 }
 
@@ -341,22 +341,22 @@ pub(crate) async fn forget(executor: impl PgExecutor<'_>, person: Person) -> sql
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct CapKey {
     person: Uuid,
     tiers: i16,
 }
 
-impl Place {
+impl CapKey {
     /// Before the first row.
     pub(crate) const START: Self = Self { person: Uuid::nil(), tiers: i16::MIN };
 }
 
 /// Reads a chunk of the persons after one of them, and deletes those without messages that any cap may count. Returns the last
 /// person read. `None`: no further person. An index by time would make each message more expensive.
-pub(crate) async fn clear(pool: &PgPool, now: Timestamp, after: Place) -> sqlx::Result<Option<Place>> {
+pub(crate) async fn clear(pool: &PgPool, now: Timestamp, after: CapKey) -> sqlx::Result<Option<CapKey>> {
     let mut tx = begin_by_index(pool).await?;
     let last = sqlx::query_as!(
-        Place,
+        CapKey,
         "WITH looked AS (
            SELECT person, tiers, uses[1] AS last_at FROM cap_uses
            WHERE (person, tiers) > ($1, $2)

@@ -22,15 +22,15 @@ use crate::store::connections::engine;
 use crate::vault::Vault;
 use crate::vault::retry_token::Queued;
 pub(crate) use batches::{Batch, renew_batches, split_batch};
-pub use batches::{Taken, lease_lost_batch, take_batch};
+pub use batches::{TakeBatchResult, lease_lost_batch, take_batch};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_rules::policy::precedence::LETS_PASS;
 pub(crate) use cursors::{next_cursor, postpone_cursor};
-pub(crate) use due::{DueLane, Source};
-pub use due::{Span, due_lanes};
-use recipient::Found;
-pub(crate) use recipient::{Recipient, Standing};
+pub(crate) use due::{DueLane, WorkTable};
+pub use due::{DueSpan, due_lanes};
+use recipient::RecipientRow;
+pub(crate) use recipient::{Recipient, Sendability};
 
 /// Time for which a claim belongs to its worker. A dead worker loses its claims after it.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -117,7 +117,7 @@ use claimed;
 /// waiting, lets no row pass. The function is as long as its statement.
 pub async fn claim_rows(
     pool: &PgPool,
-    span: Span,
+    span: DueSpan,
     limit: usize,
     lease: Uuid,
     until: Timestamp,
@@ -152,7 +152,7 @@ pub async fn claim_rows(
     Ok(rows
         .into_iter()
         .map(|row| ClaimedRow {
-            recipient: Found {
+            recipient: RecipientRow {
                 id: SubscriptionId(row.subscription),
                 origin_id: row.origin_id,
                 address: row.address,

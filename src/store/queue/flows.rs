@@ -36,7 +36,7 @@ pub struct Flow {
     pub changed_at: Timestamp,
 }
 
-struct Row {
+struct FlowRow {
     app: AppId,
     lane: Option<i32>,
     rate: Option<i32>,
@@ -49,8 +49,8 @@ struct Row {
     changed_at: Timestamp,
 }
 
-impl From<Row> for Flow {
-    fn from(row: Row) -> Self {
+impl From<FlowRow> for Flow {
+    fn from(row: FlowRow) -> Self {
         let positive = |n: i32| u32::try_from(n).ok().filter(|n| *n > 0);
         let rate = row.rate.and_then(positive).zip(row.period_ms.and_then(positive));
         Self {
@@ -100,7 +100,7 @@ pub(crate) async fn change(
     let (rate, parallelism) = limits.unwrap_or_default();
     let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     let row = sqlx::query_as!(
-        Row,
+        FlowRow,
         r#"
         INSERT INTO flows AS f (id, app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at)
         VALUES ($1, $2, $3, $4, $5, $6, coalesce($7, false), $8, $8)
@@ -138,7 +138,7 @@ pub(crate) async fn find(
     lane: Option<LaneId>,
 ) -> sqlx::Result<Option<Flow>> {
     let row = sqlx::query_as!(
-        Row,
+        FlowRow,
         "SELECT app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at FROM flows
          WHERE app = $1 AND lane IS NOT DISTINCT FROM $2",
         app.0,
@@ -151,7 +151,7 @@ pub(crate) async fn find(
 
 pub(crate) async fn changed(pool: &PgPool, since: Option<Since>) -> sqlx::Result<Vec<Flow>> {
     let rows = sqlx::query_as!(
-        Row,
+        FlowRow,
         "SELECT app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at FROM flows
          WHERE $1::timestamptz IS NULL OR changed_at > $1
             OR age(xmin) <= (SELECT age($2::bigint::text::xid8::xid)) AND age(xmin) >= 0",
@@ -165,7 +165,7 @@ pub(crate) async fn changed(pool: &PgPool, since: Option<Since>) -> sqlx::Result
 
 /// Due deliveries that were not sent yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct DueCounts {
     /// Deliveries: queue rows that are due, and what is left to fan out.
     pub deliveries: i64,
     pub or_more: bool,
@@ -174,7 +174,7 @@ pub(crate) struct Waiting {
 }
 
 /// Counts what waits in an app's lanes, or in one of them, at a cost that does not grow with it.
-pub(crate) async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Timestamp) -> sqlx::Result<Waiting> {
+pub(crate) async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Timestamp) -> sqlx::Result<DueCounts> {
     let found = sqlx::query!(
         r#"
         WITH mine AS (SELECT id FROM lanes WHERE app = $1 AND ($2::integer IS NULL OR id = $2)),
@@ -211,7 +211,7 @@ pub(crate) async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now
         deliveries += left;
         or_more |= left == COUNT_MAX;
     }
-    Ok(Waiting { deliveries, or_more, oldest_due_at: found.oldest_due_at })
+    Ok(DueCounts { deliveries, or_more, oldest_due_at: found.oldest_due_at })
 }
 
 /// Number of recipients after a cursor, counted up to [`COUNT_MAX`].

@@ -8,13 +8,13 @@ use sqlx::{PgConnection, PgPool};
 use crate::store::audience::restoring::{Pruned, restore_some};
 use crate::store::operations::retrying::retrying;
 use crate::store::operations::workers::StateRow;
-use crate::store::outcomes::alerts::{self, Alert, Kind};
+use crate::store::outcomes::alerts::{self, Alert, AlertKind};
 use crate::store::transactions::begin;
 use crate::vault::Vault;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
-use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::hold::HoldReason;
 use bellwire_rules::policy::lane_state::LaneState;
 use bellwire_rules::policy::mass_gone::{AnswerSum, GoneWatch};
 
@@ -205,7 +205,7 @@ async fn hold_lane(
     vault: &Vault,
     lane: LaneId,
     watch: &mut GoneWatch,
-    (hold, begins): (Held, bool),
+    (hold, begins): (HoldReason, bool),
     now: Timestamp,
 ) -> sqlx::Result<Option<LaneState>> {
     let found =
@@ -228,7 +228,7 @@ async fn hold_lane(
             restored.ids.len()
         );
         let subject = lane.to_string();
-        let alert = Alert { app: Some(app), kind: Kind::MassGone, subject: &subject, detail: &detail };
+        let alert = Alert { app: Some(app), kind: AlertKind::MassGone, subject: &subject, detail: &detail };
         alerts::raise(conn, &alert, now).await?;
     }
     Ok(state)
@@ -237,7 +237,7 @@ async fn hold_lane(
 async fn write_hold(
     conn: &mut PgConnection,
     lane: LaneId,
-    hold: Held,
+    hold: HoldReason,
     suspected_at: Timestamp,
 ) -> sqlx::Result<Option<LaneState>> {
     let held = sqlx::query_as!(

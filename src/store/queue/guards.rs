@@ -6,8 +6,8 @@
 use sqlx::{PgConnection, PgPool};
 
 use super::flows::{self, Flow};
-use crate::store::outcomes::alerts::{self, Alert, Kind};
-use crate::store::outcomes::rollups::{EVERY_MESSAGE, Step};
+use crate::store::outcomes::alerts::{self, Alert, AlertKind};
+use crate::store::outcomes::rollups::{EVERY_MESSAGE, RollupStep};
 use crate::store::transactions::begin;
 use bellwire_core::clock::{Timestamp, uuid_of};
 use bellwire_core::delivery::{Ending, Tier};
@@ -54,7 +54,7 @@ pub(crate) async fn write(conn: &mut PgConnection, app: AppId, set: Set) -> sqlx
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct RecentDeliveries {
     pub flood: Flood,
     /// Number of deliveries, according to metrics over time.
     pub deliveries: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Sent {
 
 /// Returns the deliveries of an app within the [`WINDOW`], to the minute, since its last release. Tiers without deliveries are
 /// left out.
-pub(crate) async fn sent(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Sent>> {
+pub(crate) async fn sent(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<RecentDeliveries>> {
     Ok(suspects(pool, Some(app), Guard { factor: 1, floor: 0 }, now)
         .await?
         .into_iter()
@@ -73,7 +73,7 @@ pub(crate) async fn sent(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Res
 struct Suspect {
     app: AppId,
     slug: String,
-    sent: Sent,
+    sent: RecentDeliveries,
     set: Set,
 }
 
@@ -92,7 +92,7 @@ async fn suspects(pool: &PgPool, app: Option<AppId>, server: Guard, now: Timesta
            WHERE s.n > coalesce(g.floor, $8) AND coalesce(g.factor, $7) > 0 OR $6 IS NOT NULL
            ORDER BY s.app, 3 DESC"#,
         Tier::Transactional.code(),
-        Step::Minute as i16,
+        RollupStep::Minute as i16,
         EVERY_MESSAGE.0,
         now - WINDOW,
         &SENT.map(|ending| Fact::Ended(ending).code()),
@@ -108,7 +108,7 @@ async fn suspects(pool: &PgPool, app: Option<AppId>, server: Guard, now: Timesta
         .map(|row| Suspect {
             app: AppId(row.app),
             slug: row.slug,
-            sent: Sent { flood: flood(row.is_transactional), deliveries: row.n.unsigned_abs() },
+            sent: RecentDeliveries { flood: flood(row.is_transactional), deliveries: row.n.unsigned_abs() },
             set: Set { factor: row.factor, floor: row.floor },
         })
         .collect())
@@ -138,7 +138,7 @@ pub async fn watch(pool: &PgPool, server: Guard, now: Timestamp) -> sqlx::Result
 
 /// Holds an app. False: it is held already, or was released since it was looked at.
 async fn hold(pool: &PgPool, suspect: &Suspect, size: u64, limit: u64, now: Timestamp) -> sqlx::Result<bool> {
-    let Suspect { app, slug, sent: Sent { flood, deliveries }, .. } = suspect;
+    let Suspect { app, slug, sent: RecentDeliveries { flood, deliveries }, .. } = suspect;
     let tiers: Vec<i16> = flood.tiers().iter().map(|tier| tier.code()).collect();
     let mut tx = begin(pool).await?;
     let flow = sqlx::query!(
@@ -163,7 +163,7 @@ async fn hold(pool: &PgPool, suspect: &Suspect, size: u64, limit: u64, now: Time
         names.join(" and "),
         WINDOW.as_secs() / 60
     );
-    let alert = Alert { app: Some(*app), kind: Kind::Runaway, subject: &app.to_string(), detail: &detail };
+    let alert = Alert { app: Some(*app), kind: AlertKind::Runaway, subject: &app.to_string(), detail: &detail };
     alerts::raise(&mut tx, &alert, now).await?;
     tx.commit().await?;
     Ok(true)
@@ -189,7 +189,7 @@ pub(crate) async fn release(conn: &mut PgConnection, app: AppId, now: Timestamp)
     )
     .execute(&mut *conn)
     .await?;
-    alerts::resolve_all(&mut *conn, Kind::Runaway, &app.to_string(), now).await?;
+    alerts::resolve_all(&mut *conn, AlertKind::Runaway, &app.to_string(), now).await?;
     flows::find(conn, app, None).await
 }
 

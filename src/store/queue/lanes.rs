@@ -5,16 +5,16 @@ use chrono::TimeDelta;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::store::keys::audit::Entry;
+use crate::store::keys::audit::AuditEntry;
 use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::workers::StateRow;
-use crate::store::outcomes::alerts::{self, Alert, Kind};
+use crate::store::outcomes::alerts::{self, Alert, AlertKind};
 use crate::store::transactions::begin;
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::id::{AppId, LaneId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_rules::policy::breaker::Breaker;
-use bellwire_rules::policy::hold::{Held, of_refused_key};
+use bellwire_rules::policy::hold::{HoldReason, of_refused_key};
 use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
 
 /// Returns the lane of a VAPID key and gateway, and creates a missing one. Scheduled messages of the app get a cursor in a new lane.
@@ -179,7 +179,7 @@ pub(crate) async fn trips_since(
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum LaneOrder {
     Hold {
         until: Timestamp,
         note: Option<String>,
@@ -205,8 +205,8 @@ pub(crate) async fn order(
     pool: &PgPool,
     lane: LaneId,
     origin: &str,
-    order: &Order,
-    entry: Entry,
+    order: &LaneOrder,
+    entry: AuditEntry,
     now: Timestamp,
 ) -> Result<Option<Vec<LaneState>>, sqlx::Error> {
     let mut tx = begin(pool).await?;
@@ -230,30 +230,30 @@ pub(crate) async fn order(
         obey(state, order, now);
         write(&mut tx, state, order, now).await?;
     }
-    Entry { app: Some(AppId(app)), ..entry }.record(&mut tx, 1, now).await?;
+    AuditEntry { app: Some(AppId(app)), ..entry }.record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(Some(states))
 }
 
-fn obey(state: &mut LaneState, order: &Order, now: Timestamp) {
-    let held_at = |held: Option<Held>| held.map(|held| held.at);
+fn obey(state: &mut LaneState, order: &LaneOrder, now: Timestamp) {
+    let held_at = |held: Option<HoldReason>| held.map(|held| held.at);
     let breaker_at = state.breaker.map(|breaker| breaker.changed_at);
     let known = [state.released_at, held_at(state.held), held_at(state.key_held), breaker_at];
     let at = known.into_iter().flatten().fold(now, |at, known| at.max(known + TimeDelta::microseconds(1)));
     let mut breaker = state.breaker.map_or_else(|| Breaker::closed(now), Breaker::restore);
     match order {
-        Order::Hold { until, .. } => {
+        LaneOrder::Hold { until, .. } => {
             (state.released_at, state.key_held) = (Some(at), None);
-            state.held = Some(Held { at, until: *until });
+            state.held = Some(HoldReason { at, until: *until });
             return;
         }
-        Order::Release => {
+        LaneOrder::Release => {
             (state.released_at, state.held, state.key_held) = (Some(at), None, None);
             return;
         }
-        Order::Open { until } => breaker.force_open(at, *until),
-        Order::Close => breaker.force_close(at),
-        Order::Probe => breaker.force_probe(at),
+        LaneOrder::Open { until } => breaker.force_open(at, *until),
+        LaneOrder::Close => breaker.force_close(at),
+        LaneOrder::Probe => breaker.force_probe(at),
     }
     state.alone = false; // what is ordered is for all
     if state.breaker.is_some() || breaker.snapshot() != Breaker::closed(now).snapshot() {
@@ -261,10 +261,10 @@ fn obey(state: &mut LaneState, order: &Order, now: Timestamp) {
     }
 }
 
-async fn write(conn: &mut PgConnection, state: &LaneState, order: &Order, now: Timestamp) -> Result<(), sqlx::Error> {
-    let holds = matches!(order, Order::Hold { .. } | Order::Release);
+async fn write(conn: &mut PgConnection, state: &LaneState, order: &LaneOrder, now: Timestamp) -> Result<(), sqlx::Error> {
+    let holds = matches!(order, LaneOrder::Hold { .. } | LaneOrder::Release);
     let (reason, note) = match order {
-        Order::Hold { note, .. } => (Some("operator"), note.as_deref()),
+        LaneOrder::Hold { note, .. } => (Some("operator"), note.as_deref()),
         _ => (None, None),
     };
     sqlx::query!(
@@ -307,13 +307,13 @@ async fn write(conn: &mut PgConnection, state: &LaneState, order: &Order, now: T
 /// that reason does not change.
 pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec<LaneState>, sqlx::Error> {
     let mut tx = begin(pool).await?;
-    let refused = Refused::lock(&mut tx, lane).await?;
+    let refused = RefusedKey::lock(&mut tx, lane).await?;
     let before = sqlx::query!(
         r#"SELECT key_held_at AS "at!", key_held_until AS "until!" FROM lane_states
          WHERE lane = $1 AND origin = '*' AND key_held_at IS NOT NULL AND key_held_until IS NOT NULL"#,
         lane.0
     )
-    .map(|row| Held { at: row.at, until: row.until })
+    .map(|row| HoldReason { at: row.at, until: row.until })
     .fetch_optional(&mut *tx)
     .await?;
     let held = of_refused_key(before, now);
@@ -363,7 +363,7 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
 /// service refuses. Nothing is held.
 pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
     let mut tx = begin(pool).await?;
-    let refused = Refused::lock(&mut tx, lane).await?;
+    let refused = RefusedKey::lock(&mut tx, lane).await?;
     let detail = if refused.gateway == Gateway::Other {
         "push services of no known kind refuse this VAPID key; nothing is held for that, since anybody may run one: the dead \
          letters tell which"
@@ -379,13 +379,13 @@ pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Re
     tx.commit().await
 }
 
-struct Refused {
+struct RefusedKey {
     key: VapidKeyId,
     app: AppId,
     gateway: Gateway,
 }
 
-impl Refused {
+impl RefusedKey {
     /// That of a lane. Workers that notice at the same time take turns.
     async fn lock(conn: &mut PgConnection, lane: LaneId) -> Result<Self, sqlx::Error> {
         sqlx::query_as!(
@@ -400,7 +400,7 @@ impl Refused {
 
     async fn raise(&self, conn: &mut PgConnection, detail: &str, now: Timestamp) -> Result<(), sqlx::Error> {
         let subject = self.key.to_string();
-        let alert = Alert { app: Some(self.app), kind: Kind::KeyRefused, subject: &subject, detail };
+        let alert = Alert { app: Some(self.app), kind: AlertKind::KeyRefused, subject: &subject, detail };
         alerts::raise(conn, &alert, now).await.map(drop)
     }
 }

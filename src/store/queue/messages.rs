@@ -10,7 +10,7 @@ use crate::store::transactions::begin_by_index;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId, MessageId};
 use bellwire_core::message::MessageState;
-use bellwire_segment::Filter;
+use bellwire_segment::AudienceFilter;
 
 #[derive(Debug, Clone)]
 pub(crate) struct MessageRow {
@@ -22,7 +22,7 @@ pub(crate) struct MessageRow {
     /// `to`, as it was given.
     pub audience: Value,
     /// Filter of the recipients. `None`: all of them.
-    pub filter: Option<Json<Filter>>,
+    pub filter: Option<Json<AudienceFilter>>,
     pub ttl_s: i32,
     /// Code from [`bellwire_core::delivery::Urgency::code`].
     pub urgency: i16,
@@ -56,7 +56,7 @@ pub(crate) struct MessageRow {
 /// Counts of a message's deliveries by state. In each snapshot: `targeted = queued + dispatching + retrying + accepted + gone +
 /// expired + dead + cancelled + capped`. [`Counts`](crate::api::messages::Counts) documents each one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Account {
+pub(crate) struct DeliveryCounts {
     pub targeted: i64,
     pub queued: i64,
     pub dispatching: i64,
@@ -82,11 +82,11 @@ pub(crate) async fn account(
     app: AppId,
     id: MessageId,
     now: Timestamp,
-) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
+) -> Result<Option<(MessageRow, DeliveryCounts)>, sqlx::Error> {
     let mut tx = begin_by_index(pool).await?;
     let found = sqlx::query!(
         r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience,
-             m.filter AS "filter: Json<Filter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of, m.campaign,
+             m.filter AS "filter: Json<AudienceFilter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of, m.campaign,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.received_at, m.expires_at,
              m.sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key,
@@ -122,7 +122,7 @@ pub(crate) async fn account(
     tx.commit().await?;
     Ok(found.map(|row| {
         let dispatching = row.row_dispatching + row.batch_dispatching;
-        let account = Account {
+        let account = DeliveryCounts {
             targeted: row.targeted,
             queued: row.queued,
             dispatching,
@@ -206,7 +206,7 @@ pub(crate) async fn list(
         page,
         query_as!(
             MessageRow,
-            [r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<Filter>", ttl_s, urgency, topic_header, policy,
+            [r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<AudienceFilter>", ttl_s, urgency, topic_header, policy,
              replay_of AS "replay_of: MessageId", campaign AS "campaign: CampaignId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, received_at, expires_at,
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, expanding AS "expanding!",
              sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
@@ -263,7 +263,7 @@ pub(crate) async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>
 
 /// Sealed content of a message, and its recipients.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedMessage {
     /// `to`, as it was given.
     pub audience: Value,
     /// Deliveries to make, as counted when it was accepted.
@@ -281,9 +281,9 @@ pub(crate) async fn contents(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<V
     Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.id, row.content)).collect())
 }
 
-pub(crate) async fn sealed(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Sealed>, sqlx::Error> {
+pub(crate) async fn sealed(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<SealedMessage>, sqlx::Error> {
     sqlx::query_as!(
-        Sealed,
+        SealedMessage,
         "SELECT audience, audience_estimate, content FROM messages WHERE id = $1 AND app = $2",
         id.0,
         app.0

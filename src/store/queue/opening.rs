@@ -8,11 +8,11 @@ use sqlx::PgPool;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Tier, Urgency};
-use bellwire_core::hook::Heard;
+use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, LaneId, MessageId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_rules::policy::calendar::Calendar;
-use bellwire_rules::policy::caps::{Caps, Counted};
+use bellwire_rules::policy::caps::{Caps, CapSet};
 
 /// Data of a message for dispatch. The content is still sealed.
 #[derive(Debug)]
@@ -52,15 +52,15 @@ pub(crate) struct Conditions {
     /// The tier's delivery policy, as it was stored.
     pub policy: Option<Value>,
     pub calendar: Calendar,
-    pub caps: Vec<Counted>,
+    pub caps: Vec<CapSet>,
     /// Seconds within which they are wanted accepted.
     pub sla_s: Option<u32>,
-    pub heard: Heard,
+    pub heard: WebhookKinds,
 }
 
 /// Messages that need not be read, since they were just written.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct FreshMessages {
     pub messages: Vec<MessageRow>,
     /// Settings of the apps' tiers at that time, as far as they came with it.
     pub conditions: HashMap<(AppId, Tier), Conditions>,
@@ -132,7 +132,7 @@ impl Conditions {
             calendar: Calendar::restore(&stored.timezone, stored.quiet_hours, stored.off_peak),
             caps: stored.caps.map_or_else(Vec::new, |caps| Caps::restore(Some(caps)).of(tier)),
             sla_s: stored.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
-            heard: Heard(stored.heard),
+            heard: WebhookKinds(stored.heard),
         }
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::store::keyset::{Keyset, paged};
-use crate::store::results::Written;
+use crate::store::results::WriteOutcome;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, SubscriptionId};
@@ -44,14 +44,14 @@ pub(crate) async fn set_tier(
 }
 
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct RecipientPolicy {
     /// None: nothing, so that the next place decides.
     pub policy: Option<Value>,
 }
 
 /// Reads the policy of a topic. `None`: the topic does not exist.
-pub(crate) async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<Own>, sqlx::Error> {
-    sqlx::query_as!(Own, "SELECT policy FROM topics WHERE app = $1 AND name = $2", app.0, name)
+pub(crate) async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<RecipientPolicy>, sqlx::Error> {
+    sqlx::query_as!(RecipientPolicy, "SELECT policy FROM topics WHERE app = $1 AND name = $2", app.0, name)
         .fetch_optional(pool)
         .await
 }
@@ -84,15 +84,15 @@ pub(crate) async fn set_topic(
     app: AppId,
     name: &str,
     policy: Option<&Value>,
-) -> Result<Written, sqlx::Error> {
+) -> Result<WriteOutcome, sqlx::Error> {
     let done = sqlx::query!("UPDATE topics SET policy = $3 WHERE app = $1 AND name = $2", app.0, name, policy);
-    Ok(Written::by(done.execute(conn).await?.rows_affected()))
+    Ok(WriteOutcome::by(done.execute(conn).await?.rows_affected()))
 }
 
 /// Reads the policy of a subscription. `None`: it does not exist in the app.
-pub(crate) async fn subscription(pool: &PgPool, app: AppId, id: SubscriptionId) -> Result<Option<Own>, sqlx::Error> {
+pub(crate) async fn subscription(pool: &PgPool, app: AppId, id: SubscriptionId) -> Result<Option<RecipientPolicy>, sqlx::Error> {
     sqlx::query_as!(
-        Own,
+        RecipientPolicy,
         "SELECT policy FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
         id.shard(),
         id.0,
@@ -107,7 +107,7 @@ pub(crate) async fn set_subscription(
     app: AppId,
     id: SubscriptionId,
     policy: Option<&Value>,
-) -> Result<Written, sqlx::Error> {
+) -> Result<WriteOutcome, sqlx::Error> {
     let done = sqlx::query!(
         "UPDATE subscriptions SET policy = $4 WHERE shard = $1 AND id = $2 AND app = $3",
         id.shard(),
@@ -117,7 +117,7 @@ pub(crate) async fn set_subscription(
     )
     .execute(executor)
     .await?;
-    Ok(Written::by(done.rows_affected()))
+    Ok(WriteOutcome::by(done.rows_affected()))
 }
 
 /// Sets a subscription's policy unless it is that one already. Returns whether it was another one.

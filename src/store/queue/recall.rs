@@ -6,7 +6,7 @@
 
 use sqlx::PgPool;
 
-use crate::store::results::Progress;
+use crate::store::results::ChunkProgress;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
 use bellwire_rules::policy::hold::{DEFER_MAX, SPREAD};
@@ -17,7 +17,7 @@ const CHUNK: i64 = 10_000;
 /// Makes the next chunk of a lane's deliveries that were deferred beyond `opens_at` due then: urgent ones at once, the others
 /// spread out, each at its own place. Rows that are being settled are left out, and a worker may still defer some by older
 /// knowledge. Therefore it is repeated some seconds later.
-pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<Progress> {
+pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<ChunkProgress> {
     let opens_at = opens_at.max(now); // a repetition that comes late spreads what it finds, too
     let done = sqlx::query!(
         "UPDATE queue
@@ -36,5 +36,5 @@ pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now
     )
     .execute(pool)
     .await?;
-    Ok(Progress::after(done.rows_affected() == CHUNK.unsigned_abs()))
+    Ok(ChunkProgress::after(done.rows_affected() == CHUNK.unsigned_abs()))
 }

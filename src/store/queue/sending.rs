@@ -17,12 +17,12 @@ use crate::store::connections::engine::shards_of;
 use crate::store::queue::lanes;
 use crate::vault::Vault;
 pub(crate) use addressed::Born;
-pub(crate) use addressed::{Addressed, Audience, Holder, NewMessage, Sent};
-use addressed::{Reach, Resolved, count, missing};
+pub(crate) use addressed::{Addressed, Audience, LeaseHolder, NewMessage, Sent};
+use addressed::{ResolvedReach, ResolvedAudience, count, missing};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
-use bellwire_segment::Filter;
+use bellwire_segment::AudienceFilter;
 use rows::Parcel;
 
 /// Concurrent commits of sends, each on its own connection: while one waits for its WAL, the next can be prepared.
@@ -44,7 +44,7 @@ pub(crate) async fn send(
     conn: &mut PgConnection,
     vault: &Vault,
     messages: &[&Addressed],
-    holder: Option<Holder>,
+    holder: Option<LeaseHolder>,
     now: Timestamp,
 ) -> Result<Vec<Sent>, sqlx::Error> {
     let has_keys = messages.iter().any(|to| to.message.key.is_some());
@@ -65,7 +65,7 @@ async fn send_by_key(
     conn: &mut PgConnection,
     vault: &Vault,
     messages: &[&Addressed],
-    holder: Option<Holder>,
+    holder: Option<LeaseHolder>,
     now: Timestamp,
 ) -> Result<Vec<Sent>, sqlx::Error> {
     let mut sent: Vec<Option<Sent>> = messages.iter().map(|_| None).collect();
@@ -100,7 +100,7 @@ async fn write(
     conn: &mut PgConnection,
     vault: &Vault,
     messages: &[&Addressed],
-    holder: Option<Holder>,
+    holder: Option<LeaseHolder>,
     now: Timestamp,
 ) -> Result<Vec<Sent>, sqlx::Error> {
     for to in messages.iter().filter(|to| to.awaits_newcomers()) {
@@ -111,13 +111,13 @@ async fn write(
     let mut sent: Vec<Sent> = messages.iter().map(|_| Sent::default()).collect();
     let (mut places, mut parcels) = (Vec::new(), Vec::new());
     for (place, (Addressed { message, audience }, resolved)) in messages.iter().zip(resolved).enumerate() {
-        let Resolved { reach, topic, lacks_topic, unreachable } = resolved;
+        let ResolvedAudience { reach, topic, lacks_topic, unreachable } = resolved;
         sent[place].lacks_topic = lacks_topic;
         if lacks_topic && matches!(audience, Audience::Topic { may_be_missing: false, .. }) {
             continue;
         }
         match reach {
-            Reach::Rows(ids) => {
+            ResolvedReach::Rows(ids) => {
                 let held_max = match (message.tier, audience) {
                     (Tier::Transactional, _) => HELD_MAX,
                     (_, Audience::Subscriptions(_)) => 1,
@@ -128,9 +128,9 @@ async fn write(
                 places.push(place);
                 parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });
             }
-            Reach::Lanes(lanes) => {
+            ResolvedReach::Lanes(lanes) => {
                 let filter = (message.app, message.filter.as_ref());
-                let (lanes, Reached { estimate, margin }) =
+                let (lanes, ReachEstimate { estimate, margin }) =
                     narrowed(conn, filter, topic, lanes, message.accepted_at).await?;
                 fan_out(conn, message, topic, &lanes, estimate).await?;
                 let expands = message.is_for_later() || !lanes.is_empty();
@@ -176,17 +176,17 @@ pub(crate) async fn dry_run(
     conn: &mut PgConnection,
     vault: &Vault,
     (app, audience): (AppId, &Audience),
-    filter: Option<&Filter>,
+    filter: Option<&AudienceFilter>,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
     let way = if filter.is_some() { Way::Cursors } else { Way::Shortest };
     let resolved = resolve(conn, std::iter::once((app, audience, way)), now).await?.pop();
-    let Resolved { reach, topic, unreachable, lacks_topic } =
-        resolved.unwrap_or_else(|| Resolved::new(Reach::Rows(Vec::new())));
+    let ResolvedAudience { reach, topic, unreachable, lacks_topic } =
+        resolved.unwrap_or_else(|| ResolvedAudience::new(ResolvedReach::Rows(Vec::new())));
     let (mut ids, mut unreachable) = match reach {
-        Reach::Rows(ids) => (ids, unreachable),
-        Reach::Lanes(lanes) => {
-            let (lanes, Reached { estimate, margin }) = narrowed(conn, (app, filter), topic, lanes, now).await?;
+        ResolvedReach::Rows(ids) => (ids, unreachable),
+        ResolvedReach::Lanes(lanes) => {
+            let (lanes, ReachEstimate { estimate, margin }) = narrowed(conn, (app, filter), topic, lanes, now).await?;
             return Ok(Sent { estimate, margin, expands: !lanes.is_empty(), ..Sent::default() });
         }
     };
@@ -239,13 +239,13 @@ async fn resolve(
     conn: &mut PgConnection,
     audiences: impl Iterator<Item = (AppId, &Audience, Way)> + Clone,
     now: Timestamp,
-) -> Result<Vec<Resolved>, sqlx::Error> {
+) -> Result<Vec<ResolvedAudience>, sqlx::Error> {
     let groups: Vec<_> = audiences.clone().filter_map(|(app, audience, _)| Some((app, audience.users()?))).collect();
     let mut found = rows::of_users(conn, &groups).await?.into_iter();
     let mut resolved = Vec::new();
     for (app, audience, way) in audiences {
         resolved.push(match audience {
-            Audience::Subscriptions(ids) => Resolved::new(Reach::Rows(ids.clone())),
+            Audience::Subscriptions(ids) => ResolvedAudience::new(ResolvedReach::Rows(ids.clone())),
             Audience::Users(_) => found.next().expect("one for each group of users"),
             Audience::Topic { name, may_be_missing } => {
                 let (topic, lacks_topic) = match way {
@@ -255,7 +255,7 @@ async fn resolve(
                         (topic, topic.is_none())
                     }
                 };
-                Resolved { lacks_topic, ..resolve_topic(conn, app, topic, way).await? }
+                ResolvedAudience { lacks_topic, ..resolve_topic(conn, app, topic, way).await? }
             }
             Audience::All => resolve_everyone(conn, app, way).await?,
         });
@@ -268,16 +268,16 @@ async fn resolve_topic(
     app: AppId,
     topic: Option<i32>,
     way: Way,
-) -> Result<Resolved, sqlx::Error> {
-    let Some(topic) = topic else { return Ok(Resolved::new(Reach::Rows(Vec::new()))) };
+) -> Result<ResolvedAudience, sqlx::Error> {
+    let Some(topic) = topic else { return Ok(ResolvedAudience::new(ResolvedReach::Rows(Vec::new()))) };
     let lanes = audience_counts::of_topic(conn, topic).await?;
     let reach = by_way(conn, app, Some(topic), lanes, way).await?;
-    Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
+    Ok(ResolvedAudience { topic: Some(topic), ..ResolvedAudience::new(reach) })
 }
 
-async fn resolve_everyone(conn: &mut PgConnection, app: AppId, way: Way) -> Result<Resolved, sqlx::Error> {
+async fn resolve_everyone(conn: &mut PgConnection, app: AppId, way: Way) -> Result<ResolvedAudience, sqlx::Error> {
     let lanes = audience_counts::of_everyone(conn, app).await?;
-    Ok(Resolved::new(by_way(conn, app, None, lanes, way).await?))
+    Ok(ResolvedAudience::new(by_way(conn, app, None, lanes, way).await?))
 }
 
 /// Returns the recipients of these lanes with these numbers.
@@ -287,29 +287,29 @@ async fn by_way(
     topic: Option<i32>,
     lanes: Vec<(LaneId, i64)>,
     way: Way,
-) -> Result<Reach, sqlx::Error> {
+) -> Result<ResolvedReach, sqlx::Error> {
     match way {
         Way::Shortest => small_or_lanes(conn, topic, lanes).await,
-        Way::Cursors => Ok(Reach::Lanes(lanes)),
+        Way::Cursors => Ok(ResolvedReach::Lanes(lanes)),
         Way::EveryLane => every_lane(conn, app, &lanes).await,
     }
 }
 
 /// Returns all lanes of an app: subscribers may come to an empty one before a scheduled message is due. A lane that is created later
 /// joins them ([`lanes::ensure`]).
-async fn every_lane(conn: &mut PgConnection, app: AppId, kept: &[(LaneId, i64)]) -> Result<Reach, sqlx::Error> {
+async fn every_lane(conn: &mut PgConnection, app: AppId, kept: &[(LaneId, i64)]) -> Result<ResolvedReach, sqlx::Error> {
     let lanes = sqlx::query_scalar!("SELECT id FROM lanes WHERE app = $1 ORDER BY id", app.0).fetch_all(conn).await?;
     let n_in = |id: i32| kept.iter().find(|(lane, _)| lane.0 == id).map_or(0, |(_, n)| *n);
-    Ok(Reach::Lanes(lanes.into_iter().map(|id| (LaneId(id), n_in(id))).collect()))
+    Ok(ResolvedReach::Lanes(lanes.into_iter().map(|id| (LaneId(id), n_in(id))).collect()))
 }
 
 async fn small_or_lanes(
     conn: &mut PgConnection,
     topic: Option<i32>,
     kept: Vec<(LaneId, i64)>,
-) -> Result<Reach, sqlx::Error> {
+) -> Result<ResolvedReach, sqlx::Error> {
     if kept.iter().map(|(_, n)| n).sum::<i64>() > ROWS_MAX {
-        return Ok(Reach::Lanes(kept));
+        return Ok(ResolvedReach::Lanes(kept));
     }
     let lanes: Vec<LaneId> = kept.iter().map(|(lane, _)| *lane).collect();
     let ids = match topic {
@@ -331,28 +331,28 @@ async fn small_or_lanes(
             .await?
         }
     };
-    Ok(Reach::Rows(ids.into_iter().map(SubscriptionId).collect()))
+    Ok(ResolvedReach::Rows(ids.into_iter().map(SubscriptionId).collect()))
 }
 
 /// Returns those of an audience's lanes that may contain recipients of a message, and their maximum number.
 async fn narrowed(
     conn: &mut PgConnection,
-    (app, filter): (AppId, Option<&Filter>),
+    (app, filter): (AppId, Option<&AudienceFilter>),
     topic: Option<i32>,
     lanes: Vec<(LaneId, i64)>,
     now: Timestamp,
-) -> Result<(Vec<LaneId>, Reached), sqlx::Error> {
+) -> Result<(Vec<LaneId>, ReachEstimate), sqlx::Error> {
     let ids = |lanes: &[(LaneId, i64)]| lanes.iter().map(|(lane, _)| *lane).collect();
     let Some(filter) = filter else {
-        return Ok((ids(&lanes), Reached { estimate: lanes.iter().map(|(_, n)| n).sum(), margin: 0 }));
+        return Ok((ids(&lanes), ReachEstimate { estimate: lanes.iter().map(|(_, n)| n).sum(), margin: 0 }));
     };
     let lanes = reach::narrowed(conn, filter, lanes).await?;
     let reach = reach::of_message(conn, &reach::Whole { app, filter, topic, lanes: &lanes }, now).await?;
-    Ok((ids(&lanes), Reached { estimate: reach.count, margin: reach.margin }))
+    Ok((ids(&lanes), ReachEstimate { estimate: reach.count, margin: reach.margin }))
 }
 
 /// Number of deliveries, and its margin.
-struct Reached {
+struct ReachEstimate {
     estimate: i64,
     margin: i64,
 }
@@ -389,7 +389,7 @@ async fn fan_out(
         lanes as &[LaneId],
         message.enveloped,
         message.traceparent,
-        message.filter.as_ref().map(Json) as Option<Json<&Filter>>,
+        message.filter.as_ref().map(Json) as Option<Json<&AudienceFilter>>,
         message.sent_by,
         message.received_at
     )

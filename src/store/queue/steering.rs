@@ -4,12 +4,12 @@
 
 use sqlx::{PgConnection, PgPool};
 
-use crate::store::keys::audit::Entry;
+use crate::store::keys::audit::AuditEntry;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::{self, CHUNK};
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::stops::{Stop, StopKind, stop_message};
-use crate::store::results::Progress;
+use crate::store::results::ChunkProgress;
 use crate::store::transactions::begin;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, MessageId};
@@ -17,7 +17,7 @@ use bellwire_core::message::MessageState;
 
 /// Order to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum MessageOrder {
     /// Nothing goes out until it is resumed. Its time to live keeps running.
     Pause,
     /// It resumes.
@@ -42,7 +42,7 @@ pub enum Steered {
         /// For this process's own dispatch, before the answer goes out.
         stop: Stop,
         /// Whether rows are left for [`go_on`].
-        progress: Progress,
+        progress: ChunkProgress,
     },
 }
 
@@ -51,8 +51,8 @@ pub async fn steer(
     pool: &PgPool,
     app: AppId,
     id: MessageId,
-    turn: Order,
-    entry: &Entry,
+    turn: MessageOrder,
+    entry: &AuditEntry,
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
     retrying(|| async move {
@@ -72,7 +72,7 @@ pub(in crate::store) async fn steer_within(
     conn: &mut PgConnection,
     app: AppId,
     id: MessageId,
-    turn: Order,
+    turn: MessageOrder,
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
     let found = sqlx::query!(
@@ -82,34 +82,34 @@ pub(in crate::store) async fn steer_within(
     );
     let Some(message) = found.fetch_optional(&mut *conn).await? else { return Ok(Steered::Unknown) };
     let kind = match (message.state, turn) {
-        (MessageState::Cancelled, Order::Cancel)
-        | (MessageState::Paused, Order::Pause)
-        | (MessageState::Sending, Order::Resume) => return Ok(Steered::Already),
+        (MessageState::Cancelled, MessageOrder::Cancel)
+        | (MessageState::Paused, MessageOrder::Pause)
+        | (MessageState::Sending, MessageOrder::Resume) => return Ok(Steered::Already),
         (MessageState::Cancelled, _) => return Ok(Steered::Cancelled),
-        (_, Order::Pause) => StopKind::Pause,
-        (_, Order::Resume) => StopKind::Resume,
-        (_, Order::Cancel) => StopKind::Cancel,
+        (_, MessageOrder::Pause) => StopKind::Pause,
+        (_, MessageOrder::Resume) => StopKind::Resume,
+        (_, MessageOrder::Cancel) => StopKind::Cancel,
     };
     if !is_moving(conn, id, now).await? {
         return Ok(Steered::Done);
     }
     match turn {
-        Order::Pause => {
+        MessageOrder::Pause => {
             set_state(conn, id, MessageState::Paused, None).await?;
             set_cursors_due(conn, id, None).await?;
         }
-        Order::Resume => {
+        MessageOrder::Resume => {
             set_state(conn, id, MessageState::Sending, Some(now)).await?;
             set_cursors_due(conn, id, Some(now.max(message.accepted_at))).await?;
         }
-        Order::Cancel => {}
+        MessageOrder::Cancel => {}
     }
     let stop = match turn {
-        Order::Cancel => cancel_locked(conn, id, now).await?,
-        Order::Pause | Order::Resume => stop_message(conn, kind, id, now).await?,
+        MessageOrder::Cancel => cancel_locked(conn, id, now).await?,
+        MessageOrder::Pause | MessageOrder::Resume => stop_message(conn, kind, id, now).await?,
     };
     let progress = chunk(conn, id, turn, now).await?;
-    if turn == Order::Cancel && message.accepted_at > now && !is_moving(conn, id, now).await? {
+    if turn == MessageOrder::Cancel && message.accepted_at > now && !is_moving(conn, id, now).await? {
         forget(conn, id, now).await?;
     }
     Ok(Steered::Now { stop, progress })
@@ -170,7 +170,7 @@ async fn set_cursors_due(conn: &mut PgConnection, id: MessageId, due_at: Option<
 /// Applies the message's state to the next chunk of waiting rows, in a transaction of its own. It is called until it is done, by
 /// the request that changed the state, and by maintenance, which handles rows that workers parked or queued before they read the
 /// change.
-pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<Progress, sqlx::Error> {
+pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<ChunkProgress, sqlx::Error> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
         // Held until the chunk is done: no other turn comes in between.
@@ -181,10 +181,10 @@ pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<Progr
         .fetch_optional(&mut *tx)
         .await?;
         let turn = match row {
-            Some(row) if row.state == MessageState::Cancelled => Order::Cancel,
-            Some(row) if row.state == MessageState::Paused => Order::Pause,
-            Some(row) if row.resumed_at.is_some() => Order::Resume,
-            _ => return Ok(Progress::Done),
+            Some(row) if row.state == MessageState::Cancelled => MessageOrder::Cancel,
+            Some(row) if row.state == MessageState::Paused => MessageOrder::Pause,
+            Some(row) if row.resumed_at.is_some() => MessageOrder::Resume,
+            _ => return Ok(ChunkProgress::Done),
         };
         let progress = chunk(&mut tx, id, turn, now).await?;
         tx.commit().await?;
@@ -193,13 +193,13 @@ pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<Progr
     .await
 }
 
-async fn chunk(conn: &mut PgConnection, id: MessageId, turn: Order, now: Timestamp) -> Result<Progress, sqlx::Error> {
+async fn chunk(conn: &mut PgConnection, id: MessageId, turn: MessageOrder, now: Timestamp) -> Result<ChunkProgress, sqlx::Error> {
     let changed = match turn {
-        Order::Pause => park(conn, id, now).await?,
-        Order::Resume => unpark(conn, id, now).await?,
-        Order::Cancel => cancel(conn, id, now).await?,
+        MessageOrder::Pause => park(conn, id, now).await?,
+        MessageOrder::Resume => unpark(conn, id, now).await?,
+        MessageOrder::Cancel => cancel(conn, id, now).await?,
     };
-    Ok(Progress::after(changed == CHUNK.unsigned_abs()))
+    Ok(ChunkProgress::after(changed == CHUNK.unsigned_abs()))
 }
 
 async fn park(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {

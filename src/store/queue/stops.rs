@@ -75,7 +75,7 @@ const NOTHING: &str = "1:1:";
 
 /// Result of a reading.
 #[derive(Debug)]
-pub struct Reading {
+pub struct StopsRead {
     /// Every stop that the reading before could not see, in the order of their numbers.
     pub stops: Vec<Stop>,
     /// Start of the next reading.
@@ -84,7 +84,7 @@ pub struct Reading {
 
 /// Reads the stops that the last reading could not see. A first reading, without a last one, only determines the start of the
 /// next: later claims see earlier stops.
-pub async fn read(pool: &PgPool, last: Option<&Horizon>) -> sqlx::Result<Reading> {
+pub async fn read(pool: &PgPool, last: Option<&Horizon>) -> sqlx::Result<StopsRead> {
     let reading = read_from(pool, last.map(|last| &*last.snapshot)).await?;
     match last {
         // A standby took over that had not heard of everything: what it numbers anew must not be taken for old.
@@ -93,7 +93,7 @@ pub async fn read(pool: &PgPool, last: Option<&Horizon>) -> sqlx::Result<Reading
     }
 }
 
-async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<Reading> {
+async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<StopsRead> {
     // One statement, and so one snapshot. What was under way for long, a backup's dump or a large import, does not make
     // each reading take in again whatever was stopped since.
     let rows = sqlx::query!(
@@ -113,7 +113,7 @@ async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<Reading> {
         Some(Stop { seq: seq?, kind: StopKind::from_name(&kind?)?, target: target?, life: life.unwrap_or(0) })
     };
     let stops = rows.into_iter().filter_map(|row| stop((row.seq, row.kind, row.target, row.life))).collect();
-    Ok(Reading { stops, horizon })
+    Ok(StopsRead { stops, horizon })
 }
 
 /// Writes a stop of a message for all workers, and listeners, in the transaction that changed and locked its row.

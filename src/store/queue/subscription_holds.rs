@@ -7,7 +7,7 @@ use crate::store::operations::workers::Since;
 use crate::store::outcomes::ledger::Settlement;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
-use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::hold::HoldReason;
 
 /// Returns the holds that were written since a reading and end after `ended_before`, at most `limit`; all of them without `since`.
 pub(crate) async fn changed(
@@ -15,7 +15,7 @@ pub(crate) async fn changed(
     since: Option<Since>,
     ended_before: Timestamp,
     limit: usize,
-) -> sqlx::Result<Vec<(SubscriptionId, Held)>> {
+) -> sqlx::Result<Vec<(SubscriptionId, HoldReason)>> {
     sqlx::query!(
         "SELECT subscription, held_at, held_until FROM subscription_holds
          WHERE xid >= coalesce($1::bigint, 0)::text::xid8 AND held_until > $2 LIMIT $3",
@@ -23,7 +23,7 @@ pub(crate) async fn changed(
         ended_before,
         i64::try_from(limit).unwrap_or(i64::MAX)
     )
-    .map(|row| (SubscriptionId(row.subscription), Held { at: row.held_at, until: row.held_until }))
+    .map(|row| (SubscriptionId(row.subscription), HoldReason { at: row.held_at, until: row.held_until }))
     .fetch_all(pool)
     .await
 }
@@ -35,7 +35,7 @@ pub(crate) async fn write<'a>(
     settlements: impl Iterator<Item = &'a Settlement>,
 ) -> sqlx::Result<()> {
     let found = settlements.filter_map(|it| Some((it.delivery().subscription.0, it.hold()?)));
-    let (ids, holds): (Vec<Uuid>, Vec<Held>) = found.unzip();
+    let (ids, holds): (Vec<Uuid>, Vec<HoldReason>) = found.unzip();
     if ids.is_empty() {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::store::keyset::{Keyset, paged};
-use crate::store::results::Written;
+use crate::store::results::WriteOutcome;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::AppId;
 
@@ -12,7 +12,7 @@ pub(crate) const TEMPLATES_MAX: i64 = 1_000;
 
 /// A stored template without its content.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedTemplate {
     pub id: Uuid,
     pub name: String,
     pub created_at: Timestamp,
@@ -41,11 +41,11 @@ pub(crate) async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<
 }
 
 /// An app's templates with ids beyond the page's key, the nearest first.
-pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<Listed>> {
+pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ListedTemplate>> {
     paged!(
         page,
         query_as!(
-            Listed,
+            ListedTemplate,
             ["SELECT id, name, created_at, changed_at FROM templates WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
             app.0,
             page.beyond,
@@ -58,8 +58,8 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Resul
 #[derive(Debug)]
 pub(crate) enum Put {
     /// There was none of that name.
-    Made(Listed),
-    Replaced(Listed),
+    Made(ListedTemplate),
+    Replaced(ListedTemplate),
     /// The app has [`TEMPLATES_MAX`] already.
     TooMany,
     /// Another template of that name was created after [`lock`].
@@ -83,7 +83,7 @@ pub(crate) async fn put(
     now: Timestamp,
 ) -> sqlx::Result<Put> {
     let replaced = sqlx::query_as!(
-        Listed,
+        ListedTemplate,
         "UPDATE templates SET content = $2, changed_at = $3 WHERE id = $1 RETURNING id, name, created_at, changed_at",
         id,
         content,
@@ -97,7 +97,7 @@ pub(crate) async fn put(
         return Ok(Put::TooMany);
     }
     let made = sqlx::query_as!(
-        Listed,
+        ListedTemplate,
         "INSERT INTO templates (id, app, name, content, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $5)
          ON CONFLICT (app, name) DO NOTHING RETURNING id, name, created_at, changed_at",
         id,
@@ -109,7 +109,7 @@ pub(crate) async fn put(
     Ok(made.fetch_optional(conn).await?.map_or(Put::Taken, Put::Made))
 }
 
-pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<Written> {
+pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<WriteOutcome> {
     let removed = sqlx::query!("DELETE FROM templates WHERE app = $1 AND name = $2", app.0, name);
-    Ok(Written::by(removed.execute(conn).await?.rows_affected()))
+    Ok(WriteOutcome::by(removed.execute(conn).await?.rows_affected()))
 }

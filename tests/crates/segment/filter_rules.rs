@@ -8,8 +8,8 @@ use bellwire_core::habits::Habits;
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_segment::{
-    Act, Attributes, Candidate, Deed, Expression, Filter, LaneFacts, Needs, OwnHour, Portion, Sunset, TEXT_MAX, Told,
-    Verdict,
+    Act, Attributes, Candidate, Deed, Expression, AudienceFilter, LaneFacts, Needs, OwnHour, Portion, Sunset, TEXT_MAX, EvaluationFacts,
+    FilterVerdict,
 };
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn takes_with(text: &str, attributes: Value) -> bool {
         consent_source: needs.consent.then_some("footer form"),
         assigned: Assigned::default(),
     };
-    let told = Told {
+    let told = EvaluationFacts {
         now: now(),
         topics: HashMap::from([("news".into(), HashSet::from([id])), ("sport".into(), HashSet::new())]),
         deeds: HashMap::from([(
@@ -303,14 +303,14 @@ fn combined_expressions_may_exceed_the_input_limit() {
     let both = long.clone().and(zones).and(long.negated());
     let text = both.to_string();
     assert!(text.len() > TEXT_MAX && text.contains(") and timezone in ("), "{text}");
-    let filter = Filter {
+    let filter = AudienceFilter {
         segment: Some(both),
         portions: vec![Portion { salt: "spring".into(), from: 0, to: 1_000 }],
-        ..Filter::default()
+        ..AudienceFilter::default()
     };
     let stored = serde_json::to_value(&filter).unwrap();
-    assert_eq!(serde_json::from_value::<Filter>(stored).unwrap(), filter);
-    assert_eq!(serde_json::to_value(Filter::default()).unwrap(), json!({}));
+    assert_eq!(serde_json::from_value::<AudienceFilter>(stored).unwrap(), filter);
+    assert_eq!(serde_json::to_value(AudienceFilter::default()).unwrap(), json!({}));
 }
 
 #[test]
@@ -332,8 +332,8 @@ fn lane_conditions_are_decided_without_rows() {
     ] {
         assert_eq!(parsed(text).in_lane(&lane), expected, "{text}");
     }
-    let nobody = Filter { portions: vec![Portion { salt: String::new(), from: 3, to: 3 }], ..Filter::default() };
-    assert!(!nobody.may_take_any_of(&lane) && Filter::default().may_take_any_of(&lane));
+    let nobody = AudienceFilter { portions: vec![Portion { salt: String::new(), from: 3, to: 3 }], ..AudienceFilter::default() };
+    assert!(!nobody.may_take_any_of(&lane) && AudienceFilter::default().may_take_any_of(&lane));
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn expression_needs_only_the_fields_it_names() {
     }
     assert_eq!(parsed("last_seen < 3d and gateway = 'fcm'").needs(), Needs::default());
     let portions = vec![Portion { salt: String::new(), from: 0, to: 3 }];
-    assert_eq!(Filter { portions, ..Filter::default() }.needs(), Needs { profile: true, ..Needs::default() });
+    assert_eq!(AudienceFilter { portions, ..AudienceFilter::default() }.needs(), Needs { profile: true, ..Needs::default() });
 }
 
 #[test]
@@ -380,31 +380,31 @@ fn reasons_list_unclicked_last() {
     let mut habits = Habits { unclicked: 10, unclicked_between: Some((now(), now())), ..Habits::default() };
     habits.hours.0[9] = 50;
     let told =
-        Told { now: now(), topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::from([(id, habits)]) };
+        EvaluationFacts { now: now(), topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::from([(id, habits)]) };
     let portion = |from, to| vec![Portion { salt: "spring".into(), from, to }];
     let own_hour =
         |slot| Some(OwnHour { from: "2026-11-22T08:00:00Z".parse().unwrap(), slot, home: chrono_tz::Tz::UTC });
     let sunset = Sunset { unclicked: Some(10), unclicked_for_s: None, welcome_s: 30 * 86_400 };
     for (text, portions, own_hour, expected) in [
-        ("age > 50d", portion(0, 0), own_hour(0), Verdict::NotInSegment),
-        ("age > 30d", portion(0, 0), own_hour(0), Verdict::NotInPortion),
-        ("age > 30d", portion(0, 10_000), own_hour(0), Verdict::AtAnotherHour),
-        ("age > 30d", portion(0, 10_000), own_hour(1), Verdict::Sunset),
+        ("age > 50d", portion(0, 0), own_hour(0), FilterVerdict::NotInSegment),
+        ("age > 30d", portion(0, 0), own_hour(0), FilterVerdict::NotInPortion),
+        ("age > 30d", portion(0, 10_000), own_hour(0), FilterVerdict::AtAnotherHour),
+        ("age > 30d", portion(0, 10_000), own_hour(1), FilterVerdict::Sunset),
     ] {
-        let filter = Filter { segment: Some(parsed(text)), portions, own_hour, sunset: Some(sunset.clone()) };
+        let filter = AudienceFilter { segment: Some(parsed(text)), portions, own_hour, sunset: Some(sunset.clone()) };
         assert_eq!(filter.verdict(&candidate, &told), expected);
         assert!(filter.needs().habits && filter.needs().profile);
         let stored = serde_json::to_value(&filter).unwrap();
-        assert_eq!(serde_json::from_value::<Filter>(stored).unwrap(), filter, "as stored in a message");
+        assert_eq!(serde_json::from_value::<AudienceFilter>(stored).unwrap(), filter, "as stored in a message");
     }
-    let filter = Filter { sunset: Some(Sunset { unclicked: Some(11), ..sunset }), ..Filter::default() };
-    assert_eq!(filter.verdict(&candidate, &told), Verdict::Taken);
+    let filter = AudienceFilter { sunset: Some(Sunset { unclicked: Some(11), ..sunset }), ..AudienceFilter::default() };
+    assert_eq!(filter.verdict(&candidate, &told), FilterVerdict::Taken);
 }
 
 #[test]
 fn filter_takes_people_who_match_all_parts() {
     let lane = LaneFacts::new(Gateway::Fcm, KEY.parse::<VapidKeyId>().unwrap());
-    let told = Told { now: now(), topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
+    let told = EvaluationFacts { now: now(), topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
     let tags = ["vip".to_owned()];
     let candidate = |origin: u128, user: Option<&'static str>, vip: bool| Candidate {
         id: SubscriptionId(Uuid::from_u128(99)),
@@ -422,7 +422,7 @@ fn filter_takes_people_who_match_all_parts() {
         assigned: Assigned::default(),
     };
     let half = |from, to| Portion { salt: "s".into(), from, to };
-    let filter = |portion| Filter { segment: Some(parsed("tag('vip')")), portions: vec![portion], ..Filter::default() };
+    let filter = |portion| AudienceFilter { segment: Some(parsed("tag('vip')")), portions: vec![portion], ..AudienceFilter::default() };
     let (first, second) = (filter(half(0, 5_000)), filter(half(5_000, 10_000)));
     for origin in 0..200 {
         let (vip, other) = (candidate(origin, None, true), candidate(origin, None, false));

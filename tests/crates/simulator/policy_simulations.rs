@@ -2,7 +2,7 @@
 
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::{Layer, Places, Policy, Terms};
-use bellwire_simulator::policies::{self, Report, STEPS_MAX, Scenario, TooLong};
+use bellwire_simulator::policies::{self, SimulationReport, STEPS_MAX, Scenario, TooLong};
 use serde_json::{Value, json};
 
 fn scenario(value: Value) -> Scenario {
@@ -14,7 +14,7 @@ fn policy(value: &Value) -> Policy {
     Policy::in_force(Tier::Promotional, &Places { message: Some(&layer), ..Places::default() })
 }
 
-fn run(scenario: &Scenario, policy: &Policy, seed: u64) -> Result<Report, TooLong> {
+fn run(scenario: &Scenario, policy: &Policy, seed: u64) -> Result<SimulationReport, TooLong> {
     policies::run(scenario, policy, seed, STEPS_MAX)
 }
 
@@ -22,7 +22,7 @@ fn default() -> Policy {
     Policy::tier_default(Tier::Promotional)
 }
 
-fn ended(report: &Report) -> u64 {
+fn ended(report: &SimulationReport) -> u64 {
     let dead: u64 = report.dead.values().sum();
     report.accepted_at_once + report.accepted_after_retry + report.gone + report.expired + dead
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bellwire_core::message::{Content, Notification};
 use bellwire_core::template::{AppNames, Template, Templated};
-use bellwire_template::{COMPLAINTS, Compiled, Fault, Kind, Person};
+use bellwire_template::{COMPLAINTS, Compiled, TemplateFault, TemplateFaultKind, TemplatePerson};
 use bellwire_webpush::payload;
 use serde_json::{Map, Value, json};
 
@@ -24,12 +24,12 @@ fn compiled(template: Value, data: Value) -> Compiled {
     Compiled::new(&templated(template, data)).unwrap()
 }
 
-fn person(attributes: Value) -> Arc<Person> {
+fn person(attributes: Value) -> Arc<TemplatePerson> {
     let attributes: Map<String, Value> = attributes.as_object().unwrap().clone();
-    Arc::new(Person { attributes, ..Person::default() })
+    Arc::new(TemplatePerson { attributes, ..TemplatePerson::default() })
 }
 
-fn content(compiled: &Compiled, to: &Arc<Person>) -> Result<Notification, Fault> {
+fn content(compiled: &Compiled, to: &Arc<TemplatePerson>) -> Result<Notification, TemplateFault> {
     let variant = compiled.variant_for(to.locale.as_deref());
     match compiled.fill(variant, to)?.content {
         Content::Notification { content, .. } => Ok(*content),
@@ -39,7 +39,7 @@ fn content(compiled: &Compiled, to: &Arc<Person>) -> Result<Notification, Fault>
 
 fn body(source: &str, data: Value, attributes: Value) -> Result<String, String> {
     let template = json!({"content": {"title": "T", "body": source}});
-    let told = |fault: Fault| fault.detail;
+    let told = |fault: TemplateFault| fault.detail;
     let compiled = Compiled::new(&templated(template, data)).map_err(|mut faults| told(faults.remove(0)))?;
     content(&compiled, &person(attributes)).map(|made| made.body.unwrap_or_default()).map_err(told)
 }
@@ -54,7 +54,7 @@ fn text_is_filled_from_recipient_message_and_app() {
     }});
     let data =
         json!({"order": "7/8", "items": [{"title": "Tea"}, {"title": "Cup"}], "link": "https://other.example/a?b=c"});
-    let to = Arc::new(Person {
+    let to = Arc::new(TemplatePerson {
         user_id: Some("ann & co".into()),
         attributes: json!({"name": "Ann"}).as_object().unwrap().clone(),
         tags: vec!["a".into(), "b".into()],
@@ -121,7 +121,7 @@ fn recipient_gets_the_nearest_language() {
         (Some("zh-Hant-TW"), "zh-Hant", Some("zh-Hant")),
         (Some("-"), "own", None),
     ] {
-        let to = Arc::new(Person { locale: locale.map(str::to_owned), ..Person::default() });
+        let to = Arc::new(TemplatePerson { locale: locale.map(str::to_owned), ..TemplatePerson::default() });
         let made = content(&all, &to).unwrap();
         assert_eq!((made.title.as_str(), made.lang.as_deref()), (title, lang), "{locale:?}");
     }
@@ -160,7 +160,7 @@ fn all_template_mistakes_are_found_at_once() {
         "compact": {"title": ""}, "locales": {"d e": {"content": {"title": "T"}}}
     }))
     .unwrap();
-    let at = |faults: Vec<Fault>| faults.into_iter().map(|fault| fault.pointer).collect::<Vec<_>>();
+    let at = |faults: Vec<TemplateFault>| faults.into_iter().map(|fault| fault.pointer).collect::<Vec<_>>();
     assert_eq!(at(Compiled::check(&template)), ["/locales/d e"]);
     let template = Template { locales: Default::default(), ..template };
     let faults = Compiled::check(&template);
@@ -349,7 +349,7 @@ fn a_value_never_decides_where_a_link_leads() {
         ("{{ data.link }}", ""),
         ("\u{1}{{ attributes.x }}", "x"),
     ] {
-        assert_eq!(link(source, x), Err(Kind::Unfit), "{source} {x}");
+        assert_eq!(link(source, x), Err(TemplateFaultKind::Unfit), "{source} {x}");
     }
 }
 
@@ -376,21 +376,21 @@ fn overlong_text_is_cut_or_dead() {
         compiled(template, json!({}))
     };
     let dead = content(&template(json!("dead"), "body"), &long).unwrap_err();
-    assert_eq!((dead.kind, dead.pointer.as_str()), (Kind::TooLong, "/content/body"));
+    assert_eq!((dead.kind, dead.pointer.as_str()), (TemplateFaultKind::TooLong, "/content/body"));
     assert!(!dead.line().contains('é'));
     let cut = content(&template(json!({"cut": "body"}), "body"), &long).unwrap();
     let kept = cut.body.as_deref().unwrap();
     assert!(kept.ends_with('…') && kept.chars().count() <= 2_000);
-    assert!(payload::Template::of_content(&cut).is_ok(), "and all of it fits a push");
-    assert!(payload::Template::content_octets(&cut) > 3_820, "no more is cut than has to be");
+    assert!(payload::PayloadTemplate::of_content(&cut).is_ok(), "and all of it fits a push");
+    assert!(payload::PayloadTemplate::content_octets(&cut) > 3_820, "no more is cut than has to be");
     let title = content(&template(json!({"cut": "body"}), "title"), &long).unwrap_err();
-    assert_eq!((title.kind, title.pointer.as_str()), (Kind::TooLong, "/content/title"));
+    assert_eq!((title.kind, title.pointer.as_str()), (TemplateFaultKind::TooLong, "/content/title"));
     let sum = json!({"content": {"title": "T", "body": "{{ attributes.x }}", "data": {"a": "{{ attributes.y }}"}}, "too_long": {"cut": "body"}});
     let own = compiled(sum, json!({}));
     let made = content(&own, &person(json!({"x": "b".repeat(1_900), "y": "d".repeat(2_000)}))).unwrap();
     assert!(made.body.unwrap().ends_with("b…") && made.data.unwrap()["a"].as_str().unwrap().len() == 2_000);
     let helpless = content(&own, &person(json!({"x": "b", "y": "d".repeat(4_000)}))).unwrap_err();
-    assert_eq!((helpless.kind, helpless.pointer.as_str()), (Kind::TooLong, "/content"));
+    assert_eq!((helpless.kind, helpless.pointer.as_str()), (TemplateFaultKind::TooLong, "/content"));
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn compact_form_is_filled_on_demand() {
         json!({"content": {"title": "T {{ attributes.x }}"}, "compact": {"title": "{{ attributes.y }}"}}),
         json!({}),
     );
-    let compact = |to: &Arc<Person>| match own.fill(0, to).unwrap().content {
+    let compact = |to: &Arc<TemplatePerson>| match own.fill(0, to).unwrap().content {
         Content::Notification { compact, .. } => compact.map(|compact| compact.title),
         Content::Raw { .. } => panic!("a notification"),
     };

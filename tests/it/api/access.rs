@@ -3,8 +3,8 @@
 use axum::body::{Body, Bytes};
 use axum::http::request::Builder;
 use axum::http::{Method, Request};
-use bellwire::testkit::api::Settings;
-use bellwire::testkit::api::limits::Rate;
+use bellwire::testkit::api::ApiConfig;
+use bellwire::testkit::api::limits::RequestRate;
 use bellwire::testkit::store::keys::api_keys;
 use bellwire_core::scope::Scope;
 use futures_util::stream;
@@ -138,8 +138,8 @@ async fn browsers_come_from_the_apps_origins() {
 
 #[tokio::test]
 async fn the_public_is_limited_and_servers_are_not() {
-    let per_client = Rate { burst: 3, per_minute: 1 };
-    let api = TestApi::with(Settings { per_client, ..Settings::default() }, None).await;
+    let per_client = RequestRate { burst: 3, per_minute: 1 };
+    let api = TestApi::with(ApiConfig { per_client, ..ApiConfig::default() }, None).await;
     for left in [2, 1, 0] {
         let reply = api.browse(Method::GET, "/config", None, None).await;
         assert_eq!(reply.status, 200);
@@ -151,8 +151,8 @@ async fn the_public_is_limited_and_servers_are_not() {
     assert_eq!(reply.header("ratelimit-policy"), "\"client\";q=3;w=180");
     let servers = api.get("/subscriptions").await;
     assert_eq!((servers.status, servers.header("ratelimit")), (200, "\"key\";r=39999;t=1"));
-    let per_app = Rate { burst: 2, per_minute: 1 };
-    let api = TestApi::with(Settings { per_app, ..Settings::default() }, None).await;
+    let per_app = RequestRate { burst: 2, per_minute: 1 };
+    let api = TestApi::with(ApiConfig { per_app, ..ApiConfig::default() }, None).await;
     for expected in [200, 200, 429] {
         assert_eq!(api.browse(Method::GET, "/config", None, None).await.status, expected);
     }
@@ -160,8 +160,8 @@ async fn the_public_is_limited_and_servers_are_not() {
 
 #[tokio::test]
 async fn each_key_has_a_rate_of_its_own() {
-    let per_key = Rate { burst: 2, per_minute: 1 };
-    let api = TestApi::with(Settings { per_key, ..Settings::default() }, None).await;
+    let per_key = RequestRate { burst: 2, per_minute: 1 };
+    let api = TestApi::with(ApiConfig { per_key, ..ApiConfig::default() }, None).await;
     for left in [1, 0] {
         let reply = api.get("").await;
         assert_eq!(reply.header("ratelimit"), format!("\"key\";r={left};t=61"), "{}", reply.json);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::server::maintenance::{self, Retention};
-use bellwire::testkit::store::keys::audit::Action;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire::testkit::store::keys::audit::AuditAction;
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_core::clock::uuid_of;
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
 use bellwire_webpush::keys::SigningKey;
@@ -48,7 +48,7 @@ const UNLOGGED: [(&str, &str); 23] = [
 ];
 
 /// A request that changes something, and the actions that it is.
-type Deed = (Method, String, Value, &'static [Action]);
+type Deed = (Method, String, Value, &'static [AuditAction]);
 
 /// A shop in which everything can be done once, and the cookie of an admin.
 async fn stage() -> (TestApi, String, Vec<Deed>) {
@@ -68,7 +68,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     let api_key = text(&api.post("/api-keys", json!({"name": "n", "scopes": ["read"]})).await.ok(201)["id"]);
     let identity_key = text(&api.post("/identity-keys", json!({"name": "n"})).await.ok(201)["id"]);
     let vapid_key = text(&api.app["vapid_key"]["id"]);
-    let alert = Alert { app: None, kind: Kind::Sli, subject: "x", detail: "y" };
+    let alert = Alert { app: None, kind: AlertKind::Sli, subject: "x", detail: "y" };
     alerts::raise(&mut api.pool.acquire().await.unwrap(), &alert, api.clock.now()).await.unwrap();
     let alerts = api.call(Method::GET, "/v1/alerts", Some(&api.operator), None).await.ok(200);
     let alert = text(&alerts["data"][0]["id"]);
@@ -113,141 +113,141 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     let invitation = json!({"email": "ben@example.com", "roles": [{"role": "viewer"}]});
     let (post, put, patch, delete) = (Method::POST, Method::PUT, Method::PATCH, Method::DELETE);
     let mut deeds: Vec<Deed> = vec![
-        (post.clone(), "/v1/apps".to_owned(), new_app, &[Action::AppCreated]),
-        (patch.clone(), shop(""), json!({"origins": ["https://new.example"]}), &[Action::AppChanged]),
-        (post.clone(), shop("/api-keys"), json!({"name": "n", "scopes": ["send"]}), &[Action::ApiKeyCreated]),
-        (delete.clone(), shop(&format!("/api-keys/{api_key}")), Value::Null, &[Action::ApiKeyRevoked]),
-        (post.clone(), shop("/identity-keys"), json!({"name": "m"}), &[Action::IdentityKeyCreated]),
-        (delete.clone(), shop(&format!("/identity-keys/{identity_key}")), Value::Null, &[Action::IdentityKeyRemoved]),
-        (post.clone(), shop("/vapid-keys"), json!({}), &[Action::VapidKeyCreated, Action::VapidKeyActivated]),
-        (post.clone(), shop("/vapid-keys"), retired, &[Action::VapidKeyImported]),
-        (post.clone(), shop("/topics"), json!({"name": "staff"}), &[Action::TopicCreated]),
-        (patch.clone(), shop("/topics/staff"), json!({"join": "server"}), &[Action::TopicChanged]),
-        (delete.clone(), shop("/topics/staff"), Value::Null, &[Action::TopicRemoved]),
-        (put.clone(), shop("/segments/beta"), json!({"expression": "tag('beta')"}), &[Action::SegmentSet]),
-        (delete.clone(), shop("/segments/beta"), Value::Null, &[Action::SegmentRemoved]),
-        (post.clone(), shop("/webhooks"), receiver.clone(), &[Action::WebhookCreated]),
-        (patch.clone(), shop(&webhook), json!({"enabled": false}), &[Action::WebhookChanged]),
-        (post.clone(), shop(&format!("{webhook}/rotate-secret")), json!({}), &[Action::WebhookSecretRotated]),
+        (post.clone(), "/v1/apps".to_owned(), new_app, &[AuditAction::AppCreated]),
+        (patch.clone(), shop(""), json!({"origins": ["https://new.example"]}), &[AuditAction::AppChanged]),
+        (post.clone(), shop("/api-keys"), json!({"name": "n", "scopes": ["send"]}), &[AuditAction::ApiKeyCreated]),
+        (delete.clone(), shop(&format!("/api-keys/{api_key}")), Value::Null, &[AuditAction::ApiKeyRevoked]),
+        (post.clone(), shop("/identity-keys"), json!({"name": "m"}), &[AuditAction::IdentityKeyCreated]),
+        (delete.clone(), shop(&format!("/identity-keys/{identity_key}")), Value::Null, &[AuditAction::IdentityKeyRemoved]),
+        (post.clone(), shop("/vapid-keys"), json!({}), &[AuditAction::VapidKeyCreated, AuditAction::VapidKeyActivated]),
+        (post.clone(), shop("/vapid-keys"), retired, &[AuditAction::VapidKeyImported]),
+        (post.clone(), shop("/topics"), json!({"name": "staff"}), &[AuditAction::TopicCreated]),
+        (patch.clone(), shop("/topics/staff"), json!({"join": "server"}), &[AuditAction::TopicChanged]),
+        (delete.clone(), shop("/topics/staff"), Value::Null, &[AuditAction::TopicRemoved]),
+        (put.clone(), shop("/segments/beta"), json!({"expression": "tag('beta')"}), &[AuditAction::SegmentSet]),
+        (delete.clone(), shop("/segments/beta"), Value::Null, &[AuditAction::SegmentRemoved]),
+        (post.clone(), shop("/webhooks"), receiver.clone(), &[AuditAction::WebhookCreated]),
+        (patch.clone(), shop(&webhook), json!({"enabled": false}), &[AuditAction::WebhookChanged]),
+        (post.clone(), shop(&format!("{webhook}/rotate-secret")), json!({}), &[AuditAction::WebhookSecretRotated]),
         (
             post.clone(),
             shop(&format!("{webhook}/replay")),
             json!({"since": "2026-01-01T00:00:00Z"}),
-            &[Action::WebhookReplayed],
+            &[AuditAction::WebhookReplayed],
         ),
-        (delete.clone(), shop(&webhook), Value::Null, &[Action::WebhookRemoved]),
-        (post.clone(), shop("/messages/by-key/reminder/cancel"), Value::Null, &[Action::MessageCancelled]),
-        (put.clone(), shop("/templates/hi"), json!({"content": {"title": "Hi"}}), &[Action::TemplateSet]),
-        (delete.clone(), shop("/templates/hi"), Value::Null, &[Action::TemplateRemoved]),
+        (delete.clone(), shop(&webhook), Value::Null, &[AuditAction::WebhookRemoved]),
+        (post.clone(), shop("/messages/by-key/reminder/cancel"), Value::Null, &[AuditAction::MessageCancelled]),
+        (put.clone(), shop("/templates/hi"), json!({"content": {"title": "Hi"}}), &[AuditAction::TemplateSet]),
+        (delete.clone(), shop("/templates/hi"), Value::Null, &[AuditAction::TemplateRemoved]),
         (
             patch,
             shop(&format!("/vapid-keys/{vapid_key}")),
             json!({"subject": "mailto:b@example.com"}),
-            &[Action::VapidKeyChanged],
+            &[AuditAction::VapidKeyChanged],
         ),
-        (post.clone(), shop(&format!("/vapid-keys/{vapid_key}/export")), Value::Null, &[Action::VapidKeyExported]),
+        (post.clone(), shop(&format!("/vapid-keys/{vapid_key}/export")), Value::Null, &[AuditAction::VapidKeyExported]),
         (
             post.clone(),
             shop(&format!("/dead-letters/{}/replay", letters[0])),
             Value::Null,
-            &[Action::DeadLettersExported, Action::DeadLettersReplayed], // whoever may see what it says is shown it
+            &[AuditAction::DeadLettersExported, AuditAction::DeadLettersReplayed], // whoever may see what it says is shown it
         ),
         (
             post.clone(),
             shop(&format!("/dead-letters/{}/discard", letters[1])),
             Value::Null,
-            &[Action::DeadLettersExported, Action::DeadLettersDiscarded],
+            &[AuditAction::DeadLettersExported, AuditAction::DeadLettersDiscarded],
         ),
-        (post.clone(), shop("/dead-letters/replay"), json!({"filter": {}}), &[Action::DeadLettersReplayed]),
-        (post.clone(), shop("/dead-letters/discard"), json!({"filter": {}}), &[Action::DeadLettersDiscarded]),
+        (post.clone(), shop("/dead-letters/replay"), json!({"filter": {}}), &[AuditAction::DeadLettersReplayed]),
+        (post.clone(), shop("/dead-letters/discard"), json!({"filter": {}}), &[AuditAction::DeadLettersDiscarded]),
         (
             Method::GET,
             shop("/dead-letters/export?format=ndjson&reason=gone"),
             Value::Null,
-            &[Action::DeadLettersExported],
+            &[AuditAction::DeadLettersExported],
         ),
-        (Method::GET, shop("/export"), Value::Null, &[Action::AppExported]),
-        (post.clone(), shop("/imports"), json!([]), &[Action::ImportBegun, Action::ImportFinished]),
+        (Method::GET, shop("/export"), Value::Null, &[AuditAction::AppExported]),
+        (post.clone(), shop("/imports"), json!([]), &[AuditAction::ImportBegun, AuditAction::ImportFinished]),
         (
             post.clone(),
             shop("/subscriptions/restore"),
             json!({"since": "2020-01-01T00:00:00Z"}),
-            &[Action::SubscriptionsRestored],
+            &[AuditAction::SubscriptionsRestored],
         ),
-        (put.clone(), shop("/calendar"), window, &[Action::CalendarChanged]),
-        (put.clone(), shop("/slas"), json!({"transactional": 10}), &[Action::SlasChanged]),
-        (post.clone(), shop("/release"), Value::Null, &[Action::AppReleased]),
-        (put.clone(), shop("/guard"), json!({"factor": 5}), &[Action::GuardChanged]),
-        (put.clone(), shop("/caps"), json!({"caps": [{"max": 2, "window": "1d"}]}), &[Action::CapsChanged]),
-        (post.clone(), format!("/v1/alerts/{alert}/resolve"), Value::Null, &[Action::AlertResolved]),
-        (put.clone(), "/v1/log-level".to_owned(), json!({"filter": "debug"}), &[Action::LogLevelSet]),
-        (delete.clone(), "/v1/log-level".to_owned(), Value::Null, &[Action::LogLevelReset]),
-        (post.clone(), "/v1/session".to_owned(), json!({"api_key": operator}), &[Action::SessionBegun]),
-        (post.clone(), "/v1/session".to_owned(), json!({"link": "bwl_x"}), &[Action::SessionRefused]),
-        (post.clone(), "/v1/session/passkeys".to_owned(), made, &[Action::PasskeyAdded]),
-        (Method::PATCH, passkey.clone(), json!({"name": "m"}), &[Action::PasskeyRenamed]),
-        (delete.clone(), passkey, Value::Null, &[Action::PasskeyRemoved]),
+        (put.clone(), shop("/calendar"), window, &[AuditAction::CalendarChanged]),
+        (put.clone(), shop("/slas"), json!({"transactional": 10}), &[AuditAction::SlasChanged]),
+        (post.clone(), shop("/release"), Value::Null, &[AuditAction::AppReleased]),
+        (put.clone(), shop("/guard"), json!({"factor": 5}), &[AuditAction::GuardChanged]),
+        (put.clone(), shop("/caps"), json!({"caps": [{"max": 2, "window": "1d"}]}), &[AuditAction::CapsChanged]),
+        (post.clone(), format!("/v1/alerts/{alert}/resolve"), Value::Null, &[AuditAction::AlertResolved]),
+        (put.clone(), "/v1/log-level".to_owned(), json!({"filter": "debug"}), &[AuditAction::LogLevelSet]),
+        (delete.clone(), "/v1/log-level".to_owned(), Value::Null, &[AuditAction::LogLevelReset]),
+        (post.clone(), "/v1/session".to_owned(), json!({"api_key": operator}), &[AuditAction::SessionBegun]),
+        (post.clone(), "/v1/session".to_owned(), json!({"link": "bwl_x"}), &[AuditAction::SessionRefused]),
+        (post.clone(), "/v1/session/passkeys".to_owned(), made, &[AuditAction::PasskeyAdded]),
+        (Method::PATCH, passkey.clone(), json!({"name": "m"}), &[AuditAction::PasskeyRenamed]),
+        (delete.clone(), passkey, Value::Null, &[AuditAction::PasskeyRemoved]),
         (
             put.clone(),
             "/v1/session/password".to_owned(),
             json!({"new_password": "correct horse"}),
-            &[Action::PasswordSet],
+            &[AuditAction::PasswordSet],
         ),
-        (delete.clone(), elsewhere, Value::Null, &[Action::SessionEnded]),
-        (delete.clone(), "/v1/sessions".to_owned(), Value::Null, &[Action::SessionEnded]),
-        (post.clone(), "/v1/team".to_owned(), invitation, &[Action::TeammateInvited]),
-        (Method::PATCH, teammate.clone(), json!({"disabled": false}), &[Action::TeammateChanged]),
-        (post.clone(), format!("{teammate}/reset"), Value::Null, &[Action::TeammateReset]),
-        (delete.clone(), format!("{teammate}/passkeys"), Value::Null, &[Action::PasskeysReset]),
-        (delete.clone(), format!("{teammate}/oidc"), Value::Null, &[Action::TeammateUnlinked]),
-        (delete.clone(), teammate, Value::Null, &[Action::TeammateRemoved]),
+        (delete.clone(), elsewhere, Value::Null, &[AuditAction::SessionEnded]),
+        (delete.clone(), "/v1/sessions".to_owned(), Value::Null, &[AuditAction::SessionEnded]),
+        (post.clone(), "/v1/team".to_owned(), invitation, &[AuditAction::TeammateInvited]),
+        (Method::PATCH, teammate.clone(), json!({"disabled": false}), &[AuditAction::TeammateChanged]),
+        (post.clone(), format!("{teammate}/reset"), Value::Null, &[AuditAction::TeammateReset]),
+        (delete.clone(), format!("{teammate}/passkeys"), Value::Null, &[AuditAction::PasskeysReset]),
+        (delete.clone(), format!("{teammate}/oidc"), Value::Null, &[AuditAction::TeammateUnlinked]),
+        (delete.clone(), teammate, Value::Null, &[AuditAction::TeammateRemoved]),
     ];
     for place in ["tiers/1".to_owned(), "topics/news".to_owned(), format!("subscriptions/{subscription}")] {
         let path = shop(&format!("/policies/{place}"));
-        deeds.push((put.clone(), path.clone(), json!({"retries": 3}), &[Action::PolicySet]));
-        deeds.push((delete.clone(), path, Value::Null, &[Action::PolicyRemoved]));
+        deeds.push((put.clone(), path.clone(), json!({"retries": 3}), &[AuditAction::PolicySet]));
+        deeds.push((delete.clone(), path, Value::Null, &[AuditAction::PolicyRemoved]));
     }
     for flow in [shop("/flow"), "/v1/gateways/1/flow".to_owned()] {
-        deeds.push((put.clone(), flow.clone(), json!({"rate": 5}), &[Action::FlowSet]));
-        deeds.push((post.clone(), format!("{flow}/pause"), Value::Null, &[Action::FlowPaused]));
-        deeds.push((post.clone(), format!("{flow}/resume"), Value::Null, &[Action::FlowResumed]));
-        deeds.push((post.clone(), format!("{flow}/reset"), Value::Null, &[Action::FlowReset]));
-        deeds.push((delete.clone(), flow, Value::Null, &[Action::FlowRemoved]));
+        deeds.push((put.clone(), flow.clone(), json!({"rate": 5}), &[AuditAction::FlowSet]));
+        deeds.push((post.clone(), format!("{flow}/pause"), Value::Null, &[AuditAction::FlowPaused]));
+        deeds.push((post.clone(), format!("{flow}/resume"), Value::Null, &[AuditAction::FlowResumed]));
+        deeds.push((post.clone(), format!("{flow}/reset"), Value::Null, &[AuditAction::FlowReset]));
+        deeds.push((delete.clone(), flow, Value::Null, &[AuditAction::FlowRemoved]));
     }
-    let orders: [(&str, &'static [Action]); 5] = [
-        ("hold", &[Action::LaneHeld]),
-        ("release", &[Action::LaneReleased]),
-        ("open", &[Action::LaneOpened]),
-        ("close", &[Action::LaneClosed]),
-        ("probe", &[Action::LaneProbed]),
+    let orders: [(&str, &'static [AuditAction]); 5] = [
+        ("hold", &[AuditAction::LaneHeld]),
+        ("release", &[AuditAction::LaneReleased]),
+        ("open", &[AuditAction::LaneOpened]),
+        ("close", &[AuditAction::LaneClosed]),
+        ("probe", &[AuditAction::LaneProbed]),
     ];
     deeds.extend(orders.map(|(order, action)| (post.clone(), format!("/v1/gateways/1/{order}"), Value::Null, action)));
-    let turns: [(&str, &'static [Action]); 3] = [
-        ("pause", &[Action::MessagePaused]),
-        ("resume", &[Action::MessageResumed]),
-        ("cancel", &[Action::MessageCancelled]),
+    let turns: [(&str, &'static [AuditAction]); 3] = [
+        ("pause", &[AuditAction::MessagePaused]),
+        ("resume", &[AuditAction::MessageResumed]),
+        ("cancel", &[AuditAction::MessageCancelled]),
     ];
     let steered = |turn: &str| shop(&format!("/messages/{message}/{turn}"));
     deeds.extend(turns.map(|(turn, action)| (post.clone(), steered(turn), Value::Null, action)));
     let campaign = json!({"slug": "spring", "message": {"to": {"all": true}, "content": content()}});
-    deeds.push((post.clone(), shop("/campaigns"), campaign.clone(), &[Action::CampaignCreated]));
-    deeds.push((put, shop("/campaigns/spring"), campaign, &[Action::CampaignChanged]));
-    let turns: [(&str, &'static [Action]); 4] = [
-        ("start", &[Action::CampaignStarted]),
-        ("pause", &[Action::CampaignPaused]),
-        ("resume", &[Action::CampaignResumed]),
-        ("cancel", &[Action::CampaignCancelled]),
+    deeds.push((post.clone(), shop("/campaigns"), campaign.clone(), &[AuditAction::CampaignCreated]));
+    deeds.push((put, shop("/campaigns/spring"), campaign, &[AuditAction::CampaignChanged]));
+    let turns: [(&str, &'static [AuditAction]); 4] = [
+        ("start", &[AuditAction::CampaignStarted]),
+        ("pause", &[AuditAction::CampaignPaused]),
+        ("resume", &[AuditAction::CampaignResumed]),
+        ("cancel", &[AuditAction::CampaignCancelled]),
     ];
     let of_campaign = |turn: &str| shop(&format!("/campaigns/spring/{turn}"));
     deeds.extend(turns.map(|(turn, action)| (post.clone(), of_campaign(turn), Value::Null, action)));
-    deeds.push((post.clone(), shop("/campaigns/spring/clone"), json!({"slug": "summer"}), &[Action::CampaignCreated]));
-    deeds.push((delete.clone(), shop("/campaigns/spring"), Value::Null, &[Action::CampaignDeleted]));
-    deeds.push((Method::GET, shop("/users/otto@example.com/export"), Value::Null, &[Action::UserExported]));
+    deeds.push((post.clone(), shop("/campaigns/spring/clone"), json!({"slug": "summer"}), &[AuditAction::CampaignCreated]));
+    deeds.push((delete.clone(), shop("/campaigns/spring"), Value::Null, &[AuditAction::CampaignDeleted]));
+    deeds.push((Method::GET, shop("/users/otto@example.com/export"), Value::Null, &[AuditAction::UserExported]));
     let erase = shop(&format!("/subscriptions/{}/erase", text(&other["id"])));
-    deeds.push((post.clone(), erase, Value::Null, &[Action::SubscriptionErased]));
-    let erased: &[Action] = &[Action::UserErased, Action::UserErasureCompleted];
+    deeds.push((post.clone(), erase, Value::Null, &[AuditAction::SubscriptionErased]));
+    let erased: &[AuditAction] = &[AuditAction::UserErased, AuditAction::UserErasureCompleted];
     deeds.push((delete.clone(), shop("/users/otto@example.com"), Value::Null, erased));
-    deeds.push((delete, shop(DELETION), Value::Null, &[Action::AppDeleted]));
+    deeds.push((delete, shop(DELETION), Value::Null, &[AuditAction::AppDeleted]));
     (api, admin, deeds)
 }
 
@@ -296,13 +296,13 @@ async fn key_actions_are_logged_or_do_not_happen() {
     let (api, admin, deeds) = stage().await;
     // What comes of an OpenID provider is looked at where there is one; what the command line alone does has no request.
     let elsewhere = [
-        Action::TeammateJoined,
-        Action::TeammateLinked,
-        Action::DatabaseRestored,
-        Action::MasterKeyRotated,
-        Action::SealKeyAdded,
+        AuditAction::TeammateJoined,
+        AuditAction::TeammateLinked,
+        AuditAction::DatabaseRestored,
+        AuditAction::MasterKeyRotated,
+        AuditAction::SealKeyAdded,
     ];
-    let here = Action::ALL.iter().filter(|action| !elsewhere.contains(action));
+    let here = AuditAction::ALL.iter().filter(|action| !elsewhere.contains(action));
     let mut never: BTreeSet<&str> = here.map(|action| action.name()).collect();
     for deed in &deeds {
         let (method, path, _, actions) = deed;
@@ -312,7 +312,7 @@ async fn key_actions_are_logged_or_do_not_happen() {
             .await
             .unwrap();
         // Whom nothing is done for is answered before the log is written, lest the time tell who is a teammate.
-        let is_refusal = *actions == [Action::SessionRefused];
+        let is_refusal = *actions == [AuditAction::SessionRefused];
         let unlogged = if is_refusal { 401 } else { 500 };
         assert_eq!(status(&api, &admin, deed).await, unlogged, "{method} {path}");
         sqlx::raw_sql("ALTER TABLE audit_log DROP CONSTRAINT full_").execute(&api.pool).await.unwrap();
@@ -375,7 +375,7 @@ async fn each_changing_operation_is_logged_or_listed() {
 
 #[tokio::test]
 async fn entry_names_actor_origin_target_and_count() {
-    let settings = Settings { trusted_proxies: 1, ..Settings::default() };
+    let settings = ApiConfig { trusted_proxies: 1, ..ApiConfig::default() };
     let api = TestApi::with(settings, None).await;
     for name in ["a", "b"] {
         api.subscribe(&fcm(name), json!({"user_id": "otto"})).await;

@@ -1,8 +1,8 @@
 //! Many different messages in one request: each is answered for itself.
 
 use axum::http::Method;
-use bellwire::testkit::api::Settings;
-use bellwire::testkit::api::limits::Rate;
+use bellwire::testkit::api::ApiConfig;
+use bellwire::testkit::api::limits::RequestRate;
 use bellwire::testkit::store::operations::idempotency::{self, Claim};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -99,8 +99,8 @@ async fn batch_items_are_accepted_or_refused_separately() {
 
 #[tokio::test]
 async fn batch_size_counts_as_its_messages() {
-    let per_key = Rate { burst: 8, per_minute: 1 };
-    let api = TestApi::with(Settings { per_key, body_max_bytes: 1_000, ..Settings::default() }, None).await;
+    let per_key = RequestRate { burst: 8, per_minute: 1 };
+    let api = TestApi::with(ApiConfig { per_key, body_max_bytes: 1_000, ..ApiConfig::default() }, None).await;
     let one = json!({"to": {"users": ["ann"]}, "content": content()});
     assert_eq!(send(&api, &[]).await.refusal(), (422, "invalid", vec!["/messages"]));
     assert_eq!(send(&api, &vec![json!(0); 1_001]).await.refusal(), (422, "invalid", vec!["/messages"]));

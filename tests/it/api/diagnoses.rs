@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use super::{TestApi, fcm, roomy};
@@ -173,7 +173,7 @@ async fn diagnosis_names_last_acceptance_and_failure() {
     app.run_until_idle().await;
     let shown = app.get(&format!("/v1/apps/shop/diagnoses/{}", begun["code"].as_str().unwrap())).await;
     assert_eq!((&shown["test"]["state"], &shown["test"]["status"]), (&json!("accepted"), &json!(201)), "{shown}");
-    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
+    let refusing = RuleAction::Answer { status: 400, headers: Vec::new(), body: String::new() };
     app.simulator.add_rule(Rule::always(refusing)).unwrap();
     app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
     app.run_until_idle().await;

@@ -1,8 +1,8 @@
 //! What stands before every route: limits of rate and size, CORS of what they refuse, and what no value may hold.
 
 use axum::http::Method;
-use bellwire::testkit::api::Settings;
-use bellwire::testkit::api::limits::Rate;
+use bellwire::testkit::api::ApiConfig;
+use bellwire::testkit::api::limits::RequestRate;
 use serde_json::{Value, json};
 
 use super::{ORIGIN, TestApi, fcm, roomy};
@@ -57,8 +57,8 @@ async fn nul_in_path_or_query_is_refused() {
 
 #[tokio::test]
 async fn guessed_keys_are_limited_valid_keys_not() {
-    let guesses_per_client = Rate { burst: 60, per_minute: 1 };
-    let api = TestApi::with(Settings { guesses_per_client, ..Settings::default() }, None).await;
+    let guesses_per_client = RequestRate { burst: 60, per_minute: 1 };
+    let api = TestApi::with(ApiConfig { guesses_per_client, ..ApiConfig::default() }, None).await;
     let ask = async |path: &str, key: &str| api.call(Method::GET, path, Some(key), None).await;
     assert_eq!(api.get("").await.status, 200);
     let mut refused = 0;
@@ -77,8 +77,8 @@ async fn guessed_keys_are_limited_valid_keys_not() {
 
 #[tokio::test]
 async fn guessed_cookies_are_limited_valid_sessions_not() {
-    let guesses_per_client = Rate { burst: 60, per_minute: 1 };
-    let api = TestApi::with(Settings { guesses_per_client, ..Settings::default() }, None).await;
+    let guesses_per_client = RequestRate { burst: 60, per_minute: 1 };
+    let api = TestApi::with(ApiConfig { guesses_per_client, ..ApiConfig::default() }, None).await;
     let ann = api.teammate("ann@example.com", json!([{"role": "viewer"}])).await;
     let gone = api.teammate("gone@example.com", json!([{"role": "viewer"}])).await;
     assert!(ann.is_in().await);
@@ -128,8 +128,8 @@ async fn browsers_send_small_bodies_and_servers_larger_ones() {
 
 #[tokio::test]
 async fn subscribed_browsers_behind_one_address_go_on() {
-    let per_client = Rate { burst: 20, per_minute: 1 };
-    let api = TestApi::with(Settings { per_client, ..roomy() }, None).await;
+    let per_client = RequestRate { burst: 20, per_minute: 1 };
+    let api = TestApi::with(ApiConfig { per_client, ..roomy() }, None).await;
     let mut made = Vec::new();
     for n in 0..40 {
         made.push(api.subscribe(&fcm(&format!("{n}")), json!({})).await);
@@ -173,7 +173,7 @@ async fn subscribed_browsers_behind_one_address_go_on() {
 
 #[tokio::test]
 async fn revoked_token_costs_its_successor_nothing() {
-    let api = TestApi::with(Settings { per_client: Rate { burst: 1, per_minute: 1 }, ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { per_client: RequestRate { burst: 1, per_minute: 1 }, ..roomy() }, None).await;
     let made = api.subscribe(&fcm("a"), json!({"user_id": "ann"})).await;
     let place = format!("/subscriptions/{}", made["id"].as_str().unwrap());
     let renewed = api.subscribe(&fcm("a"), json!({"user_id": "bob"})).await;
@@ -214,8 +214,8 @@ async fn advice_for_a_foreign_origin_works() {
 #[tokio::test]
 async fn pages_may_read_refusal_headers() {
     const EXPOSED: &str = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy";
-    let tight = Rate { burst: 1, per_minute: 1 };
-    let settings = Settings { receipts_per_client: tight, per_client: Rate { burst: 2, per_minute: 1 }, ..roomy() };
+    let tight = RequestRate { burst: 1, per_minute: 1 };
+    let settings = ApiConfig { receipts_per_client: tight, per_client: RequestRate { burst: 2, per_minute: 1 }, ..roomy() };
     let api = TestApi::with(settings, None).await;
     let config = api.browse(Method::GET, "/config", None, None).await;
     assert_eq!((config.status, config.header("access-control-expose-headers")), (200, EXPOSED));
@@ -232,7 +232,7 @@ async fn pages_may_read_refusal_headers() {
         assert_eq!((elsewhere.status, elsewhere.header("access-control-allow-origin")), (429, ""));
     }
 
-    let api = TestApi::with(Settings { per_app: tight, ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { per_app: tight, ..roomy() }, None).await;
     api.browse(Method::GET, "/config", None, None).await.ok(200);
     let reply = api.browse(Method::GET, "/config", None, None).await;
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (429, ORIGIN), "the app's limit");

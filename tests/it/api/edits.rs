@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn what_has_not_changed_is_not_sent_again() {
 
 #[tokio::test]
 async fn waiting_edits_do_not_block_other_apps() {
-    let api = TestApi::with(Settings { place_patience: Duration::ZERO, ..Settings::default() }, None).await;
+    let api = TestApi::with(ApiConfig { place_patience: Duration::ZERO, ..ApiConfig::default() }, None).await;
     let (_, other) = api.make_app("other").await;
     set(&api, "tag(\"a\")", &[]).await.ok(201);
     let mut held = api.pool.begin().await.unwrap();
@@ -116,7 +116,7 @@ async fn waiting_edits_do_not_block_other_apps() {
 
 #[tokio::test]
 async fn foreign_app_name_takes_none_of_its_turns() {
-    let api = TestApi::with(Settings { place_patience: Duration::ZERO, ..Settings::default() }, None).await;
+    let api = TestApi::with(ApiConfig { place_patience: Duration::ZERO, ..ApiConfig::default() }, None).await;
     let (_, stranger) = api.make_app("other").await;
     set(&api, "tag(\"a\")", &[]).await.ok(201);
     let mut held = api.pool.begin().await.unwrap();

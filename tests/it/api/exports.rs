@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use axum::response::Response;
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use bellwire_webpush::keys::SigningKey;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -326,7 +326,7 @@ async fn begins(api: &TestApi, app: &str, key: &str, path: &str) -> Response {
 
 #[tokio::test]
 async fn one_app_uses_half_the_export_slots() {
-    let api = TestApi::with(Settings { place_patience: Duration::ZERO, ..Settings::default() }, None).await;
+    let api = TestApi::with(ApiConfig { place_patience: Duration::ZERO, ..ApiConfig::default() }, None).await;
     let (_, other) = api.make_app("other").await;
     for path in ENDLESS {
         let held = [begins(&api, "shop", &api.key, path).await, begins(&api, "shop", &api.key, path).await];
@@ -340,7 +340,7 @@ async fn one_app_uses_half_the_export_slots() {
 
 #[tokio::test]
 async fn stalled_export_client_loses_its_slot() {
-    let settings = Settings { part_timeout: Duration::from_millis(50), ..Settings::default() };
+    let settings = ApiConfig { part_timeout: Duration::from_millis(50), ..ApiConfig::default() };
     let api = TestApi::with(settings, None).await;
     for path in ENDLESS {
         let held = [begun(&api, "shop", &api.key, path).await, begun(&api, "shop", &api.key, path).await];

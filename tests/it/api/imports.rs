@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request};
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use bellwire_webpush::keys::SigningKey;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
@@ -315,7 +315,7 @@ async fn import_ends_with_its_permission() {
 
 #[tokio::test]
 async fn dripping_import_loses_its_slot_and_resumes() {
-    let settings = Settings { body_timeout: Duration::from_millis(50), ..Settings::default() };
+    let settings = ApiConfig { body_timeout: Duration::from_millis(50), ..ApiConfig::default() };
     let api = TestApi::with(settings, None).await;
     let first = Bytes::from(format!("{}\n", line("0", json!({}))));
     let drips = stream::iter([Ok(first.clone())]).chain(endless().into_data_stream());

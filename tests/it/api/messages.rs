@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::{Settings, Work};
+use bellwire::testkit::api::{ApiConfig, Work};
 use bellwire::testkit::store::operations::idempotency::{self, Claim};
 use bellwire::testkit::vault::CONTENT;
 use bellwire_core::id::MessageId;
@@ -121,7 +121,7 @@ async fn what_is_stored_is_sealed_and_complete() {
 #[tokio::test]
 async fn single_send_is_born_leased_with_room() {
     let lease = Uuid::now_v7();
-    let api = TestApi::with(Settings::default(), Some(lease)).await;
+    let api = TestApi::with(ApiConfig::default(), Some(lease)).await;
     let to = subscribers(&api, 2, json!({})).await;
     let sent = api.post("/messages", json!({"to": {"subscriptions": [to[0]]}, "content": content()})).await.ok(202);
     let told = api.told();
@@ -141,7 +141,7 @@ async fn single_send_is_born_leased_with_room() {
 
 #[tokio::test]
 async fn few_recipients_are_born_leased_by_any_address() {
-    let api = TestApi::with(Settings::default(), Some(Uuid::now_v7())).await;
+    let api = TestApi::with(ApiConfig::default(), Some(Uuid::now_v7())).await;
     let ann = subscribers(&api, 2, json!({"user_id": "ann"})).await;
     let ben = subscribers(&api, 3, json!({"user_id": "ben"})).await;
     subscribers(&api, 1, json!({"user_id": "cid", "topics": ["news"]})).await;
@@ -175,7 +175,7 @@ async fn few_recipients_are_born_leased_by_any_address() {
 
 #[tokio::test]
 async fn only_reachable_recipients_are_born() {
-    let api = TestApi::with(Settings::default(), Some(Uuid::now_v7())).await;
+    let api = TestApi::with(ApiConfig::default(), Some(Uuid::now_v7())).await;
     let ids = subscribers(&api, 3, json!({"user_id": "ann"})).await;
     sqlx::query("UPDATE subscriptions SET expires_at = $1 WHERE id = (SELECT max(id::text)::uuid FROM subscriptions)")
         .bind(api.clock.now())

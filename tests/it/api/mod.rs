@@ -44,8 +44,8 @@ use axum::http::{HeaderMap, Method, Request};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::api::limits::Rate;
-use bellwire::testkit::api::{ApiState, Engine, Settings, Work, local_router, router};
+use bellwire::testkit::api::limits::RequestRate;
+use bellwire::testkit::api::{ApiState, EngineHandle, ApiConfig, Work, local_router, router};
 use bellwire::testkit::store::keys::api_keys;
 use bellwire::testkit::store::operations::idempotency::{KeyScope, KeyedRequest};
 use bellwire::testkit::store::{self, operations::partitions};
@@ -53,7 +53,7 @@ use bellwire::testkit::vault::Vault;
 use bellwire_core::clock::Clock;
 use bellwire_core::id::AppId;
 use bellwire_core::scope::Scope;
-use bellwire_gateway::{Gateways, Settings as GatewaySettings};
+use bellwire_gateway::{Gateways, GatewayConfig as GatewaySettings};
 use bellwire_webpush::keys::SigningKey;
 use chrono::{DateTime, Utc};
 use p256::elliptic_curve::sec1::ToSec1Point as _;
@@ -128,11 +128,11 @@ fn place(error: &Value) -> &str {
 
 impl TestApi {
     pub async fn start() -> Self {
-        Self::with(Settings::default(), None).await
+        Self::with(ApiConfig::default(), None).await
     }
 
     /// With `lease`, dispatch takes every single send under it.
-    pub async fn with(settings: Settings, lease: Option<Uuid>) -> Self {
+    pub async fn with(settings: ApiConfig, lease: Option<Uuid>) -> Self {
         let database = TestDatabase::create().await;
         let pool = database.pool.clone();
         let vault = Vault::new([(1, [7; 32])], &[8; 32]);
@@ -144,7 +144,7 @@ impl TestApi {
             Work::Asked => {} // whoever may change something says so
             work => ear.lock().push(work),
         };
-        let engine = Engine { tell: Arc::new(tell), lease: Arc::new(move || lease) };
+        let engine = EngineHandle { tell: Arc::new(tell), lease: Arc::new(move || lease) };
         let gateways = Gateways::new(GatewaySettings::default()).unwrap();
         let sending_pool = store::connect_lazily(store::by_index_only(database.options()), 2);
         let state = ApiState::new(pool.clone(), sending_pool, vault.clone(), clock.clone(), gateways, engine, settings);
@@ -374,9 +374,9 @@ pub fn fcm(name: &str) -> String {
 }
 
 /// Room for many requests.
-pub fn roomy() -> Settings {
-    let roomy = Rate { burst: 10_000, per_minute: 60_000 };
-    Settings { per_client: roomy, guesses_per_client: roomy, ..Settings::default() }
+pub fn roomy() -> ApiConfig {
+    let roomy = RequestRate { burst: 10_000, per_minute: 60_000 };
+    ApiConfig { per_client: roomy, guesses_per_client: roomy, ..ApiConfig::default() }
 }
 
 /// The log's entry of a sign-in that was refused just now, once it is there: no answer waits for it.

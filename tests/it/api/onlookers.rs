@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -15,7 +15,7 @@ const APPS: [&str; 3] = ["shop", "other", "third"];
 
 /// Three apps with a lane each.
 async fn start() -> TestApi {
-    let api = TestApi::with(Settings { live: OFTEN, ..Settings::default() }, None).await;
+    let api = TestApi::with(ApiConfig { live: OFTEN, ..ApiConfig::default() }, None).await;
     for app in APPS {
         if app != "shop" {
             api.make_app(app).await;

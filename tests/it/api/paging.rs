@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -103,7 +103,7 @@ async fn fill(api: &TestApi) {
         api.post("/messages", message).await.ok(202);
         take_out(api).await;
         let (subject, detail) = (&*format!("lane {n}"), "It is down.");
-        let alert = Alert { app: None, kind: Kind::Webhook, subject, detail };
+        let alert = Alert { app: None, kind: AlertKind::Webhook, subject, detail };
         alerts::raise(&mut api.pool.acquire().await.unwrap(), &alert, api.clock.now()).await.unwrap();
         api.teammate(&format!("t{n}@example.com"), json!([{"role": "viewer", "app": "shop"}])).await;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::{RelyingParty, Settings};
+use bellwire::testkit::api::{RelyingParty, ApiConfig};
 use bellwire::testkit::server::maintenance;
 use serde_json::{Value, json};
 
@@ -17,9 +17,9 @@ const ANN: &str = "ann@example.com";
 const BEN: &str = "ben@example.com";
 
 /// A server that browsers reach as `push.example`.
-pub fn named() -> Settings {
+pub fn named() -> ApiConfig {
     let relying_party = RelyingParty::of(&"https://push.example".parse().unwrap());
-    Settings { relying_party, ..roomy() }
+    ApiConfig { relying_party, ..roomy() }
 }
 
 /// A teammate with that password, who is signed in.

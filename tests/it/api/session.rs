@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::store::keys::api_keys;
 use bellwire_core::scope::Scope;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn with_password(email: &str, password: &str) -> Value {
 
 /// A server behind a proxy that says where clients come from, and Ann, who has a password.
 async fn with_ann() -> TestApi {
-    let api = TestApi::with(Settings { trusted_proxies: 1, ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { trusted_proxies: 1, ..roomy() }, None).await;
     let (_, link) = api.invite("ann@example.com", everything()).await;
     let body = json!({"link": link, "new_password": PASSWORD});
     try_from(&api, HOME, body).await.ok(201);
@@ -212,7 +212,7 @@ async fn cross_site_request_with_cookie_is_refused() {
 
 #[tokio::test]
 async fn tls_server_accepts_only_host_cookies() {
-    let settings = Settings { cookies: bellwire::testkit::api::Cookies { secure: true }, ..Settings::default() };
+    let settings = ApiConfig { cookies: bellwire::testkit::api::Cookies { secure: true }, ..ApiConfig::default() };
     let api = TestApi::with(settings, None).await;
     let ann = api.teammate("ann@example.com", everything()).await;
     let token = ann.cookie.strip_prefix("__Host-bellwire=").expect("its name");

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::{Settings, Work};
+use bellwire::testkit::api::{ApiConfig, Work};
 use bellwire::testkit::store::operations::idempotency;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -182,7 +182,7 @@ async fn a_message_that_is_refused_fails_alone() {
 #[tokio::test]
 async fn aborted_send_leaves_no_unsent_delivery() {
     let lease = Uuid::now_v7();
-    let api = TestApi::with(Settings::default(), Some(lease)).await;
+    let api = TestApi::with(ApiConfig::default(), Some(lease)).await;
     let ids = subscribers(&api, 1).await;
     let stalled = stall(&api.pool).await;
     // Two are being written when their clients hang up, and the third waits for its turn.
@@ -214,7 +214,7 @@ async fn aborted_send_leaves_no_unsent_delivery() {
 
 #[tokio::test]
 async fn aborted_idempotent_send_leaves_no_delivery() {
-    let api = TestApi::with(Settings::default(), Some(Uuid::now_v7())).await;
+    let api = TestApi::with(ApiConfig::default(), Some(Uuid::now_v7())).await;
     let ids = subscribers(&api, 1).await;
     let stalled = stall(&api.pool).await;
     let headers = [("idempotency-key", "k")];
@@ -240,7 +240,7 @@ async fn aborted_idempotent_send_leaves_no_delivery() {
 
 #[tokio::test]
 async fn full_waiting_line_is_refused() {
-    let api = TestApi::with(Settings { sends_waiting_max: 2, ..Settings::default() }, None).await;
+    let api = TestApi::with(ApiConfig { sends_waiting_max: 2, ..ApiConfig::default() }, None).await;
     let ids = subscribers(&api, 1).await;
     let bodies = (0..5).map(|_| to(&ids[0])).collect();
     let replies = all_at_once(&api, bodies).await;

@@ -1,6 +1,6 @@
 //! Policies tried in a simulation: what it shows, and how it is bounded.
 
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use serde_json::{Value, json};
 
 use super::TestApi;
@@ -63,7 +63,7 @@ async fn simulation_is_bounded_and_reports_errors() {
 #[tokio::test]
 async fn excess_simulations_are_asked_to_retry() {
     let api = TestApi::with(
-        Settings { simulations_at_once: 0, place_patience: std::time::Duration::ZERO, ..Settings::default() },
+        ApiConfig { simulations_at_once: 0, place_patience: std::time::Duration::ZERO, ..ApiConfig::default() },
         None,
     )
     .await;
@@ -74,7 +74,7 @@ async fn excess_simulations_are_asked_to_retry() {
 
 #[tokio::test]
 async fn endless_simulation_is_aborted() {
-    let api = TestApi::with(Settings { simulation_steps_max: 1_000, ..Settings::default() }, None).await;
+    let api = TestApi::with(ApiConfig { simulation_steps_max: 1_000, ..ApiConfig::default() }, None).await;
     let refused = api.post("/policies/simulate?scenario=calm", json!({})).await;
     assert_eq!((refused.status, &refused.json["code"]), (422, &json!("simulation_too_long")));
     assert!(refused.json["detail"].as_str().unwrap().contains("more than 1000 steps"), "{}", refused.json);

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use bellwire::testkit::api::Work;
 use bellwire::testkit::store::queue::stops::StopKind;
-use bellwire::testkit::store::{Progress, keys::audit, queue::steering};
+use bellwire::testkit::store::{ChunkProgress, keys::audit, queue::steering};
 use bellwire_core::id::{MessageId, SubscriptionId};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -130,18 +130,18 @@ async fn a_long_queue_is_turned_in_chunks() {
     let raise = "UPDATE message_counts SET targeted = 25000";
     sqlx::query(raise).execute(&api.pool).await.unwrap();
     let (app, id, now) = (api.app_id(), message.parse().unwrap(), api.clock.now());
-    let entry = audit::Entry::new(audit::Actor::LOCAL, Some(app), audit::Action::MessagePaused, id);
-    let first = steering::steer(&api.pool, app, id, steering::Order::Pause, &entry, now).await.unwrap();
-    assert!(matches!(first, steering::Steered::Now { progress: Progress::More, .. }), "{first:?}");
+    let entry = audit::AuditEntry::new(audit::Actor::LOCAL, Some(app), audit::AuditAction::MessagePaused, id);
+    let first = steering::steer(&api.pool, app, id, steering::MessageOrder::Pause, &entry, now).await.unwrap();
+    assert!(matches!(first, steering::Steered::Now { progress: ChunkProgress::More, .. }), "{first:?}");
     assert_eq!(due(&api, "queue").await.iter().filter(|due| !**due).count(), 10_000);
-    assert_eq!(steering::go_on(&api.pool, id, now).await.unwrap(), Progress::More);
-    assert_eq!(steering::go_on(&api.pool, id, now).await.unwrap(), Progress::Done);
+    assert_eq!(steering::go_on(&api.pool, id, now).await.unwrap(), ChunkProgress::More);
+    assert_eq!(steering::go_on(&api.pool, id, now).await.unwrap(), ChunkProgress::Done);
     assert!(due(&api, "queue").await.iter().all(|due| !due));
     // A cancel comes while everything is parked: it takes the chunks from there.
-    let cancel = steering::steer(&api.pool, app, id, steering::Order::Cancel, &entry, now).await.unwrap();
-    assert!(matches!(cancel, steering::Steered::Now { progress: Progress::More, .. }), "{cancel:?}");
+    let cancel = steering::steer(&api.pool, app, id, steering::MessageOrder::Cancel, &entry, now).await.unwrap();
+    assert!(matches!(cancel, steering::Steered::Now { progress: ChunkProgress::More, .. }), "{cancel:?}");
     assert_eq!(api.counts(&message).await["cancelled"], 10_000);
-    while steering::go_on(&api.pool, id, now).await.unwrap() == Progress::More {}
+    while steering::go_on(&api.pool, id, now).await.unwrap() == ChunkProgress::More {}
     assert_eq!(api.counts(&message).await["cancelled"], 25_000);
 }
 

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::store::keys::api_keys;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_core::clock::uuid_of;
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId, TeammateId};
 use bellwire_core::scope::Scope;
@@ -96,7 +96,7 @@ struct Place {
 impl Walk {
     async fn begin() -> Self {
         let oidc = Some(super::oidc::by(&Provider::start().await));
-        let api = TestApi::with(Settings { oidc, ..named() }, None).await;
+        let api = TestApi::with(ApiConfig { oidc, ..named() }, None).await;
         let (_, stranger) = api.make_app("other").await;
         let app = Some(api.app_id());
         let soon = api.clock.now() + Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! Messages on the admin page, in Chromium: one is written, tried, sent, watched, paused, resumed, and sent again.
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use super::admin_stories::{invite, look_at, says};
@@ -57,7 +57,7 @@ async fn in_chromium_a_message_is_sent_and_paused() {
     site.app.subscribe_with("fcm", 0..20, json!({"topics": ["news"]})).await;
     site.app.subscribe_with("mozilla", 100..104, json!({"topics": ["news"]})).await;
     site.app.subscribe_with("mozilla", 104..105, json!({"user_id": "ann"})).await;
-    let refuse = Action::Answer { status: 400, headers: Vec::new(), body: "The request is malformed.".to_owned() };
+    let refuse = RuleAction::Answer { status: 400, headers: Vec::new(), body: "The request is malformed.".to_owned() };
     site.app.simulator.add_rule(Rule { endpoints: Some((0..4).collect()), ..Rule::always(refuse) }).unwrap();
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;

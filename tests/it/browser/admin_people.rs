@@ -3,7 +3,7 @@
 
 use axum::http::Method;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use super::admin_stories::{invite, look_at, says};
@@ -29,7 +29,7 @@ async fn with_an_outage() -> Story {
     site.app.subscribe_with("fcm", 0..1, about.clone()).await;
     let desk = site.app.subscribe_with("mozilla", 1..2, about).await.remove(0).id;
     site.app.subscribe("fcm", 2..8).await;
-    let overloaded = Action::Answer { status: 503, headers: Vec::new(), body: "The bridge is overloaded.".to_owned() };
+    let overloaded = RuleAction::Answer { status: 503, headers: Vec::new(), body: "The bridge is overloaded.".to_owned() };
     let ill = Rule { gateway: Some(Gateway::Mozilla), ..Rule::always(overloaded) };
     let outage = site.app.simulator.add_rule(ill).unwrap();
     let to = |to: Value| {

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::store::outcomes::rollups;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -23,7 +23,7 @@ pub(super) async fn with_a_campaign() -> Site {
     site.app.subscribe("fcm", 0..24).await;
     site.app.subscribe("mozilla", 100..108).await;
     let answer = |endpoints: std::ops::Range<u32>, status, body: &str| {
-        let action = Action::Answer { status, headers: Vec::new(), body: body.to_owned() };
+        let action = RuleAction::Answer { status, headers: Vec::new(), body: body.to_owned() };
         Rule { endpoints: Some(endpoints.collect()), ..Rule::always(action) }
     };
     site.app.simulator.add_rule(answer(0..3, 410, "")).unwrap();

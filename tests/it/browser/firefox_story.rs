@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{BrowsersReport, Report};
+use bellwire_simulator::gateways::{BrowsersReport, SimulatorReport};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -42,7 +42,7 @@ pub(super) async fn start_with(site: &Site, profile: &Path, prefs: &Value) -> Fi
     firefox
 }
 
-fn browsers(report: &Report) -> &BrowsersReport {
+fn browsers(report: &SimulatorReport) -> &BrowsersReport {
     report.hosts[MOZILLA].browsers.as_ref().expect("Mozilla's host")
 }
 

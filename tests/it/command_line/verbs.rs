@@ -374,7 +374,7 @@ async fn unknown_variable_is_warned_about() {
     let shell = Shell::new().await;
     let output = run(shell.command(&["app", "list"]).env("BELLWIRE_LISSEN", "1")).await;
     assert!(output.status.success(), "{output:?}");
-    assert!(error_text(&output).contains("BELLWIRE_LISSEN is no setting"), "{output:?}");
+    assert!(error_text(&output).contains("BELLWIRE_LISSEN is not a setting"), "{output:?}");
 }
 
 #[tokio::test]

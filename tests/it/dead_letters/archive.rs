@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire_core::scope::Scope;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -18,7 +18,7 @@ use crate::support::{START, TestApp};
 async fn letter_content_needs_the_export_scope() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("mozilla", 0..1).await.remove(0);
-    app.simulator.add_rule(Rule { attempts: Some([1, 2]), ..Rule::always(Action::TooLarge) }).unwrap();
+    app.simulator.add_rule(Rule { attempts: Some([1, 2]), ..Rule::always(RuleAction::TooLarge) }).unwrap();
     app.simulator.add_rule(refusing([0])).unwrap();
     let content = json!({"title": "Hello", "body": "é".repeat(1_500), "image": "/large.png"});
     let message = app.send(to(std::slice::from_ref(&subscriber)), json!({"content": content})).await;
@@ -98,7 +98,7 @@ async fn gone_and_expired_leave_closed_letters() {
     seed(&app, "wns", 0..120).await;
     let some = app.subscribe("wns", 500..504).await;
     // Waiting rows of a retrying, a parked and a cancelled message.
-    let busy = app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();
+    let busy = app.simulator.add_rule(Rule::always(RuleAction::Unavailable { retry_after_s: None })).unwrap();
     let waiting = app.send(to(&some), json!({"tier": "engagement"})).await;
     let parked = app.send(to(&some), json!({"ttl": 600, "tier": "engagement"})).await;
     let cancelled = app.send(to(&some), json!({"tier": "engagement"})).await;
@@ -108,7 +108,7 @@ async fn gone_and_expired_leave_closed_letters() {
     app.simulator.remove_rule(busy);
     app.advance(Duration::from_secs(40)).await; // a breaker may have opened
     // A page, some of whose recipients are gone; one of them takes along what waits for it.
-    let leaving = Rule { endpoints: Some((0..5).chain([500]).collect()), ..Rule::always(Action::Gone) };
+    let leaving = Rule { endpoints: Some((0..5).chain([500]).collect()), ..Rule::always(RuleAction::Gone) };
     app.simulator.add_rule(leaving).unwrap();
     let campaign = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
@@ -117,7 +117,7 @@ async fn gone_and_expired_leave_closed_letters() {
     // Parked beyond its life, and one that expires with an answer.
     app.advance(Duration::from_secs(700)).await;
     app.sweep().await;
-    let late = Rule { endpoints: Some([501].into()), ..Rule::always(Action::Throttled { retry_after_s: Some(30) }) };
+    let late = Rule { endpoints: Some([501].into()), ..Rule::always(RuleAction::Throttled { retry_after_s: Some(30) }) };
     app.simulator.add_rule(late).unwrap();
     let expiring = app.send(to(&some[1..2]), json!({"ttl": 30})).await;
     app.run_until_idle().await;
@@ -154,7 +154,7 @@ async fn letters_are_filtered_and_counted_alike() {
     let (subscribers, message) = letters_of(&app, 2).await;
     app.advance(Duration::from_secs(86_400)).await;
     let others = app.subscribe_with("mozilla", 7..8, json!({"topics": ["news"]})).await;
-    app.simulator.add_rule(Rule { endpoints: Some([7].into()), ..Rule::always(Action::Unauthorized) }).unwrap();
+    app.simulator.add_rule(Rule { endpoints: Some([7].into()), ..Rule::always(RuleAction::Unauthorized) }).unwrap();
     app.send(json!({"topic": "news"}), json!({"tier": "transactional"})).await;
     app.run_until_idle().await;
     let day = (START + Duration::from_secs(43_200)).to_rfc3339_opts(chrono::SecondsFormat::Secs, true);

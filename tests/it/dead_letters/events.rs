@@ -6,7 +6,7 @@ use axum::http::Method;
 use bellwire::testkit::store::outcomes::events::{self, Event};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId};
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use super::{letter_of, letters_of, refusing, to};
@@ -21,7 +21,7 @@ async fn deaths_within_a_minute_are_one_event() {
     let app = TestApp::start().await;
     let (subscribers, _) = letters_of(&app, 3).await;
     app.advance(Duration::from_secs(20)).await;
-    app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(Action::Unauthorized) }).unwrap();
+    app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(RuleAction::Unauthorized) }).unwrap();
     app.simulator.add_rule(refusing(0..3)).unwrap();
     app.send(to(&subscribers), json!({})).await;
     app.run_until_idle().await;
@@ -50,7 +50,7 @@ async fn deaths_within_a_minute_are_one_event() {
 async fn lost_subscriptions_are_reported_by_lane_and_day() {
     let app = TestApp::start().await;
     let [fcm, mozilla] = [app.subscribe("fcm", 0..3).await, app.subscribe("mozilla", 0..1).await];
-    app.simulator.add_rule(Rule::always(Action::Gone)).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::Gone)).unwrap();
     let first = app.send(to(&fcm[..2]), json!({})).await;
     app.send(to(&mozilla), json!({})).await;
     app.run_until_idle().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 
 use super::{LETTERS, bury, export, letters_of, list, open_letters, post, to};
@@ -22,7 +22,7 @@ async fn payload_is_deleted_after_the_last_delivery() {
     let subscribers = app.subscribe("fcm", 0..2).await;
     let done = app.send(to(&subscribers), json!({})).await;
     app.run_until_idle().await;
-    app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();
+    app.simulator.add_rule(Rule::always(RuleAction::Unavailable { retry_after_s: None })).unwrap();
     let moving = app.send(to(&subscribers), json!({"tier": "engagement"})).await;
     app.run_until_idle().await;
     assert!(!deleted(&app, &done).await);

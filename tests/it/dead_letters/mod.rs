@@ -8,7 +8,7 @@ mod replay;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire_core::id::AppId;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -20,7 +20,7 @@ const LETTERS: &str = "/v1/apps/shop/dead-letters";
 
 /// A gateway that finds fault with every request to these browsers.
 fn refusing(endpoints: impl IntoIterator<Item = u32>) -> Rule {
-    let action = Action::Answer { status: 400, headers: Vec::new(), body: "=bad, \"very\" bad".to_owned() };
+    let action = RuleAction::Answer { status: 400, headers: Vec::new(), body: "=bad, \"very\" bad".to_owned() };
     Rule { endpoints: Some(endpoints.into_iter().collect()), ..Rule::always(action) }
 }
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use bellwire_simulator::gateways::Fault;
+use bellwire_simulator::gateways::RequestFault;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -206,5 +206,5 @@ async fn replicas_share_one_renewed_certificate() {
         assert!(server.end(PATIENCE).await.success());
     }
     // Push services were greeted where no push resource is.
-    app.finish_after(&[Fault::UnknownEndpoint]).await;
+    app.finish_after(&[RequestFault::UnknownEndpoint]).await;
 }

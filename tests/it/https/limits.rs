@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Uri, Version};
 use axum::routing::get;
-use bellwire::testkit::http_server::{Limits, serve, tls};
+use bellwire::testkit::http_server::{ListenerLimits, serve, tls};
 use h2::RecvStream;
 use h2::client::SendRequest;
 use http_body_util::BodyExt as _;
@@ -36,11 +36,11 @@ struct Running {
 }
 
 impl Running {
-    async fn start(limits: Limits) -> Self {
+    async fn start(limits: ListenerLimits) -> Self {
         Self::start_at(TcpListener::bind("127.0.0.1:0").await.unwrap(), limits).await
     }
 
-    async fn start_at(listener: TcpListener, limits: Limits) -> Self {
+    async fn start_at(listener: TcpListener, limits: ListenerLimits) -> Self {
         let page = Arc::new(Notify::new());
         let released = page.clone();
         let body_of_page = move || {
@@ -108,7 +108,7 @@ async fn handlers_see_equal_requests_over_https() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_handshake_times_out_or_makes_room() {
-    let server = Running::start(Limits { head: SHORT, connections: 4, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { head: SHORT, connections: 4, ..PATIENT }).await;
     // Half of the connections may shake hands: both slots are taken, one by a client that stops amid the ClientHello.
     let (mut silent, mut slow) =
         (TcpStream::connect(server.address).await.unwrap(), TcpStream::connect(server.address).await.unwrap());
@@ -120,7 +120,7 @@ async fn hanging_handshake_times_out_or_makes_room() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_handshakes_of_few_addresses_lock_out_nobody() {
-    let server = Running::start(Limits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
     let mut silent = Vec::new();
     for client in 2..12 {
         for _ in 0..8 {
@@ -134,7 +134,7 @@ async fn silent_handshakes_of_few_addresses_lock_out_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_has_fewer_handshakes_than_connections() {
-    let server = Running::start(Limits { connections_per_client: Some(8), ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { connections_per_client: Some(8), ..PATIENT }).await;
     let mut silent = Vec::new();
     for _ in 0..3 {
         silent.push(TcpStream::connect(server.address).await.unwrap());
@@ -147,7 +147,7 @@ async fn client_has_fewer_handshakes_than_connections() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_server_closes_longest_idle_http2_connection() {
-    let server = Running::start(Limits { connections: 3, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { connections: 3, ..PATIENT }).await;
     let mut clients = Vec::new();
     for _ in 0..3 {
         let mut client = server.http2().await;
@@ -164,7 +164,7 @@ async fn full_server_closes_longest_idle_http2_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_https_connection_is_closed_busy_kept() {
-    let server = Running::start(Limits { idle: SHORT, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { idle: SHORT, ..PATIENT }).await;
     let (mut sender, ended) = server.frames(65_535).await;
     drop(begin(&mut sender, "/ping").await);
     timeout(PATIENCE, ended).await.expect("it is closed").unwrap().expect("in good order");
@@ -176,7 +176,7 @@ async fn idle_https_connection_is_closed_busy_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_response_is_aborted() {
-    let server = Running::start(Limits { stalled: SHORT, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { stalled: SHORT, ..PATIENT }).await;
     let (mut sender, connection) = server.frames(65_535).await;
     // Its window is never opened again: what is read is not given back.
     let mut stalled = begin(&mut sender, "/endless").await;
@@ -195,7 +195,7 @@ async fn unread_response_is_aborted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slowly_read_response_completes() {
-    let server = Running::start(Limits { stalled: 4 * SHORT, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { stalled: 4 * SHORT, ..PATIENT }).await;
     let (mut sender, _connection) = server.frames(65_535).await;
     let mut body = begin(&mut sender, "/large").await;
     let mut taken = 0;

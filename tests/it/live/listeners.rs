@@ -1,7 +1,7 @@
 //! Who may listen: how many at a time, and until their right ends.
 
 use axum::http::Method;
-use bellwire::testkit::live::Settings;
+use bellwire::testkit::live::LiveConfig;
 use serde_json::{Value, json};
 
 use super::{Ear, OFTEN, SERVER, SHOP, listen, open, open_with, start, write};
@@ -29,7 +29,7 @@ async fn listeners_are_limited_per_key_and_process() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_apps_leave_listener_slots_for_others() {
-    let live = Settings { listeners_max: 20, listeners_per_app: 8, listeners_per_key: 20, ..OFTEN };
+    let live = LiveConfig { listeners_max: 20, listeners_per_app: 8, listeners_per_key: 20, ..OFTEN };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     let mut ears = Vec::new();
     for (slug, places) in [("shop", 8), ("second", 6), ("third", 3), ("fourth", 2)] {
@@ -52,7 +52,7 @@ async fn busy_apps_leave_listener_slots_for_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn app_listeners_are_limited_operators_find_room() {
-    let live = Settings { places_for_operators: 1, listeners_per_app: 2, ..OFTEN };
+    let live = LiveConfig { places_for_operators: 1, listeners_per_app: 2, ..OFTEN };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     let other = json!({"slug": "other", "name": "Other", "subject": "mailto:ops@example.com"});
     app.operate(Method::POST, "/v1/apps", other).await.ok(201);
@@ -118,7 +118,7 @@ async fn revoked_key_stops_its_stream() {
 
 #[tokio::test]
 async fn session_stream_follows_current_permissions() {
-    let api = TestApi::with(bellwire::testkit::api::Settings { live: OFTEN, ..roomy() }, None).await;
+    let api = TestApi::with(bellwire::testkit::api::ApiConfig { live: OFTEN, ..roomy() }, None).await;
     let ann = api.teammate("ann@example.com", json!([{"role": "viewer"}])).await;
     let shown = [("cookie", ann.cookie.as_str()), ("sec-fetch-site", "same-origin")];
     let told_to_come_back = async |mut ear: Ear| {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Method, Request};
-use bellwire::testkit::live::Settings;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire::testkit::live::LiveConfig;
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -25,7 +25,7 @@ use crate::support::{Server, Setup, TestApp, seed};
 const SERVER: &str = "/v1/events/stream";
 const SHOP: &str = "/v1/apps/shop/events/stream";
 /// Looks that do not keep a test waiting.
-pub const OFTEN: Settings = Settings {
+pub const OFTEN: LiveConfig = LiveConfig {
     every: Duration::from_millis(20),
     listeners_max: 4,
     places_for_operators: 0,
@@ -130,7 +130,7 @@ async fn start() -> TestApp {
 }
 
 async fn raise(app: &TestApp, subject: &str) {
-    let alert = Alert { app: None, kind: Kind::Sli, subject, detail: "something is late" };
+    let alert = Alert { app: None, kind: AlertKind::Sli, subject, detail: "something is late" };
     alerts::raise(&mut app.pool.acquire().await.unwrap(), &alert, app.clock.now()).await.unwrap();
 }
 
@@ -302,7 +302,7 @@ async fn stored_events_arrive_while_outcomes_fail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn event_backlog_is_read_without_pause() {
-    let live = Settings { every: Duration::from_secs(3), ..OFTEN };
+    let live = LiveConfig { every: Duration::from_secs(3), ..OFTEN };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     let mut ear = listen(&app, SERVER).await;
     write(&app, 1_000, "alert.raised").await;
@@ -414,7 +414,7 @@ async fn slow_listener_is_told_and_disconnected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_listener_gets_heartbeats() {
-    let live = Settings { heartbeat: Duration::from_millis(20), ..OFTEN };
+    let live = LiveConfig { heartbeat: Duration::from_millis(20), ..OFTEN };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     let mut ear = listen(&app, SERVER).await;
     while ear.comments < 3 {

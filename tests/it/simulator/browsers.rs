@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
-use bellwire_simulator::gateways::{Action, BrowsersReport, Minted, Rule, Simulator};
+use bellwire_simulator::gateways::{RuleAction, BrowsersReport, Minted, Rule, Simulator};
 use bytes::Bytes;
 use http::Request;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ async fn post(simulator: &Simulator, request: Request<Bytes>) -> Answer {
     soon(http2.post(request)).await.unwrap()
 }
 
-fn figures(report: &bellwire_simulator::gateways::Report) -> &BrowsersReport {
+fn figures(report: &bellwire_simulator::gateways::SimulatorReport) -> &BrowsersReport {
     report.hosts[MOZILLA].browsers.as_ref().unwrap()
 }
 
@@ -123,10 +123,10 @@ async fn browser_endpoint_obeys_the_same_rules() {
     *too_large.body_mut() = vec![0; 5_631].into();
     assert_eq!(post(&simulator, too_large).await.status, 413);
     assert_eq!(post(&simulator, push(&minted, &Vapid::new(2), "of another")).await.status, 401);
-    let rule = simulator.add_rule(Rule { count: Some(1), ..Rule::always(Action::Unavailable { retry_after_s: None }) });
+    let rule = simulator.add_rule(Rule { count: Some(1), ..Rule::always(RuleAction::Unavailable { retry_after_s: None }) });
     assert_eq!(post(&simulator, push(&minted, &vapid, "not now")).await.status, 503);
     assert!(simulator.remove_rule(rule.unwrap()));
-    simulator.add_rule(Rule { count: Some(1), ..Rule::always(Action::LoseAnswer) }).unwrap();
+    simulator.add_rule(Rule { count: Some(1), ..Rule::always(RuleAction::LoseAnswer) }).unwrap();
     let mut http2 = Http2::connect(&simulator, MOZILLA).await;
     soon(http2.post(push(&minted, &vapid, "taken in silence"))).await.unwrap_err();
     let got = browser.socket.hear().await.unwrap();

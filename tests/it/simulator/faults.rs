@@ -1,6 +1,6 @@
 //! What the simulator does to streams and connections.
 
-use bellwire_simulator::gateways::{Action, Rule, Simulator};
+use bellwire_simulator::gateways::{RuleAction, Rule, Simulator};
 use bytes::Bytes;
 use http::Request;
 use tokio::net::TcpStream;
@@ -19,7 +19,7 @@ async fn ready() -> (Simulator, Http2, impl Fn(&Simulator, u32, &str) -> Request
     (simulator, http2, push)
 }
 
-fn once(action: Action) -> Rule {
+fn once(action: RuleAction) -> Rule {
     Rule { count: Some(1), ..Rule::always(action) }
 }
 
@@ -27,7 +27,7 @@ fn once(action: Action) -> Rule {
 async fn stream_reset_keeps_the_connection() {
     let (simulator, mut http2, push) = ready().await;
     let refused = u32::from(h2::Reason::REFUSED_STREAM);
-    simulator.add_rule(once(Action::Reset { code: refused })).unwrap();
+    simulator.add_rule(once(RuleAction::Reset { code: refused })).unwrap();
     let error = soon(http2.post(push(&simulator, 1, "d"))).await.unwrap_err();
     assert!(error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM), "{error}");
     assert_eq!(soon(http2.post(push(&simulator, 1, "d"))).await.unwrap().status, 201);
@@ -37,7 +37,7 @@ async fn stream_reset_keeps_the_connection() {
 
 #[tokio::test]
 async fn lost_response_counts_as_accepted_cut_not() {
-    for (action, duplicates) in [(Action::LoseAnswer, 1), (Action::Close, 0)] {
+    for (action, duplicates) in [(RuleAction::LoseAnswer, 1), (RuleAction::Close, 0)] {
         let (simulator, mut http2, push) = ready().await;
         simulator.add_rule(once(action)).unwrap();
         assert!(soon(http2.post(push(&simulator, 1, "d"))).await.is_err());
@@ -51,10 +51,10 @@ async fn lost_response_counts_as_accepted_cut_not() {
 #[tokio::test]
 async fn goaway_redirects_new_streams_only() {
     let (simulator, mut http2, push) = ready().await;
-    let hold = simulator.add_rule(once(Action::Hold)).unwrap();
+    let hold = simulator.add_rule(once(RuleAction::Hold)).unwrap();
     let held = http2.begin(push(&simulator, 1, "d1")).await.unwrap();
     soon(simulator.wait_until(|report| report.rules[0].held == 1)).await;
-    simulator.add_rule(once(Action::GoAway)).unwrap();
+    simulator.add_rule(once(RuleAction::GoAway)).unwrap();
     assert_eq!(soon(http2.post(push(&simulator, 2, "d2"))).await.unwrap().status, 201);
     simulator.release(hold, 1);
     assert_eq!(soon(held).await.unwrap().status().as_u16(), 201);
@@ -67,10 +67,10 @@ async fn goaway_redirects_new_streams_only() {
 #[tokio::test]
 async fn goaway_below_a_stream_leaves_it_unprocessed() {
     let (simulator, mut http2, push) = ready().await;
-    let hold = simulator.add_rule(once(Action::Hold)).unwrap();
+    let hold = simulator.add_rule(once(RuleAction::Hold)).unwrap();
     let held = http2.begin(push(&simulator, 1, "d1")).await.unwrap();
     soon(simulator.wait_until(|report| report.rules[0].held == 1)).await;
-    simulator.add_rule(once(Action::GoAwayBelow)).unwrap();
+    simulator.add_rule(once(RuleAction::GoAwayBelow)).unwrap();
     let error = soon(http2.post(push(&simulator, 2, "d2"))).await.unwrap_err();
     assert!(error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR), "{error:?}");
     simulator.release(hold, 1);
@@ -83,12 +83,12 @@ async fn stream_limit_is_announced_at_connect() {
     let (simulator, mut http2, push) = ready().await;
     soon(http2.post(push(&simulator, 1, "d1"))).await.unwrap();
     assert_eq!(http2.send.current_max_send_streams(), 100);
-    simulator.add_rule(Rule::always(Action::StreamLimit { streams: 3 })).unwrap();
+    simulator.add_rule(Rule::always(RuleAction::StreamLimit { streams: 3 })).unwrap();
     let mut limited = Http2::connect(&simulator, FCM).await;
     soon(limited.post(push(&simulator, 1, "d2"))).await.unwrap();
     assert_eq!(limited.send.current_max_send_streams(), 3);
     simulator.reset();
-    let hold = simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let hold = simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let mut answers = Vec::new();
     for index in 0..3 {
         answers.push(limited.begin(push(&simulator, index, "d")).await.unwrap());
@@ -104,8 +104,8 @@ async fn stream_limit_is_announced_at_connect() {
 #[tokio::test]
 async fn abandoned_request_leaves_nothing_behind() {
     let (simulator, mut http2, push) = ready().await;
-    simulator.add_rule(once(Action::Hang)).unwrap();
-    simulator.add_rule(once(Action::Hold)).unwrap();
+    simulator.add_rule(once(RuleAction::Hang)).unwrap();
+    simulator.add_rule(once(RuleAction::Hold)).unwrap();
     let hanging = http2.begin(push(&simulator, 1, "d1")).await.unwrap();
     let held = http2.begin(push(&simulator, 2, "d2")).await.unwrap();
     soon(simulator.wait_until(|report| report.unanswered == 1 && report.rules[1].held == 1)).await;
@@ -117,16 +117,16 @@ async fn abandoned_request_leaves_nothing_behind() {
 #[tokio::test]
 async fn bodies_break_off_dawdle_and_never_end() {
     let (simulator, mut http2, push) = ready().await;
-    simulator.add_rule(once(Action::Truncate { status: 400 })).unwrap();
+    simulator.add_rule(once(RuleAction::Truncate { status: 400 })).unwrap();
     let response = soon(http2.begin(push(&simulator, 1, "d")).await.unwrap()).await.unwrap();
     assert_eq!(response.status().as_u16(), 400);
     assert!(soon(read(response)).await.is_err());
 
-    simulator.add_rule(once(Action::SlowBody { status: 500, octets: 3, every_ms: 1 })).unwrap();
+    simulator.add_rule(once(RuleAction::SlowBody { status: 500, octets: 3, every_ms: 1 })).unwrap();
     let answer = soon(http2.post(push(&simulator, 1, "d"))).await.unwrap();
     assert_eq!((answer.status, answer.body.as_str()), (500, "..."));
 
-    simulator.add_rule(once(Action::EndlessBody { status: 500 })).unwrap();
+    simulator.add_rule(once(RuleAction::EndlessBody { status: 500 })).unwrap();
     let response = soon(http2.begin(push(&simulator, 1, "d")).await.unwrap()).await.unwrap();
     let mut stream = response.into_body();
     let mut octets = 0;
@@ -143,9 +143,9 @@ async fn bodies_break_off_dawdle_and_never_end() {
 async fn script_redirects_delays_or_replaces_responses() {
     let (simulator, mut http2, push) = ready().await;
     let headers = vec![("x-odd".to_owned(), "1".to_owned())];
-    simulator.add_rule(once(Action::Redirect { to: "https://elsewhere.test/".into() })).unwrap();
-    simulator.add_rule(once(Action::Answer { status: 507, headers, body: "full".into() })).unwrap();
-    simulator.add_rule(Rule { delay_ms: 30, ..once(Action::Gone) }).unwrap();
+    simulator.add_rule(once(RuleAction::Redirect { to: "https://elsewhere.test/".into() })).unwrap();
+    simulator.add_rule(once(RuleAction::Answer { status: 507, headers, body: "full".into() })).unwrap();
+    simulator.add_rule(Rule { delay_ms: 30, ..once(RuleAction::Gone) }).unwrap();
     let answer = soon(http2.post(push(&simulator, 1, "d"))).await.unwrap();
     assert_eq!((answer.status, answer.header("location")), (307, "https://elsewhere.test/"));
     let answer = soon(http2.post(push(&simulator, 1, "d"))).await.unwrap();
@@ -159,7 +159,7 @@ async fn script_redirects_delays_or_replaces_responses() {
 async fn outage_refuses_and_cuts_connections_then_ends() {
     let (simulator, http2, push) = ready().await;
     soon(simulator.wait_until(|report| report.hosts[FCM].open_connections == 1)).await;
-    let outage = simulator.add_rule(Rule { host: Some(FCM.into()), ..Rule::always(Action::RefuseTcp) }).unwrap();
+    let outage = simulator.add_rule(Rule { host: Some(FCM.into()), ..Rule::always(RuleAction::RefuseTcp) }).unwrap();
     soon(http2.ended).await.unwrap().unwrap_err();
     let report = soon(simulator.wait_until(|report| report.hosts[FCM].open_connections == 0)).await;
     assert_eq!(report.rules[0].hits, 1);
@@ -169,7 +169,7 @@ async fn outage_refuses_and_cuts_connections_then_ends() {
 
     simulator.remove_rule(outage);
     soon(until_open(&simulator)).await;
-    simulator.add_rule(Rule { for_ms: Some(20), ..Rule::always(Action::RefuseTcp) }).unwrap();
+    simulator.add_rule(Rule { for_ms: Some(20), ..Rule::always(RuleAction::RefuseTcp) }).unwrap();
     soon(simulator.wait_until(|report| report.rules[0].hits == 5 && report.hosts[FCM].open_connections == 0)).await;
     let mut http2 = Http2::over(soon(until_open(&simulator)).await).await;
     assert_eq!(soon(http2.post(push(&simulator, 1, "d"))).await.unwrap().status, 201);
@@ -189,8 +189,8 @@ async fn until_open(simulator: &Simulator) -> TlsStream<TcpStream> {
 async fn tls_can_be_refused_or_kept_waiting() {
     let (simulator, _http2, _push) = ready().await;
     soon(simulator.wait_until(|report| report.hosts[FCM].connections == 1)).await;
-    simulator.add_rule(once(Action::RefuseTls)).unwrap();
-    simulator.add_rule(once(Action::Stall)).unwrap();
+    simulator.add_rule(once(RuleAction::RefuseTls)).unwrap();
+    simulator.add_rule(once(RuleAction::Stall)).unwrap();
     assert!(soon(tls(&simulator, FCM, b"h2")).await.is_err());
     let simulator = std::sync::Arc::new(simulator);
     let waiting = std::sync::Arc::clone(&simulator);

@@ -5,7 +5,7 @@ mod faults;
 mod sender;
 
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{Action, Fault, HostSpec, Options, Rule, Simulator, Verify};
+use bellwire_simulator::gateways::{RuleAction, RequestFault, HostSpec, Options, Rule, Simulator, Verify};
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use sender::{Http2, Vapid, post_http1, push, soon};
@@ -51,7 +51,7 @@ async fn each_gateway_accepts_a_valid_push() {
 }
 
 /// Spoils a request, and says which fault that is and how FCM, Mozilla, WNS, Apple and others answer it.
-type Spoilt = (fn(&mut Request<Bytes>), Fault, [u16; 5]);
+type Spoilt = (fn(&mut Request<Bytes>), RequestFault, [u16; 5]);
 
 #[tokio::test]
 async fn gateway_rules_are_enforced_and_reported() {
@@ -59,20 +59,20 @@ async fn gateway_rules_are_enforced_and_reported() {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     let table: [Spoilt; 14] = [
-        (|r| drop(r.headers_mut().remove("ttl")), Fault::TtlMissing, [400; 5]),
-        (|r| set(r, "ttl", "soon"), Fault::TtlInvalid, [400; 5]),
-        (|r| set(r, "ttl", "-1"), Fault::TtlNegative, [400; 5]),
-        (|r| set(r, "urgency", "urgent"), Fault::Urgency, [400, 201, 201, 400, 400]),
-        (|r| set(r, "topic", "a b"), Fault::Topic, [400; 5]),
-        (|r| set(r, "content-encoding", "aesgcm"), Fault::Encoding, [400; 5]),
-        (|r| drop(r.headers_mut().remove("authorization")), Fault::VapidMissing, [401, 401, 401, 403, 401]),
-        (|r| set(r, "authorization", "Bearer x"), Fault::VapidToken, [403, 401, 401, 403, 403]),
-        (|r| *r.body_mut() = vec![0; 6000].into(), Fault::TooLarge, [413; 5]),
-        (|r| *r.body_mut() = Bytes::from_static(b"short"), Fault::Sealing, [201; 5]),
-        (|r| spoil_last_octet(r.body_mut()), Fault::Unsealable, [201; 5]),
-        (|r| *r.method_mut() = http::Method::PUT, Fault::Method, [405; 5]),
-        (|r| change_path(r, |path| path.replace(['B', 'b'], "C")), Fault::UnknownEndpoint, [404; 5]),
-        (|r| change_path(r, |path| path.replace("%2b", "%2B")), Fault::EscapedToken, [201, 201, 401, 201, 201]),
+        (|r| drop(r.headers_mut().remove("ttl")), RequestFault::TtlMissing, [400; 5]),
+        (|r| set(r, "ttl", "soon"), RequestFault::TtlInvalid, [400; 5]),
+        (|r| set(r, "ttl", "-1"), RequestFault::TtlNegative, [400; 5]),
+        (|r| set(r, "urgency", "urgent"), RequestFault::Urgency, [400, 201, 201, 400, 400]),
+        (|r| set(r, "topic", "a b"), RequestFault::Topic, [400; 5]),
+        (|r| set(r, "content-encoding", "aesgcm"), RequestFault::Encoding, [400; 5]),
+        (|r| drop(r.headers_mut().remove("authorization")), RequestFault::VapidMissing, [401, 401, 401, 403, 401]),
+        (|r| set(r, "authorization", "Bearer x"), RequestFault::VapidToken, [403, 401, 401, 403, 403]),
+        (|r| *r.body_mut() = vec![0; 6000].into(), RequestFault::TooLarge, [413; 5]),
+        (|r| *r.body_mut() = Bytes::from_static(b"short"), RequestFault::Sealing, [201; 5]),
+        (|r| spoil_last_octet(r.body_mut()), RequestFault::Unsealable, [201; 5]),
+        (|r| *r.method_mut() = http::Method::PUT, RequestFault::Method, [405; 5]),
+        (|r| change_path(r, |path| path.replace(['B', 'b'], "C")), RequestFault::UnknownEndpoint, [404; 5]),
+        (|r| change_path(r, |path| path.replace("%2b", "%2B")), RequestFault::EscapedToken, [201, 201, 401, 201, 201]),
     ];
     let (simulator, vapid) = (start().await, Vapid::new(1));
     for (at, gateway) in Gateway::ALL.into_iter().enumerate() {
@@ -85,7 +85,7 @@ async fn gateway_rules_are_enforced_and_reported() {
             spoil(&mut request);
             let answer = soon(http2.post(request)).await.unwrap();
             assert_eq!(answer.status, statuses[at], "{gateway:?} {fault:?}");
-            if *fault != Fault::EscapedToken || gateway == Gateway::Wns {
+            if *fault != RequestFault::EscapedToken || gateway == Gateway::Wns {
                 assert!(simulator.report().faults.contains_key(fault), "{gateway:?} {fault:?}");
             }
         }
@@ -120,11 +120,11 @@ async fn vapid_claims_are_verified() {
         let claims = |aud: &str, exp: i64, sub: &str| serde_json::json!({"aud": aud, "exp": exp, "sub": sub});
         let fine = "mailto:push@example.com";
         let cases = [
-            (vapid.authorization(&claims("https://elsewhere.test", now + 60, fine)), Fault::VapidAudience),
-            (vapid.authorization(&claims(&origin, now - 120, fine)), Fault::VapidExpired),
-            (vapid.authorization(&claims(&origin, now + 90_000, fine)), Fault::VapidTooLong),
-            (vapid.authorization(&claims(&origin, now + 60, "mailto:x@localhost")), Fault::VapidSubject),
-            (stranger.authorization(&claims(&origin, now + 60, fine)), Fault::VapidWrongKey),
+            (vapid.authorization(&claims("https://elsewhere.test", now + 60, fine)), RequestFault::VapidAudience),
+            (vapid.authorization(&claims(&origin, now - 120, fine)), RequestFault::VapidExpired),
+            (vapid.authorization(&claims(&origin, now + 90_000, fine)), RequestFault::VapidTooLong),
+            (vapid.authorization(&claims(&origin, now + 60, "mailto:x@localhost")), RequestFault::VapidSubject),
+            (stranger.authorization(&claims(&origin, now + 60, fine)), RequestFault::VapidWrongKey),
         ];
         for ((authorization, fault), status) in cases.into_iter().zip(statuses) {
             simulator.reset();
@@ -142,7 +142,7 @@ async fn vapid_claims_are_verified() {
 async fn second_acceptance_is_a_duplicate_retry_not() {
     let (simulator, vapid) = (start().await, Vapid::new(1));
     simulator
-        .add_rule(Rule { attempts: Some([1, 2]), ..Rule::always(Action::Unavailable { retry_after_s: Some(3) }) })
+        .add_rule(Rule { attempts: Some([1, 2]), ..Rule::always(RuleAction::Unavailable { retry_after_s: Some(3) }) })
         .unwrap();
     let minted = simulator.mint("fcm", 1, Some(&vapid.public)).unwrap();
     let mut http2 = Http2::connect(&simulator, FCM).await;
@@ -211,14 +211,14 @@ async fn http1_gets_the_same_answers() {
     let answer = soon(post(bad)).await.unwrap();
     assert_eq!((answer.status, answer.body.as_str()), (400, r#"{"reason":"BadTtl"}"#));
 
-    for (action, accepted) in [(Action::Close, 0), (Action::LoseAnswer, 1), (Action::Truncate { status: 201 }, 1)] {
+    for (action, accepted) in [(RuleAction::Close, 0), (RuleAction::LoseAnswer, 1), (RuleAction::Truncate { status: 201 }, 1)] {
         simulator.reset();
         let id = simulator.add_rule(Rule::always(action.clone())).unwrap();
         assert!(soon(post(push(&minted, &vapid, "d3"))).await.is_err(), "{action:?}");
         assert_eq!(simulator.report().accepted, accepted, "{action:?}");
         simulator.remove_rule(id);
     }
-    simulator.add_rule(Rule::always(Action::SlowBody { status: 500, octets: 3, every_ms: 1 })).unwrap();
+    simulator.add_rule(Rule::always(RuleAction::SlowBody { status: 500, octets: 3, every_ms: 1 })).unwrap();
     let answer = soon(post(push(&minted, &vapid, "d4"))).await.unwrap();
     assert_eq!((answer.status, answer.body.as_str()), (500, "..."));
     let alpn = soon(sender::tls(&simulator, "apple.test", b"h2")).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use bellwire::testkit::store::queue::claims::LEASE;
 use bellwire_core::delivery::Tier;
-use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{RuleAction, Rule};
 use serde_json::json;
 
 use super::{IN_FLIGHT, claim_and_die, hold, let_go, unsubscribe, until_told};
@@ -108,9 +108,9 @@ async fn code_reaches_a_returned_browser() {
     app.send(to(3), code.clone()).await; // so that the key is known to work
     unsubscribe(&app, &all[0]).await;
     let once = |index, action, n| Rule { endpoints: Some([index].into()), count: Some(n), ..Rule::always(action) };
-    app.simulator.add_rule(once(1, Action::Answer { status: 410, headers: vec![], body: "".into() }, 1)).unwrap();
+    app.simulator.add_rule(once(1, RuleAction::Answer { status: 410, headers: vec![], body: "".into() }, 1)).unwrap();
     app.send(to(1), code.clone()).await;
-    app.simulator.add_rule(once(2, Action::BadRequest, 5)).unwrap();
+    app.simulator.add_rule(once(2, RuleAction::BadRequest, 5)).unwrap();
     for _ in 0..5 {
         app.send(to(2), code.clone()).await;
         app.run_until_idle().await;

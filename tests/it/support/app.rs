@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::{self, ApiState, RelyingParty};
 use bellwire::testkit::checks;
-use bellwire::testkit::dispatch::{Dispatcher, Settings};
+use bellwire::testkit::dispatch::{Dispatcher, DispatchConfig};
 use bellwire::testkit::live;
 use bellwire::testkit::metrics::Metrics;
 use bellwire::testkit::otlp::Tracer;
@@ -19,11 +19,11 @@ use bellwire::testkit::store::keys::data_keys;
 use bellwire::testkit::store::outcomes::rollups::MetricsKept;
 use bellwire::testkit::store::{self, operations::partitions};
 use bellwire::testkit::vault::Vault;
-use bellwire::testkit::vault::master_key::{MasterKey, Source};
+use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
 use bellwire_core::clock::Clock;
 use bellwire_core::scope::Scope;
 use bellwire_gateway::Gateways;
-use bellwire_simulator::gateways::{self, Fault, Simulator};
+use bellwire_simulator::gateways::{self, RequestFault, Simulator};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::task::JoinSet;
@@ -35,7 +35,7 @@ use super::{FaultProxy, START, TestDatabase, citus};
 #[derive(Default)]
 pub struct Setup {
     pub simulator: gateways::Options,
-    pub dispatch: Settings,
+    pub dispatch: DispatchConfig,
     /// Push services beside the simulator, and whom to trust for them.
     pub others: (Vec<bellwire_gateway::HostMapping>, String),
     /// The proxy that connections to push services leave by.
@@ -47,7 +47,7 @@ pub struct Setup {
     /// Whether the engine finds Postgres through a fault proxy.
     pub through_proxy: bool,
     /// What listeners may cost.
-    pub live: live::Settings,
+    pub live: live::LiveConfig,
     /// By what name browsers' passkeys know the server.
     pub relying_party: Option<RelyingParty>,
     /// What checks look at.
@@ -110,7 +110,7 @@ pub struct TestApp {
     pub operator: String,
     /// The VAPID public key that new subscriptions are made with.
     pub application_server_key: Vec<u8>,
-    dispatch: Settings,
+    dispatch: DispatchConfig,
     tasks: JoinSet<()>,
     finished: bool,
 }
@@ -151,13 +151,13 @@ impl TestApp {
         let pool = database.pool.clone();
         let clock = setup.clock.unwrap_or_else(|| Clock::stub(START));
         partitions::ensure(&pool, clock.now()).await.expect("partitions");
-        let master_key = Source::Given(MasterKey::parse(MASTER_KEY).expect("32 octets"));
+        let master_key = MasterKeySource::Given(MasterKey::parse(MASTER_KEY).expect("32 octets"));
         let vault = data_keys::open(&pool, &master_key, clock.now()).await.expect("an empty database");
         let simulator = Simulator::start(gateways::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
         // What a proxy refuses is told at once, since that goes by the real clock, too.
         let (egress, told_after) = (setup.egress, Duration::ZERO);
         let settings = gateway_settings(&simulator, setup.others.clone());
-        let settings = bellwire_gateway::Settings { egress, told_after, ..settings };
+        let settings = bellwire_gateway::GatewayConfig { egress, told_after, ..settings };
         let gateways = Gateways::new(settings).expect("the simulator's settings are right");
         let metrics = Metrics::new();
         let proxy = if setup.through_proxy { Some(FaultProxy::start().await) } else { None };
@@ -174,11 +174,11 @@ impl TestApp {
             setup.dispatch,
         );
         let engine = server::engine(dispatcher.clone());
-        let settings = api::Settings {
+        let settings = api::ApiConfig {
             live: setup.live,
             relying_party: setup.relying_party,
             setup: setup.checks,
-            ..api::Settings::default()
+            ..api::ApiConfig::default()
         };
         let sending_pool = store::connect_lazily(store::by_index_only(database.options()), 2);
         let state =
@@ -385,7 +385,7 @@ impl TestApp {
 
     /// Waits until a rule holds so many requests.
     pub async fn until_held(&self, id: u64, n: u64) {
-        let held = |report: &gateways::Report| report.rules.iter().any(|rule| rule.id == id && rule.held == n);
+        let held = |report: &gateways::SimulatorReport| report.rules.iter().any(|rule| rule.id == id && rule.held == n);
         let waited = tokio::time::timeout(PATIENCE, self.simulator.wait_until(held)).await;
         waited.unwrap_or_else(|_| panic!("rule {id} has acted and holds {:?}, not {n}", self.rule(id)));
     }
@@ -436,7 +436,7 @@ impl TestApp {
     }
 
     /// The same for a test in which the gateways find these faults on purpose.
-    pub async fn finish_after(mut self, expected: &[Fault]) {
+    pub async fn finish_after(mut self, expected: &[RequestFault]) {
         self.finished = true;
         self.check_accounts().await;
         let mut faults = self.simulator.report().faults;
@@ -479,17 +479,17 @@ pub fn gateways(simulator: &Simulator) -> Gateways {
 fn gateway_settings(
     simulator: &Simulator,
     (others, ca_pem): (Vec<bellwire_gateway::HostMapping>, String),
-) -> bellwire_gateway::Settings {
+) -> bellwire_gateway::GatewayConfig {
     let mapping = |host: gateways::HostMapping| bellwire_gateway::HostMapping {
         host: host.host,
         gateway: host.gateway,
         address: Some(host.addr),
     };
-    bellwire_gateway::Settings {
+    bellwire_gateway::GatewayConfig {
         hosts: simulator.hosts().into_iter().map(mapping).chain(others).collect(),
         extra_ca_pem: Some((simulator.ca_pem().to_owned() + &ca_pem).into_bytes()),
         allow_loopback: true,
         connect_pause: Duration::from_millis(1),
-        ..bellwire_gateway::Settings::default()
+        ..bellwire_gateway::GatewayConfig::default()
     }
 }

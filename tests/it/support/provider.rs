@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use bellwire::testkit::oidc::{ClientSecret, Settings};
+use bellwire::testkit::oidc::{ClientSecret, OidcConfig};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -122,8 +122,8 @@ impl Provider {
     }
 
     /// What a server is told of it.
-    pub fn settings(&self) -> Settings {
-        Settings {
+    pub fn settings(&self) -> OidcConfig {
+        OidcConfig {
             issuer: self.issuer().to_owned(),
             client_id: CLIENT.to_owned(),
             client_secret: ClientSecret::new(SECRET.to_owned()),

@@ -6,7 +6,7 @@ use super::{ACTION_TEXT_MAX, BODY_MAX, Notification, TAG_MAX, TITLE_MAX, URL_MAX
 
 /// Place of a text in a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum TextField {
     /// Title of the notification.
     Title,
     /// Body of the notification.
@@ -35,7 +35,7 @@ pub enum Place {
     Data(String, String),
 }
 
-impl Place {
+impl TextField {
     /// Returns the RFC 6901 pointer within the notification, without the first slash.
     pub fn name(&self) -> String {
         match self {
@@ -144,14 +144,14 @@ impl Place {
 
 impl Notification {
     /// All places of this notification that may hold a text.
-    pub fn places(&self) -> Vec<Place> {
-        use Place::{ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url};
+    pub fn places(&self) -> Vec<TextField> {
+        use TextField::{ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url};
         let mut places = vec![Title, Body, Url, Icon, Image, Badge, Tag, Lang];
         places
             .extend((0..self.actions.len()).flat_map(|i| [ActionName(i), ActionTitle(i), ActionIcon(i), ActionUrl(i)]));
         places.retain(|place| place.get(self).is_some());
         for (member, value) in self.data.iter().flatten() {
-            texts_within(value, &mut String::new(), &mut |at| places.push(Place::Data(member.clone(), at.to_owned())));
+            texts_within(value, &mut String::new(), &mut |at| places.push(TextField::Data(member.clone(), at.to_owned())));
         }
         places
     }

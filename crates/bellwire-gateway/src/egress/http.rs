@@ -4,19 +4,19 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use zeroize::Zeroizing;
 
-use super::{Refused, Target};
+use super::{ProxyError, TunnelTarget};
 
 /// Maximum octets of the head of a response.
 const HEAD_MAX: usize = 8 << 10;
 const FIELDS_MAX: usize = 64;
 pub(super) async fn connect(
     mut tcp: TcpStream,
-    target: Target<'_>,
+    target: TunnelTarget<'_>,
     authorization: Option<Zeroizing<String>>,
-) -> Result<TcpStream, Refused> {
+) -> Result<TcpStream, ProxyError> {
     let authority = match target {
-        Target::Name(host, port) => format!("{host}:{port}"),
-        Target::Address(address) => address.to_string(),
+        TunnelTarget::Name(host, port) => format!("{host}:{port}"),
+        TunnelTarget::Address(address) => address.to_string(),
     };
     let mut head = Zeroizing::new(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n"));
     if let Some(authorization) = authorization {
@@ -28,27 +28,27 @@ pub(super) async fn connect(
     tcp.write_all(head.as_bytes()).await?;
     match read_status(&mut tcp).await? {
         200..=299 => Ok(tcp),
-        407 | 401 => Err(Refused::Credentials), // as tinyproxy has it, which knows somebody else
-        status => Err(Refused::Status(status)),
+        407 | 401 => Err(ProxyError::Credentials), // as tinyproxy has it, which knows somebody else
+        status => Err(ProxyError::Status(status)),
     }
 }
 
 /// Reads the head of a response. A 2xx is not followed by other octets, because the client starts TLS. The body of
 /// another status is ignored.
-async fn read_status(tcp: &mut TcpStream) -> Result<u16, Refused> {
+async fn read_status(tcp: &mut TcpStream) -> Result<u16, ProxyError> {
     let (mut head, mut read) = ([0; HEAD_MAX], 0);
     loop {
         match tcp.read(&mut head[read..]).await? {
-            0 => return Err(Refused::Protocol), // it hung up, or its head has no end
+            0 => return Err(ProxyError::Protocol), // it hung up, or its head has no end
             n => read += n,
         }
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut answer = httparse::Response::new(&mut fields);
-        let parsed = answer.parse(&head[..read]).map_err(|_| Refused::Protocol)?;
+        let parsed = answer.parse(&head[..read]).map_err(|_| ProxyError::Protocol)?;
         if let httparse::Status::Complete(length) = parsed {
-            let status = answer.code.ok_or(Refused::Protocol)?;
+            let status = answer.code.ok_or(ProxyError::Protocol)?;
             let is_tunnel = (200..=299).contains(&status);
-            return if is_tunnel && length < read { Err(Refused::Protocol) } else { Ok(status) };
+            return if is_tunnel && length < read { Err(ProxyError::Protocol) } else { Ok(status) };
         }
     }
 }

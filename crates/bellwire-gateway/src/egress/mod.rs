@@ -1,7 +1,7 @@
 //! The proxy for outbound connections: its address, its exemptions, and name resolution.
 //!
 //! The proxy opens a tunnel, and TLS runs end to end through it, so the proxy cannot read or forge responses. Its own
-//! responses concern the network and never a subscription. Each of them is a [`Refused`] here, and
+//! responses concern the network and never a subscription. Each of them is a [`ProxyError`] here, and
 //! [`Failure::Proxy`](bellwire_rules::classify::Failure::Proxy) outside.
 
 mod exempt;
@@ -140,7 +140,7 @@ impl fmt::Debug for Proxy {
 
 /// Reason for which a proxy opened no tunnel. `Display` is for operators and contains no credentials.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum ProxyError {
     /// The proxy is unreachable, or the connection broke.
     #[error("it cannot be reached: {0}")]
     Unreachable(#[from] std::io::Error),
@@ -161,7 +161,7 @@ pub enum Refused {
 
 /// Target of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target<'a> {
+pub enum TunnelTarget<'a> {
     Name(&'a str, u16),
     Address(SocketAddr),
 }
@@ -201,14 +201,14 @@ impl Egress {
     }
 
     /// Opens a tunnel to the first target that the proxy reaches, in this order. `within` limits the total time.
-    pub async fn tunnel(&self, targets: &[Target<'_>], within: Duration) -> Result<TcpStream, Refused> {
+    pub async fn tunnel(&self, targets: &[TunnelTarget<'_>], within: Duration) -> Result<TcpStream, ProxyError> {
         let targets = &targets[..targets.len().min(TRIES)];
-        let mut refused = Refused::Protocol;
+        let mut refused = ProxyError::Protocol;
         for target in targets {
             let each = within / u32::try_from(targets.len()).unwrap_or(1);
-            match timeout(each, self.open(*target)).await.unwrap_or(Err(Refused::Silent)) {
+            match timeout(each, self.open(*target)).await.unwrap_or(Err(ProxyError::Silent)) {
                 Ok(tcp) => return Ok(tcp),
-                Err(Refused::Credentials) => return Err(Refused::Credentials),
+                Err(ProxyError::Credentials) => return Err(ProxyError::Credentials),
                 Err(why) => refused = why,
             }
         }
@@ -222,15 +222,15 @@ impl Egress {
             return TcpStream::connect((bare, port)).await;
         }
         let tunnelled = if self.looks_up() {
-            self.tunnel(&[Target::Name(host, port)], within).await
+            self.tunnel(&[TunnelTarget::Name(host, port)], within).await
         } else {
-            let addresses: Vec<_> = tokio::net::lookup_host((bare, port)).await?.map(Target::Address).collect();
+            let addresses: Vec<_> = tokio::net::lookup_host((bare, port)).await?.map(TunnelTarget::Address).collect();
             self.tunnel(&addresses, within).await
         };
         tunnelled.map_err(|why| std::io::Error::other(format!("the proxy {}: {why}", self.proxy)))
     }
 
-    async fn open(&self, target: Target<'_>) -> Result<TcpStream, Refused> {
+    async fn open(&self, target: TunnelTarget<'_>) -> Result<TcpStream, ProxyError> {
         let Proxy { protocol, host, port, .. } = &self.proxy;
         let addresses: Vec<SocketAddr> = match host {
             Host::Domain(name) => tokio::net::lookup_host((name.as_str(), *port)).await?.collect(),

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use zeroize::Zeroizing;
 
-use super::{CREDENTIAL_MAX, Credentials, Refused, Target};
+use super::{CREDENTIAL_MAX, Credentials, ProxyError, TunnelTarget};
 
 const VERSION: u8 = 5;
 /// Authentication methods of RFC 1928.
@@ -20,17 +20,17 @@ const NAME: u8 = 3;
 const IPV6: u8 = 4;
 pub(super) async fn connect(
     mut tcp: TcpStream,
-    target: Target<'_>,
+    target: TunnelTarget<'_>,
     credentials: Option<&Credentials>,
-) -> Result<TcpStream, Refused> {
+) -> Result<TcpStream, ProxyError> {
     sign_in(&mut tcp, credentials).await?;
     tcp.write_all(&request(target)?).await?;
     let [version, reply, _, kind] = read(&mut tcp).await?;
     if version != VERSION {
-        return Err(Refused::Protocol);
+        return Err(ProxyError::Protocol);
     }
     if reply != 0 {
-        return Err(Refused::Socks(words(reply)));
+        return Err(ProxyError::Socks(words(reply)));
     }
     // The address that the proxy connects from: nobody wants to know.
     let length = match kind {
@@ -40,20 +40,20 @@ pub(super) async fn connect(
             let [length] = read(&mut tcp).await?;
             usize::from(length)
         }
-        _ => return Err(Refused::Protocol),
+        _ => return Err(ProxyError::Protocol),
     };
     let mut rest = [0; CREDENTIAL_MAX + 2];
     tcp.read_exact(&mut rest[..length + 2]).await?;
     Ok(tcp)
 }
 
-async fn sign_in(tcp: &mut TcpStream, credentials: Option<&Credentials>) -> Result<(), Refused> {
+async fn sign_in(tcp: &mut TcpStream, credentials: Option<&Credentials>) -> Result<(), ProxyError> {
     let ways: &[u8] = if credentials.is_some() { &[VERSION, 2, NOBODY, BY_PASSWORD] } else { &[VERSION, 1, NOBODY] };
     tcp.write_all(ways).await?;
     match (read(tcp).await?, credentials) {
         ([VERSION, NOBODY], _) => Ok(()),
         ([VERSION, BY_PASSWORD], Some(Credentials { user, password })) => {
-            let length = |text: &str| u8::try_from(text.len()).map_err(|_| Refused::Credentials);
+            let length = |text: &str| u8::try_from(text.len()).map_err(|_| ProxyError::Credentials);
             let mut said = Zeroizing::new(vec![PASSWORD_VERSION, length(user)?]);
             said.extend_from_slice(user.as_bytes());
             said.push(length(password)?);
@@ -61,24 +61,24 @@ async fn sign_in(tcp: &mut TcpStream, credentials: Option<&Credentials>) -> Resu
             tcp.write_all(&said).await?;
             match read(tcp).await? {
                 [PASSWORD_VERSION, 0] => Ok(()),
-                _ => Err(Refused::Credentials),
+                _ => Err(ProxyError::Credentials),
             }
         }
-        ([VERSION, 0xff], _) => Err(Refused::Credentials),
-        _ => Err(Refused::Protocol),
+        ([VERSION, 0xff], _) => Err(ProxyError::Credentials),
+        _ => Err(ProxyError::Protocol),
     }
 }
 
-fn request(target: Target<'_>) -> Result<Vec<u8>, Refused> {
+fn request(target: TunnelTarget<'_>) -> Result<Vec<u8>, ProxyError> {
     let mut request = vec![VERSION, CONNECT, 0];
     let port = match target {
-        Target::Name(host, port) => {
-            let length = u8::try_from(host.len()).map_err(|_| Refused::Protocol)?;
+        TunnelTarget::Name(host, port) => {
+            let length = u8::try_from(host.len()).map_err(|_| ProxyError::Protocol)?;
             request.extend_from_slice(&[NAME, length]);
             request.extend_from_slice(host.as_bytes());
             port
         }
-        Target::Address(address) => {
+        TunnelTarget::Address(address) => {
             match address.ip() {
                 IpAddr::V4(v4) => {
                     request.push(IPV4);
@@ -96,11 +96,11 @@ fn request(target: Target<'_>) -> Result<Vec<u8>, Refused> {
     Ok(request)
 }
 
-async fn read<const N: usize>(tcp: &mut TcpStream) -> Result<[u8; N], Refused> {
+async fn read<const N: usize>(tcp: &mut TcpStream) -> Result<[u8; N], ProxyError> {
     let mut octets = [0; N];
     match tcp.read_exact(&mut octets).await {
         Ok(_) => Ok(octets),
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(Refused::Protocol),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(ProxyError::Protocol),
         Err(error) => Err(error.into()),
     }
 }

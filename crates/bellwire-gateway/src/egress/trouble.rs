@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::Refused;
+use super::ProxyError;
 use bellwire_core::lane::Gateway;
 
 /// Unreachable push services. Other hosts are left out, because a proxy may block them on purpose.
@@ -40,7 +40,7 @@ impl Troubles {
     }
 
     /// Records that the proxy opened no tunnel.
-    pub(crate) fn refused(&self, gateway: Gateway, why: &Refused, now: Instant) {
+    pub(crate) fn refused(&self, gateway: Gateway, why: &ProxyError, now: Instant) {
         let (mut since, words) = (self.since.lock(), why.to_string());
         let known = since.entry(gateway).or_insert_with(|| {
             warn!(target: "bellwire::gateway::egress::trouble", gateway = gateway.name(), why = words, "the proxy lets no connection through to a push service");
@@ -79,15 +79,15 @@ mod tests {
         const TOLD_AFTER: Duration = Duration::from_secs(60);
         let (troubles, now) = (Troubles::new(TOLD_AFTER), Instant::now());
         let words = |troubles: &Troubles, now| troubles.untold(now).into_iter().map(|it| it.words).collect::<Vec<_>>();
-        troubles.refused(Gateway::Fcm, &Refused::Status(502), now);
-        troubles.refused(Gateway::Fcm, &Refused::Status(403), now + TOLD_AFTER / 2);
+        troubles.refused(Gateway::Fcm, &ProxyError::Status(502), now);
+        troubles.refused(Gateway::Fcm, &ProxyError::Status(403), now + TOLD_AFTER / 2);
         assert!(words(&troubles, now + TOLD_AFTER / 2).is_empty());
         assert_eq!(words(&troubles, now + TOLD_AFTER), ["it answered 403"]);
         assert_eq!(words(&troubles, now + TOLD_AFTER), ["it answered 403"], "it is told until somebody was");
         troubles.told(Gateway::Fcm);
         assert!(words(&troubles, now + TOLD_AFTER * 2).is_empty());
         troubles.passed(Gateway::Fcm);
-        troubles.refused(Gateway::Fcm, &Refused::Silent, now + TOLD_AFTER * 3);
+        troubles.refused(Gateway::Fcm, &ProxyError::Silent, now + TOLD_AFTER * 3);
         assert!(words(&troubles, now + TOLD_AFTER * 3).is_empty());
         assert_eq!(words(&troubles, now + TOLD_AFTER * 4), ["it did not answer in time"]);
     }

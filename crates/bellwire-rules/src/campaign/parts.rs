@@ -6,12 +6,12 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::plan::{Body, DidNot, Plan, Test, WHOLE};
+use super::plan::{PlannedMessage, DidNot, Plan, Test, WHOLE};
 use super::schedule::When;
 use super::zones::{self, Zones};
 use bellwire_core::clock::{Timestamp, derived_uuid_of, time_of};
 use bellwire_core::id::CampaignId;
-use bellwire_segment::{Expression, Filter, OwnHour, Portion, SLOTS};
+use bellwire_segment::{Expression, AudienceFilter, OwnHour, Portion, SLOTS};
 
 /// Zones in one list of an expression, which may not hold all there are.
 const ZONES_OF_LIST: usize = 400;
@@ -47,7 +47,7 @@ pub struct Narrow {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct CampaignPart {
     pub due_at: Timestamp,
     /// Index of the variant.
     pub variant: usize,
@@ -62,7 +62,7 @@ pub fn root(plan: &Plan, campaign: CampaignId, at: Timestamp) -> Uuid {
 }
 
 /// The parts of a run that is for `at`; of a plan with a test, those of the test.
-pub fn of_run(plan: &Plan, at: Timestamp, home: Tz) -> Vec<Part> {
+pub fn of_run(plan: &Plan, at: Timestamp, home: Tz) -> Vec<CampaignPart> {
     let shares = shares(plan);
     let groups = match &plan.when {
         When::Recipients { local, past } => {
@@ -70,12 +70,12 @@ pub fn of_run(plan: &Plan, at: Timestamp, home: Tz) -> Vec<Part> {
         }
         When::Now | When::At(_) | When::Cron(_) | When::After(_) => vec![(at, None)],
     };
-    let is_in_time = |part: &Part| plan.expires_at.is_none_or(|end| part.due_at < end);
+    let is_in_time = |part: &CampaignPart| plan.expires_at.is_none_or(|end| part.due_at < end);
     let mut parts = Vec::new();
     for (due_at, zones) in groups {
         for (variant, share) in shares.iter().enumerate().filter(|(_, share)| share.from < share.to) {
             let narrow = Narrow { zones: zones.clone(), share: share.narrowing(), own_hour: None };
-            let part = Part { due_at, variant, narrow };
+            let part = CampaignPart { due_at, variant, narrow };
             match plan.variants[variant].at_own_hour {
                 true => parts.extend(by_own_hour(&part, home)),
                 false => parts.push(part),
@@ -87,23 +87,23 @@ pub fn of_run(plan: &Plan, at: Timestamp, home: Tz) -> Vec<Part> {
 }
 
 /// A part in 24: one for each hour from when it is due.
-fn by_own_hour(part: &Part, home: Tz) -> impl Iterator<Item = Part> {
+fn by_own_hour(part: &CampaignPart, home: Tz) -> impl Iterator<Item = CampaignPart> {
     (0..SLOTS).map(move |slot| {
         let own_hour = Some(OwnHour { from: part.due_at, slot, home });
         let due_at = part.due_at + TimeDelta::hours(slot.into());
-        Part { due_at, variant: part.variant, narrow: Narrow { own_hour, ..part.narrow.clone() } }
+        CampaignPart { due_at, variant: part.variant, narrow: Narrow { own_hour, ..part.narrow.clone() } }
     })
 }
 
 /// The part that the rest of the audience gets after a test: that variant.
-pub fn of_rest(plan: &Plan, test: Test, variant: usize, at: Timestamp) -> Part {
+pub fn of_rest(plan: &Plan, test: Test, variant: usize, at: Timestamp) -> CampaignPart {
     let share = Share { from: tested(plan, test).to, to: WHOLE };
-    Part { due_at: at, variant, narrow: Narrow { share: share.narrowing(), ..Narrow::default() } }
+    CampaignPart { due_at: at, variant, narrow: Narrow { share: share.narrowing(), ..Narrow::default() } }
 }
 
 /// Returns the filter of a message: the campaign's own segment, the share, the zones, the own hour, and the condition of a
 /// follow-up. `None`: the filter cannot be expressed.
-pub fn filter(plan: &Plan, campaign: CampaignId, body: &Body, narrow: &Narrow) -> Option<Option<Filter>> {
+pub fn filter(plan: &Plan, campaign: CampaignId, body: &PlannedMessage, narrow: &Narrow) -> Option<Option<AudienceFilter>> {
     let mut filter = body.filter.clone().unwrap_or_default();
     let zones = narrow.zones.as_ref().map(in_zones);
     let followed = plan.follows.as_ref().map(|follow| {
@@ -123,7 +123,7 @@ pub fn filter(plan: &Plan, campaign: CampaignId, body: &Body, narrow: &Narrow) -
         filter.portions.push(Portion { salt: campaign.to_string(), from: share.from, to: share.to });
     }
     filter.own_hour = narrow.own_hour.clone();
-    Some((filter != Filter::default()).then_some(filter))
+    Some((filter != AudienceFilter::default()).then_some(filter))
 }
 
 fn in_zones(zones: &Zones) -> String {
@@ -166,7 +166,7 @@ fn shares(plan: &Plan) -> Vec<Share> {
 mod tests {
     use serde_json::json;
 
-    use super::super::plan::{Audience, Body, Otherwise, Variant};
+    use super::super::plan::{CampaignAudience, PlannedMessage, Otherwise, CampaignVariant};
     use super::*;
     use bellwire_core::delivery::{Tier, Urgency};
 
@@ -175,10 +175,10 @@ mod tests {
     }
 
     fn plan(weights: &[u16], holdout: u16, test: Option<Test>) -> Plan {
-        let body = Body {
+        let body = PlannedMessage {
             tier: Tier::Promotional,
             to: json!({"all": true}),
-            audience: Audience::All,
+            audience: CampaignAudience::All,
             filter: None,
             content: serde_json::from_value(json!({"raw": {"payload": "x", "envelope": true}})).unwrap(),
             ttl_s: 60,
@@ -187,7 +187,7 @@ mod tests {
             policy: None,
             enveloped: true,
         };
-        let variants = weights.iter().map(|weight| Variant {
+        let variants = weights.iter().map(|weight| CampaignVariant {
             name: String::new(),
             weight: *weight,
             at_own_hour: false,
@@ -197,15 +197,15 @@ mod tests {
         Plan { variants, when: When::Now, pace: None, test, holdout, expires_at: None, follows: None }
     }
 
-    fn shares_of(parts: &[Part]) -> Vec<(usize, u16, u16)> {
-        let share = |part: &Part| part.narrow.share.unwrap_or(Share::ALL);
+    fn shares_of(parts: &[CampaignPart]) -> Vec<(usize, u16, u16)> {
+        let share = |part: &CampaignPart| part.narrow.share.unwrap_or(Share::ALL);
         parts.iter().map(|part| (part.variant, share(part).from, share(part).to)).collect()
     }
 
     #[test]
     fn plain_campaign_is_one_unfiltered_message() {
         let parts = of_run(&plan(&[1], 0, None), now(), Tz::UTC);
-        assert_eq!(parts, [Part { due_at: now(), variant: 0, narrow: Narrow::default() }]);
+        assert_eq!(parts, [CampaignPart { due_at: now(), variant: 0, narrow: Narrow::default() }]);
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         plan.variants[1].at_own_hour = true;
         let parts = of_run(&plan, now(), Tz::UTC);
         assert_eq!(parts.iter().filter(|part| part.variant == 0).count(), 1);
-        let own: Vec<&Part> = parts.iter().filter(|part| part.variant == 1).collect();
+        let own: Vec<&CampaignPart> = parts.iter().filter(|part| part.variant == 1).collect();
         let hours = (0..24).map(|slot| (now() + TimeDelta::hours(slot), slot));
         let told =
             own.iter().map(|part| (part.due_at, part.narrow.own_hour.as_ref().map_or(-1, |own| own.slot.into())));

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::schedule::When;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Tier, Urgency};
-use bellwire_segment::Filter;
+use bellwire_segment::AudienceFilter;
 
 pub const VARIANTS_MAX: usize = 10;
 /// All of an audience, in the unit that shares of it are measured in: ten-thousandths.
@@ -15,7 +15,7 @@ pub const WHOLE: u16 = 10_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Variants, at least one. The first is the default.
-    pub variants: Vec<Variant>,
+    pub variants: Vec<CampaignVariant>,
     pub when: When,
     pub pace: Option<Pace>,
     /// Whether a share of the audience decides what the rest gets.
@@ -36,26 +36,26 @@ impl Plan {
 
 /// Variant of a campaign's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Variant {
+pub struct CampaignVariant {
     pub name: String,
     /// Weight of its share of the audience, relative to the other variants.
     pub weight: u16,
     /// Whether it is sent at each person's own hour, within the 24 hours that begin when it is due.
     #[serde(default)]
     pub at_own_hour: bool,
-    pub body: Body,
+    pub body: PlannedMessage,
 }
 
 /// A message, but for its id, its time and who of its audience it is for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Body {
+pub struct PlannedMessage {
     pub tier: Tier,
     /// `to`, as it was given.
     pub to: Value,
-    pub audience: Audience,
+    pub audience: CampaignAudience,
     /// Filter of these recipients. `None`: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub filter: Option<Filter>,
+    pub filter: Option<AudienceFilter>,
     /// Content, as it is sealed in a message.
     pub content: Value,
     pub ttl_s: i32,
@@ -68,7 +68,7 @@ pub struct Body {
 /// Audience of a campaign, before filters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Audience {
+pub enum CampaignAudience {
     Topic {
         name: String,
         /// Whether it is no mistake if there is no such topic.

@@ -5,7 +5,7 @@ use bellwire_core::named;
 named! {
     /// State of a campaign.
     #[cfg_attr(feature = "openapi", schema(as = CampaignState))]
-    pub enum State {
+    pub enum CampaignState {
         /// It can be changed, and nothing of it is due. Starting it moves it on.
         Draft = "draft",
         /// It was started, and none of its messages is under way: it waits for its time, or, if it recurs, for the next. The
@@ -24,7 +24,7 @@ named! {
 
 /// Order to a campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum CampaignOrder {
     /// Start it, at once or at its time.
     Start,
     /// Pause it and its messages.
@@ -37,32 +37,32 @@ pub enum Order {
 
 /// Result of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum OrderResult {
     /// It changes to this state.
-    To(State),
+    To(CampaignState),
     /// It is so already.
     Already,
     /// The state does not allow the order.
     Never,
 }
 
-impl State {
+impl CampaignState {
     /// Returns the result of an order in this state. `has_begun`: a message of the campaign exists.
-    pub fn after(self, order: Order, has_begun: bool) -> Turn {
-        use State::{Cancelled, Done, Draft, Paused, Scheduled, Sending};
+    pub fn after(self, order: CampaignOrder, has_begun: bool) -> OrderResult {
+        use CampaignState::{Cancelled, Done, Draft, Paused, Scheduled, Sending};
         match (self, order) {
-            (Draft, Order::Start) => Turn::To(Scheduled),
-            (Scheduled | Sending, Order::Pause) => Turn::To(Paused),
-            (Paused, Order::Resume) if has_begun => Turn::To(Sending),
-            (Paused, Order::Resume) => Turn::To(Scheduled),
-            (Draft | Scheduled | Sending | Paused, Order::Cancel) => Turn::To(Cancelled),
-            (Scheduled | Sending, Order::Start | Order::Resume)
-            | (Paused, Order::Pause)
-            | (Cancelled, Order::Cancel) => Turn::Already,
-            (Draft, Order::Pause | Order::Resume)
-            | (Paused, Order::Start)
-            | (Cancelled, Order::Start | Order::Pause | Order::Resume)
-            | (Done, _) => Turn::Never,
+            (Draft, CampaignOrder::Start) => OrderResult::To(Scheduled),
+            (Scheduled | Sending, CampaignOrder::Pause) => OrderResult::To(Paused),
+            (Paused, CampaignOrder::Resume) if has_begun => OrderResult::To(Sending),
+            (Paused, CampaignOrder::Resume) => OrderResult::To(Scheduled),
+            (Draft | Scheduled | Sending | Paused, CampaignOrder::Cancel) => OrderResult::To(Cancelled),
+            (Scheduled | Sending, CampaignOrder::Start | CampaignOrder::Resume)
+            | (Paused, CampaignOrder::Pause)
+            | (Cancelled, CampaignOrder::Cancel) => OrderResult::Already,
+            (Draft, CampaignOrder::Pause | CampaignOrder::Resume)
+            | (Paused, CampaignOrder::Start)
+            | (Cancelled, CampaignOrder::Start | CampaignOrder::Pause | CampaignOrder::Resume)
+            | (Done, _) => OrderResult::Never,
         }
     }
 }

@@ -7,7 +7,7 @@
 
 /// Counts of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Count {
+pub struct VariantCount {
     /// Deliveries that a push service took.
     pub accepted: i64,
     /// Of these, how many were clicked.
@@ -16,14 +16,14 @@ pub struct Count {
 
 /// Result of the counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Verdict {
+pub struct WinnerVerdict {
     /// The variant with the best rate, by its place.
     pub best: usize,
     /// Probability that it is better than each other variant.
     pub confidence: f64,
 }
 
-impl Count {
+impl VariantCount {
     fn posterior(self) -> (f64, f64) {
         let clicked = self.clicked.clamp(0, self.accepted.max(0)) as f64 + 1.0;
         let rest = (self.accepted.max(0) - self.clicked.clamp(0, self.accepted.max(0))) as f64 + 1.0;
@@ -46,21 +46,21 @@ impl Count {
 }
 
 /// Returns the probability that the first rate is higher than the second.
-pub fn is_better(one: Count, other: Count) -> f64 {
+pub fn is_better(one: VariantCount, other: VariantCount) -> f64 {
     let ((mean, variance), (other_mean, other_variance)) = (one.posterior(), other.posterior());
     normal_cdf((mean - other_mean) / (variance + other_variance).sqrt())
 }
 
 /// Returns the result for the counts of at least two variants. `None` for fewer.
-pub fn judge(counts: &[Count]) -> Option<Verdict> {
+pub fn judge(counts: &[VariantCount]) -> Option<WinnerVerdict> {
     if counts.len() < 2 {
         return None;
     }
-    let rate = |count: &Count| count.posterior().0;
+    let rate = |count: &VariantCount| count.posterior().0;
     let (best, count) = counts.iter().enumerate().max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b)))?;
     let others = counts.iter().enumerate().filter(|(place, _)| *place != best);
     let confidence = others.map(|(_, other)| is_better(*count, *other)).fold(1.0, f64::min);
-    Some(Verdict { best, confidence })
+    Some(WinnerVerdict { best, confidence })
 }
 
 /// The standard normal distribution's cumulative function, to seven digits (Abramowitz and Stegun, 26.2.17).

@@ -67,7 +67,7 @@ impl Failure {
 
 /// Result of a POST, borrowed from the connection.
 #[derive(Debug, Clone, Copy)]
-pub enum Answer<'a> {
+pub enum PostResult<'a> {
     /// Response of the gateway.
     Response {
         /// The status as it stood on the wire; any number, valid or not.
@@ -124,7 +124,7 @@ named! {
 
 /// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ResponseKind {
     /// The gateway took the message.
     Accepted {
         /// Granted `TTL` in seconds, if the response has one (RFC 8030 section 5.2).
@@ -154,10 +154,10 @@ pub enum Kind {
     },
 }
 
-impl Kind {
+impl ResponseKind {
     /// Whether the push service asks for patience.
     pub fn is_throttling(self) -> bool {
-        matches!(self, Kind::Throttled | Kind::SenderThrottled)
+        matches!(self, ResponseKind::Throttled | ResponseKind::SenderThrottled)
     }
 }
 
@@ -176,7 +176,7 @@ pub enum Health {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// Kind of the outcome.
-    pub kind: Kind,
+    pub kind: ResponseKind,
     /// The HTTP status; none if there was no answer.
     pub status: Option<u16>,
     /// Time after which the gateway accepts a retry: at most an hour if it throttles, at most a day otherwise. Read only for
@@ -196,42 +196,42 @@ impl Outcome {
     /// Returns the health of the gateway that this outcome shows.
     pub fn health(&self) -> Health {
         match (self.kind, self.status) {
-            (Kind::Unavailable { .. } | Kind::CutOff, _) => Health::Failing,
-            (Kind::Unprocessed, _) | (_, None) => Health::Unknown,
+            (ResponseKind::Unavailable { .. } | ResponseKind::CutOff, _) => Health::Failing,
+            (ResponseKind::Unprocessed, _) | (_, None) => Health::Unknown,
             _ => Health::Alive,
         }
     }
 
     /// Whether the gateway refused the VAPID key or token.
     pub fn refuses_key(&self) -> bool {
-        self.kind == Kind::Refused { reason: DeadReason::Unauthorized }
+        self.kind == ResponseKind::Refused { reason: DeadReason::Unauthorized }
     }
 
     /// Whether it shows that the gateway accepts or refuses the VAPID key, which [`KeyWatch`](crate::policy::hold::KeyWatch)
     /// counts.
     pub fn judges_key(&self) -> bool {
-        self.refuses_key() || matches!(self.kind, Kind::Accepted { .. })
+        self.refuses_key() || matches!(self.kind, ResponseKind::Accepted { .. })
     }
 }
 
 /// Understands an answer of `gateway`, received at `now`. Total: every status from 0 to 65,535 and every failure has
 /// a meaning. Allocates nothing for an accepted answer.
-pub fn classify(gateway: Gateway, answer: &Answer<'_>, now: Timestamp) -> Outcome {
+pub fn classify(gateway: Gateway, answer: &PostResult<'_>, now: Timestamp) -> Outcome {
     match *answer {
-        Answer::Failure(failure) => {
+        PostResult::Failure(failure) => {
             let detail = Some(failure.name().into());
             Outcome { kind: of_failure(failure), status: None, retry_after: None, detail }
         }
-        Answer::Response { status, headers, body } => {
+        PostResult::Response { status, headers, body } => {
             let kind = of_response(gateway, status, headers, body);
-            if let Kind::Accepted { .. } = kind {
+            if let ResponseKind::Accepted { .. } = kind {
                 return Outcome { kind, status: Some(status), retry_after: None, detail: None };
             }
             let retry_after = match kind {
-                Kind::Throttled | Kind::SenderThrottled => {
+                ResponseKind::Throttled | ResponseKind::SenderThrottled => {
                     retry_after::from_headers(headers, now).map(|wait| wait.min(THROTTLED_MAX))
                 }
-                Kind::Unavailable { .. } => retry_after::from_headers(headers, now),
+                ResponseKind::Unavailable { .. } => retry_after::from_headers(headers, now),
                 _ => None,
             };
             Outcome { kind, status: Some(status), retry_after, detail: detail::of_response(gateway, headers, body) }
@@ -239,19 +239,19 @@ pub fn classify(gateway: Gateway, answer: &Answer<'_>, now: Timestamp) -> Outcom
     }
 }
 
-fn of_failure(failure: Failure) -> Kind {
+fn of_failure(failure: Failure) -> ResponseKind {
     match failure {
-        Failure::Forbidden => Kind::Refused { reason: DeadReason::EndpointForbidden },
-        Failure::InvalidHost => Kind::Gone,
-        Failure::Unprocessed | Failure::Withdrawn => Kind::Unprocessed,
-        Failure::Proxy => Kind::CutOff,
+        Failure::Forbidden => ResponseKind::Refused { reason: DeadReason::EndpointForbidden },
+        Failure::InvalidHost => ResponseKind::Gone,
+        Failure::Unprocessed | Failure::Withdrawn => ResponseKind::Unprocessed,
+        Failure::Proxy => ResponseKind::CutOff,
         Failure::Resolve | Failure::Connect | Failure::Tls | Failure::Reset | Failure::Protocol | Failure::Deadline => {
-            Kind::Unavailable { retry_now: false }
+            ResponseKind::Unavailable { retry_now: false }
         }
     }
 }
 
-fn of_response(gateway: Gateway, status: u16, headers: &HeaderMap, body: &[u8]) -> Kind {
+fn of_response(gateway: Gateway, status: u16, headers: &HeaderMap, body: &[u8]) -> ResponseKind {
     let kind = of_status(status, headers);
     match gateway {
         Gateway::Wns => refined_by_wns(kind, status, headers),
@@ -261,26 +261,26 @@ fn of_response(gateway: Gateway, status: u16, headers: &HeaderMap, body: &[u8]) 
     }
 }
 
-fn of_status(status: u16, headers: &HeaderMap) -> Kind {
-    let refused = |reason| Kind::Refused { reason };
+fn of_status(status: u16, headers: &HeaderMap) -> ResponseKind {
+    let refused = |reason| ResponseKind::Refused { reason };
     match status {
-        200..=299 => Kind::Accepted { ttl_granted_s: number(headers, "ttl") },
+        200..=299 => ResponseKind::Accepted { ttl_granted_s: number(headers, "ttl") },
         300..=399 => refused(DeadReason::Redirected),
         400 => refused(DeadReason::BadRequest),
         401 | 403 => refused(DeadReason::Unauthorized),
-        404 | 410 => Kind::Gone,
-        408 => Kind::Unavailable { retry_now: false },
-        413 => Kind::TooLarge,
-        429 => Kind::Throttled,
+        404 | 410 => ResponseKind::Gone,
+        408 => ResponseKind::Unavailable { retry_now: false },
+        413 => ResponseKind::TooLarge,
+        429 => ResponseKind::Throttled,
         489 if forbids_retry(headers) => refused(DeadReason::NonRetryable),
         _ if (400..500).contains(&status) => refused(DeadReason::Http4xx),
-        _ => Kind::Unavailable { retry_now: false },
+        _ => ResponseKind::Unavailable { retry_now: false },
     }
 }
 
 /// WNS throttles with 406 or 429, and a header names the scope, even in a 2xx that was not a delivery: `dropped` and
 /// `channelthrottled` mean one device. `appthrottled` means the sender, like 406 alone.
-fn refined_by_wns(kind: Kind, status: u16, headers: &HeaderMap) -> Kind {
+fn refined_by_wns(kind: ResponseKind, status: u16, headers: &HeaderMap) -> ResponseKind {
     let said = |word: &str| {
         ["x-wns-status", "x-wns-notificationstatus"]
             .into_iter()
@@ -288,44 +288,44 @@ fn refined_by_wns(kind: Kind, status: u16, headers: &HeaderMap) -> Kind {
             .any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
     };
     match status {
-        200..=299 | 406 | 429 if said("channelthrottled") => Kind::Throttled,
-        200..=299 | 406 | 429 if said("appthrottled") => Kind::SenderThrottled,
-        200..=299 if said("dropped") => Kind::Throttled,
-        406 => Kind::SenderThrottled,
+        200..=299 | 406 | 429 if said("channelthrottled") => ResponseKind::Throttled,
+        200..=299 | 406 | 429 if said("appthrottled") => ResponseKind::SenderThrottled,
+        200..=299 if said("dropped") => ResponseKind::Throttled,
+        406 => ResponseKind::SenderThrottled,
         _ => kind,
     }
 }
 
 /// Mozilla's `errno`: 103, 105 and 106 mean a gone subscription, 201 a backoff, and 202 an immediate retry. Statuses that must
 /// never prune (refused keys, throttling, server errors) do not prune with any body.
-fn refined_by_errno(kind: Kind, status: u16, body: &[u8]) -> Kind {
+fn refined_by_errno(kind: ResponseKind, status: u16, body: &[u8]) -> ResponseKind {
     #[derive(Deserialize)]
-    struct Body {
+    struct AutopushError {
         errno: u32,
     }
     let may_prune = status < 500 && !matches!(status, 401 | 403 | 406 | 408 | 429);
     match serde_json::from_slice(body) {
-        Ok(Body { errno: 103 | 105 | 106 }) if may_prune => Kind::Gone,
-        Ok(Body { errno: 201 }) if status != 429 => Kind::Unavailable { retry_now: false },
-        Ok(Body { errno: 202 }) if status != 429 => Kind::Unavailable { retry_now: true },
+        Ok(AutopushError { errno: 103 | 105 | 106 }) if may_prune => ResponseKind::Gone,
+        Ok(AutopushError { errno: 201 }) if status != 429 => ResponseKind::Unavailable { retry_now: false },
+        Ok(AutopushError { errno: 202 }) if status != 429 => ResponseKind::Unavailable { retry_now: true },
         _ => kind,
     }
 }
 
 /// Apple's 400 also covers VAPID keys that are not the subscription's, and requests that it did not read in time. Its 429 means a
 /// device, unless the reason names the sender's tokens.
-fn refined_by_reason(kind: Kind, status: u16, body: &[u8]) -> Kind {
+fn refined_by_reason(kind: ResponseKind, status: u16, body: &[u8]) -> ResponseKind {
     #[derive(Deserialize)]
-    struct Body<'a> {
+    struct ApnsError<'a> {
         #[serde(borrow)]
         reason: std::borrow::Cow<'a, str>,
     }
-    match (status, serde_json::from_slice::<Body<'_>>(body).as_ref().map(|body| body.reason.as_ref())) {
+    match (status, serde_json::from_slice::<ApnsError<'_>>(body).as_ref().map(|body| body.reason.as_ref())) {
         (400, Ok("VapidPkHashMismatch" | "BadVapidPublicKey" | "BadAuthorizationHeader" | "BadJwtToken")) => {
-            Kind::Refused { reason: DeadReason::Unauthorized }
+            ResponseKind::Refused { reason: DeadReason::Unauthorized }
         }
-        (400, Ok("IdleTimeout")) => Kind::Unavailable { retry_now: false },
-        (429, Ok("TooManyProviderTokenUpdates")) => Kind::SenderThrottled,
+        (400, Ok("IdleTimeout")) => ResponseKind::Unavailable { retry_now: false },
+        (429, Ok("TooManyProviderTokenUpdates")) => ResponseKind::SenderThrottled,
         _ => kind,
     }
 }

@@ -6,7 +6,7 @@ use super::retries::{Planned, Timetable};
 use super::words::{count, range, rfc3339};
 use super::{Code, Facts, Story};
 use crate::classify::DeadReason;
-use crate::policy::caps::Refusal;
+use crate::policy::caps::CapRefusal;
 use bellwire_core::delivery::Ending;
 
 pub(super) fn tell(facts: &Facts, timetable: &Timetable, story: &mut Story) {
@@ -57,12 +57,12 @@ pub(super) fn tell(facts: &Facts, timetable: &Timetable, story: &mut Story) {
 
 fn capped(unsent: Option<&str>, story: &Story) -> (String, Value) {
     match unsent.and_then(|reason| reason.parse().ok()) {
-        Some(Refusal::Full { cap, free_at }) => {
+        Some(CapRefusal::Full { cap, free_at }) => {
             let why =
                 format!("its person had had {}, and may have no more until {}", cap.describe(), story.time(free_at));
             (why, json!({"cap": cap.to_json(), "free_at": rfc3339(free_at)}))
         }
-        Some(Refusal::AsElsewhere) => {
+        Some(CapRefusal::AsElsewhere) => {
             let why =
                 "a frequency cap had held it back in another browser of the same user, and all of them get it or none";
             (why.to_owned(), json!({"cap": null, "free_at": null}))

@@ -15,13 +15,13 @@ mod tests;
 mod words;
 
 use chrono::{DateTime, Utc};
-pub use part::{ByZone, Followed, Part};
+pub use part::{ByZone, FollowedCampaign, ExplainedPart};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::policy::calendar::Calendar;
 use crate::policy::flow::Rate;
-use crate::policy::{Place, Policy};
+use crate::policy::{PolicyLevel, Policy};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind, Tier};
 use bellwire_core::habits::Habits;
@@ -30,7 +30,7 @@ use bellwire_core::lane::Gateway;
 use bellwire_core::message::MessageState;
 use bellwire_core::named;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_segment::{Sunset, Verdict};
+use bellwire_segment::{Sunset, FilterVerdict};
 
 named! {
     /// Code of an explanation's sentence. A name never changes its meaning. New ones may be added.
@@ -153,7 +153,7 @@ pub struct Sentence {
 }
 
 #[derive(Debug, Clone)]
-pub struct Message {
+pub struct ExplainedMessage {
     pub id: MessageId,
     pub tier: Tier,
     pub state: MessageState,
@@ -172,7 +172,7 @@ pub struct Message {
     pub topic: Option<String>,
 }
 
-impl Message {
+impl ExplainedMessage {
     /// Returns the end of its time to live while it waits. `None` for a `ttl` of 0, which gets its only POST at any time.
     fn ends_at(&self) -> Option<Timestamp> {
         (self.ttl_s > 0).then_some(self.expires_at)
@@ -197,7 +197,7 @@ pub struct Subscription {
 
 /// One POST and its outcome, or an ending without a POST.
 #[derive(Debug, Clone)]
-pub struct Attempt {
+pub struct ExplainedAttempt {
     /// 0: the first POST.
     pub number: u32,
     /// Time of the response.
@@ -211,7 +211,7 @@ pub struct Attempt {
 }
 
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct ReceiptReport {
     pub kind: ReceiptKind,
     pub at: Timestamp,
 }
@@ -220,12 +220,12 @@ pub struct Report {
 pub struct InForce {
     pub policy: Policy,
     /// Place that set its retries. `None`: the built-in default of the tier.
-    pub retry_set_by: Option<Place>,
+    pub retry_set_by: Option<PolicyLevel>,
 }
 
 #[derive(Debug, Clone)]
-pub enum Waiting {
-    Alone(Row),
+pub enum WaitingDelivery {
+    Alone(SingleRow),
     /// Among others, in a worker's hands until the lease ends.
     InBatch {
         recipients: u32,
@@ -239,7 +239,7 @@ pub enum Waiting {
 
 /// Stored row of a single waiting delivery.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct SingleRow {
     pub retries: u32,
     /// Time from which it may be claimed, or end of its lease. `None`: its message is paused.
     pub due_at: Option<Timestamp>,
@@ -300,7 +300,7 @@ pub struct FlowLimit {
 #[derive(Debug, Clone)]
 pub struct Judged {
     /// Whether the message would be for it.
-    pub verdict: Verdict,
+    pub verdict: FilterVerdict,
     pub habits: Habits,
     /// The hour of the day at which their person gets messages at own hours, as it was known when the first of these was due. None: too
     /// little was known.
@@ -313,7 +313,7 @@ pub struct Judged {
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub now: Timestamp,
-    pub message: Message,
+    pub message: ExplainedMessage,
     /// The subscription, unless its row was deleted.
     pub subscription: Option<Subscription>,
     /// The push service, unless the subscription's row was deleted.
@@ -322,11 +322,11 @@ pub struct Facts {
     /// Times at which deliveries of its tier may be sent.
     pub calendar: Calendar,
     /// Attempts in order.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<ExplainedAttempt>,
     /// Reports of its browser in order.
-    pub reports: Vec<Report>,
+    pub reports: Vec<ReceiptReport>,
     /// State of the wait. `None`: it ended, or does not exist.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitingDelivery>,
     /// The last letter that it left.
     pub letter: Option<Letter>,
     pub origins: Vec<OriginState>,
@@ -338,7 +338,7 @@ pub struct Facts {
     /// Current result of the message's filter. `None`: it has no filter.
     pub judged: Option<Judged>,
     /// Part of the message in its campaign. `None`: it belongs to no campaign, or the campaign was deleted.
-    pub part: Option<Part>,
+    pub part: Option<ExplainedPart>,
 }
 
 impl Facts {
@@ -362,9 +362,9 @@ impl Facts {
     /// Returns the state of the delivery: `queued`, `dispatching`, `retrying`, its ending, or `none`.
     pub fn state(&self) -> &'static str {
         match (&self.waiting, self.ending()) {
-            (Some(Waiting::InBatch { .. }), _) => "dispatching",
-            (Some(Waiting::Alone(row)), _) if row.is_held(self.now) => "dispatching",
-            (Some(Waiting::Alone(row)), _) if row.retries > 0 => "retrying",
+            (Some(WaitingDelivery::InBatch { .. }), _) => "dispatching",
+            (Some(WaitingDelivery::Alone(row)), _) if row.is_held(self.now) => "dispatching",
+            (Some(WaitingDelivery::Alone(row)), _) if row.retries > 0 => "retrying",
             (Some(_), _) => "queued",
             (None, Some(ending)) => ending.name(),
             (None, None) if self.attempts.is_empty() => "none",
@@ -377,7 +377,7 @@ impl Facts {
     }
 }
 
-impl Row {
+impl SingleRow {
     /// Whether a worker holds it.
     fn is_held(&self, now: Timestamp) -> bool {
         self.leased && self.due_at.is_some_and(|until| now < until)

@@ -9,11 +9,11 @@ use bellwire_core::clock::Timestamp;
 
 /// Part of a message in its campaign, as far as it decides the recipients.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct ExplainedPart {
     /// Of a campaign by the recipients' clock, how the subscription's zone stands to the message; none: of another one.
     pub zone: Option<ByZone>,
     /// Of a follow-up, how the subscription stands to what it follows; none: it follows nothing.
-    pub follows: Option<Followed>,
+    pub follows: Option<FollowedCampaign>,
 }
 
 /// Relation of a subscription's time zone to a message by local time.
@@ -26,7 +26,7 @@ pub struct ByZone {
 
 /// Relation of a subscription to the campaign that another one follows up.
 #[derive(Debug, Clone)]
-pub struct Followed {
+pub struct FollowedCampaign {
     /// The campaign that is followed, as the follow-up names it.
     pub campaign: String,
     /// Missing reaction of the follow-up's recipients: `click` or `display`.
@@ -36,7 +36,7 @@ pub struct Followed {
 }
 
 /// Why such a message passed over a subscription in that zone, if it would now as well.
-pub(super) fn passed_over(part: &Part, timezone: Option<&str>, story: &Story) -> Option<(String, Value)> {
+pub(super) fn passed_over(part: &ExplainedPart, timezone: Option<&str>, story: &Story) -> Option<(String, Value)> {
     let by_zone = part.zone.as_ref().filter(|zone| !zone.is_its).map(|zone| elsewhere(zone, timezone, story));
     by_zone.or_else(|| part.follows.as_ref().and_then(not_followed))
 }
@@ -54,8 +54,8 @@ fn elsewhere(zone: &ByZone, timezone: Option<&str>, story: &Story) -> (String, V
     (text, json!({"timezone": timezone, "due_at": zone.due_at.map(rfc3339)}))
 }
 
-fn not_followed(followed: &Followed) -> Option<(String, Value)> {
-    let Followed { campaign, did_not, received, did } = followed;
+fn not_followed(followed: &FollowedCampaign) -> Option<(String, Value)> {
+    let FollowedCampaign { campaign, did_not, received, did } = followed;
     let done = if *did_not == "display" { "displayed" } else { "clicked" };
     let why = match (received, did) {
         (false, _) => format!("which it did not get within what is remembered of {campaign}"),

@@ -6,8 +6,8 @@ use super::ending::{self, refused};
 use super::retries::{Fit, Planned, Timetable, policy};
 use super::size_note;
 use super::words::{self, count, rfc3339, seconds, span};
-use super::{Attempt, Code, Facts, Letter, Story};
-use crate::classify::{Failure, Kind};
+use super::{ExplainedAttempt, Code, Facts, Letter, Story};
+use crate::classify::{Failure, ResponseKind};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 
@@ -79,7 +79,7 @@ fn addressed(facts: &Facts) -> (String, Value) {
 fn attempts(facts: &Facts, timetable: &Timetable, story: &mut Story) {
     let first = facts.attempts.first().map(|first| first.number);
     let made = match &facts.waiting {
-        Some(super::Waiting::Alone(row)) => first.unwrap_or(row.retries),
+        Some(super::WaitingDelivery::Alone(row)) => first.unwrap_or(row.retries),
         _ => first.unwrap_or(0),
     };
     if made > 0 {
@@ -90,7 +90,7 @@ fn attempts(facts: &Facts, timetable: &Timetable, story: &mut Story) {
         };
         story.say(None, Code::AttemptsElsewhere, text, json!({"attempts": made, "is_successor": successor}));
     }
-    let mut before: Option<&Attempt> = None;
+    let mut before: Option<&ExplainedAttempt> = None;
     for attempt in &facts.attempts {
         if let (Some(posted_at), Some(before)) = (attempt.posted_at(), before) {
             retry(facts, timetable, before, attempt, posted_at, story);
@@ -106,7 +106,7 @@ fn were(attempts: u32) -> String {
     format!("{} {}", count(attempts, "attempt"), if attempts == 1 { "was" } else { "were" })
 }
 
-fn answer(facts: &Facts, attempt: &Attempt, posted_at: Timestamp, took_ms: u32, story: &mut Story) {
+fn answer(facts: &Facts, attempt: &ExplainedAttempt, posted_at: Timestamp, took_ms: u32, story: &mut Story) {
     let (n, gateway, words) = (attempt.number + 1, facts.gateway_name(), attempt.words());
     let left_out = attempt.left_out().map(|names| format!(", without {names}, since {gateway} takes less"));
     let left_out = left_out.unwrap_or_default();
@@ -127,20 +127,20 @@ fn answer(facts: &Facts, attempt: &Attempt, posted_at: Timestamp, took_ms: u32, 
 }
 
 /// Describes a response by the table of responses. The ending of the attempt takes precedence over its status.
-fn meaning(attempt: &Attempt, kind: Kind) -> &'static str {
+fn meaning(attempt: &ExplainedAttempt, kind: ResponseKind) -> &'static str {
     match (attempt.ending, kind) {
         (Ending::Accepted, _) => "it took the push",
         (Ending::Gone, _) => "the subscription does not exist any more",
-        (Ending::Dead, Kind::Refused { reason }) => refused(reason),
-        (_, Kind::TooLarge) => "the payload is larger than it takes",
-        (_, Kind::Throttled) => {
+        (Ending::Dead, ResponseKind::Refused { reason }) => refused(reason),
+        (_, ResponseKind::TooLarge) => "the payload is larger than it takes",
+        (_, ResponseKind::Throttled) => {
             "it takes nothing more for this subscription for a while, and all deliveries to it wait"
         }
-        (_, Kind::SenderThrottled) => {
+        (_, ResponseKind::SenderThrottled) => {
             "it takes nothing more for a while, from this sender unless a header named the subscription"
         }
-        (Ending::Retry, Kind::Accepted { .. }) => "it said in a header that it did not take the push",
-        (_, Kind::Unavailable { retry_now: true }) => "it could not cope, and invites another try at once",
+        (Ending::Retry, ResponseKind::Accepted { .. }) => "it said in a header that it did not take the push",
+        (_, ResponseKind::Unavailable { retry_now: true }) => "it could not cope, and invites another try at once",
         _ => "it could not cope, which counts as a failure for the breaker",
     }
 }
@@ -164,8 +164,8 @@ fn failed(failure: Failure) -> &'static str {
 fn retry(
     facts: &Facts,
     timetable: &Timetable,
-    before: &Attempt,
-    attempt: &Attempt,
+    before: &ExplainedAttempt,
+    attempt: &ExplainedAttempt,
     posted_at: Timestamp,
     story: &mut Story,
 ) {

@@ -5,37 +5,37 @@ use serde_json::{Value, json};
 
 use super::retries::{Fit, Planned};
 use super::words::{count, rfc3339, seconds, span};
-use super::{Code, Facts, Judged, Row, Story, Subscription, Waiting, part};
+use super::{Code, Facts, Judged, SingleRow, Story, Subscription, WaitingDelivery, part};
 use crate::policy::flow::Rate;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::habits::Habits;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_segment::{Sunset, Verdict};
+use bellwire_segment::{Sunset, FilterVerdict};
 
 pub(super) fn tell(facts: &Facts, story: &mut Story) {
     let due = match &facts.waiting {
         None => return nowhere(facts, story),
-        Some(Waiting::InBatch { recipients, lease_until }) => {
+        Some(WaitingDelivery::InBatch { recipients, lease_until }) => {
             let batch = format!("in a batch of {}", count(*recipients, "delivery"));
             let facts_of_batch = json!({"recipients": recipients, "lease_until": rfc3339(*lease_until)});
             return held(facts, *lease_until, &batch, facts_of_batch, story);
         }
-        Some(Waiting::Alone(row)) if row.is_held(facts.now) => {
+        Some(WaitingDelivery::Alone(row)) if row.is_held(facts.now) => {
             let lease_until = row.due_at.unwrap_or(facts.now);
             let told = json!({"leases": row.leases, "lease_until": rfc3339(lease_until)});
             let held_by = format!("(leased {} so far)", count(row.leases, "time"));
             return held(facts, lease_until, &held_by, told, story);
         }
-        Some(Waiting::Alone(row)) => {
+        Some(WaitingDelivery::Alone(row)) => {
             match certain_end(facts) {
                 Some(end) => will_end(&end, story),
                 None => alone(facts, row, story),
             }
             row.due_at
         }
-        Some(Waiting::BehindCursor { due_at }) => {
+        Some(WaitingDelivery::BehindCursor { due_at }) => {
             let whose = match facts.message.audience["segment"].is_string() {
                 true => "it is taken if it belongs to the message's segment then",
                 false if facts.judged.is_some() => "whether the message is for it is decided then",
@@ -151,13 +151,13 @@ fn not_targeted(facts: &Facts, story: &Story) -> (String, Value) {
 /// now, too.
 fn passed_over(facts: &Facts, judged: &Judged, story: &Story) -> Option<(String, Value)> {
     match judged.verdict {
-        Verdict::Sunset => judged.sunset.as_ref().map(|rule| sunset(rule, &judged.habits, story)),
-        Verdict::NotInPortion => {
+        FilterVerdict::Sunset => judged.sunset.as_ref().map(|rule| sunset(rule, &judged.habits, story)),
+        FilterVerdict::NotInPortion => {
             let text = "its person is in another share of the audience than the one that the message is for: they get another \
                         variant of the campaign, or are held out";
             Some((text.to_owned(), json!({"share": "another"})))
         }
-        Verdict::AtAnotherHour => {
+        FilterVerdict::AtAnotherHour => {
             let text = match judged.own_hour {
                 Some(hour) => format!("its person clicks most at {hour}:00 by their clock, and gets the campaign then"),
                 None => "its person's own hour is not known, so that they get the campaign when it is due".to_owned(),
@@ -165,11 +165,11 @@ fn passed_over(facts: &Facts, judged: &Judged, story: &Story) -> Option<(String,
             Some((text, json!({"own_hour": judged.own_hour})))
         }
         // Zones and follow-ups are part of a campaign's expression.
-        Verdict::NotInSegment => {
+        FilterVerdict::NotInSegment => {
             let timezone = facts.subscription.as_ref().and_then(|subscription| subscription.timezone.as_deref());
             facts.part.as_ref().and_then(|part| part::passed_over(part, timezone, story))
         }
-        Verdict::Taken => None,
+        FilterVerdict::Taken => None,
     }
 }
 
@@ -230,7 +230,7 @@ fn will_end(end: &End, story: &mut Story) {
 }
 
 /// Why a delivery that waits alone is not due, or that it is.
-fn alone(facts: &Facts, row: &Row, story: &mut Story) {
+fn alone(facts: &Facts, row: &SingleRow, story: &mut Story) {
     let Some(due_at) = row.due_at.filter(|_| facts.message.state != MessageState::Paused) else {
         return paused(story);
     };
@@ -300,7 +300,7 @@ fn waits_for_hours(facts: &Facts, due_at: Timestamp, story: &mut Story) -> bool 
     true
 }
 
-fn planned_retry(facts: &Facts, row: &Row, failed_at: Timestamp, due_at: Timestamp, story: &mut Story) {
+fn planned_retry(facts: &Facts, row: &SingleRow, failed_at: Timestamp, due_at: Timestamp, story: &mut Story) {
     let (n, retries) = (row.retries, facts.policy.policy.retry.retries());
     let wait_s = seconds(due_at - failed_at);
     let waits = format!(

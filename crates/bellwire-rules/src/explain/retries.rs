@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::size_note;
 use super::words::{count, range, span};
-use super::{Attempt, Code, Facts, Story};
-use crate::classify::{Answer, Failure, Kind, classify};
-use crate::policy::{Layer, Place, RETRIES_MAX, Retry, Step, Terms};
+use super::{ExplainedAttempt, Code, Facts, Story};
+use crate::classify::{PostResult, Failure, ResponseKind, classify};
+use crate::policy::{Layer, PolicyLevel, RETRIES_MAX, Retry, RetryDelay, Terms};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::lane::Gateway;
@@ -44,14 +44,14 @@ pub(super) fn policy(facts: &Facts, story: &mut Story) -> Timetable {
     let retries = retry.retries();
     let (tier, place) = (facts.message.tier.name(), facts.policy.retry_set_by);
     let whose = match place {
-        Some(Place::Message) => "the message's own policy".to_owned(),
-        Some(Place::Subscription) => "the policy of its subscription".to_owned(),
-        Some(Place::Topic) => "the policy of the message's topic".to_owned(),
-        Some(Place::Tier) => format!("the app's policy for tier {tier}"),
+        Some(PolicyLevel::Message) => "the message's own policy".to_owned(),
+        Some(PolicyLevel::Subscription) => "the policy of its subscription".to_owned(),
+        Some(PolicyLevel::Topic) => "the policy of the message's topic".to_owned(),
+        Some(PolicyLevel::Tier) => format!("the app's policy for tier {tier}"),
         None => format!("the built-in policy of tier {tier}"),
     };
     let text = format!("By what is in force now, it is retried by {whose}: {} at most.", count(retries, "retry"));
-    let set_by = place.map_or("default", Place::name);
+    let set_by = place.map_or("default", PolicyLevel::name);
     let told = json!({"set_by": set_by, "retries": retries, "policy": facts.policy.policy.to_json()});
     story.say(None, Code::PolicyInForce, text, told);
     Timetable { retry, is_kept: false }
@@ -67,7 +67,7 @@ fn kept_retry(policy: &Value) -> Option<Retry> {
     Layer::restore(&policy, &terms).ok()?.layer.retry
 }
 
-impl Attempt {
+impl ExplainedAttempt {
     pub(super) fn posted_at(&self) -> Option<Timestamp> {
         Some(self.at - TimeDelta::milliseconds(self.took_ms?.into()))
     }
@@ -85,14 +85,14 @@ impl Attempt {
     }
 
     /// Returns the meaning of its response, as far as the stored status and short texts show it.
-    pub(super) fn kind(&self, gateway: Option<Gateway>) -> Kind {
+    pub(super) fn kind(&self, gateway: Option<Gateway>) -> ResponseKind {
         let gateway = gateway.unwrap_or(Gateway::Other);
-        let kind = |answer: &Answer<'_>| classify(gateway, answer, self.at).kind;
+        let kind = |answer: &PostResult<'_>| classify(gateway, answer, self.at).kind;
         let words = self.words().unwrap_or_default();
         match self.status {
-            Some(status) => kind(&Answer::Response { status, headers: &HeaderMap::new(), body: words.as_bytes() }),
+            Some(status) => kind(&PostResult::Response { status, headers: &HeaderMap::new(), body: words.as_bytes() }),
             None => Failure::from_name(words)
-                .map_or(Kind::Unavailable { retry_now: false }, |it| kind(&Answer::Failure(it))),
+                .map_or(ResponseKind::Unavailable { retry_now: false }, |it| kind(&PostResult::Failure(it))),
         }
     }
 
@@ -105,7 +105,7 @@ impl Attempt {
 
 /// Planned delay of one retry.
 pub(super) struct Planned {
-    step: Step,
+    step: RetryDelay,
     arithmetic: String,
 }
 

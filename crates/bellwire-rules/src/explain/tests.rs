@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::words::{rfc3339, span};
 use super::*;
-use crate::policy::{Layer, Places, Settings, Terms};
+use crate::policy::{Layer, Places, TierSettings, Terms};
 use bellwire_core::habits::Hours;
 
 fn at(text: &str) -> Timestamp {
@@ -19,7 +19,7 @@ fn at(text: &str) -> Timestamp {
 fn facts() -> Facts {
     Facts {
         now: at("08:10:00"),
-        message: Message {
+        message: ExplainedMessage {
             id: MessageId(Uuid::from_u128(1)),
             tier: Tier::Promotional,
             state: MessageState::Sending,
@@ -60,7 +60,7 @@ fn facts() -> Facts {
 }
 
 /// Result of a filter with a sunset rule for a person with this number of displays in sixty days, and maybe a click at six.
-fn judged(verdict: Verdict, unclicked: i16, clicked_at: Option<Timestamp>) -> Facts {
+fn judged(verdict: FilterVerdict, unclicked: i16, clicked_at: Option<Timestamp>) -> Facts {
     let between = (at("07:30:00") - chrono::TimeDelta::days(60), at("07:30:00"));
     let mut hours = Hours::default();
     hours.0[18] = if clicked_at.is_some() { 5 } else { 0 };
@@ -73,46 +73,46 @@ fn judged(verdict: Verdict, unclicked: i16, clicked_at: Option<Timestamp>) -> Fa
 
 /// A message by the recipients' clock that is for other zones than this one.
 fn of_zone(timezone: Option<&str>, due_at: Option<Timestamp>) -> Facts {
-    let mut facts = judged(Verdict::NotInSegment, 0, None);
+    let mut facts = judged(FilterVerdict::NotInSegment, 0, None);
     facts.subscription.as_mut().unwrap().timezone = timezone.map(str::to_owned);
     let zone = Some(ByZone { is_its: false, due_at });
-    Facts { part: Some(Part { zone, follows: None }), ..facts }
+    Facts { part: Some(ExplainedPart { zone, follows: None }), ..facts }
 }
 
 /// A follow-up to those who did not click `spring`.
 fn following(received: bool, did: bool) -> Facts {
-    let follows = Some(Followed { campaign: "spring".into(), did_not: "click", received, did });
-    Facts { part: Some(Part { zone: None, follows }), ..judged(Verdict::NotInSegment, 0, None) }
+    let follows = Some(FollowedCampaign { campaign: "spring".into(), did_not: "click", received, did });
+    Facts { part: Some(ExplainedPart { zone: None, follows }), ..judged(FilterVerdict::NotInSegment, 0, None) }
 }
 
-fn policy(place: Place, written: Value) -> InForce {
+fn policy(place: PolicyLevel, written: Value) -> InForce {
     let terms = Terms { place, ..Terms::default() };
     let layer = Layer::parse(&written, &terms).unwrap().layer;
     let places = match place {
-        Place::Message => Places { message: Some(&layer), ..Places::default() },
-        Place::Subscription => Places { subscription: Some(&layer), ..Places::default() },
-        Place::Topic => Places { topic: Some(&layer), ..Places::default() },
-        Place::Tier => Places { tier: Some(&layer), ..Places::default() },
+        PolicyLevel::Message => Places { message: Some(&layer), ..Places::default() },
+        PolicyLevel::Subscription => Places { subscription: Some(&layer), ..Places::default() },
+        PolicyLevel::Topic => Places { topic: Some(&layer), ..Places::default() },
+        PolicyLevel::Tier => Places { tier: Some(&layer), ..Places::default() },
     };
-    let places = Places { server: Settings::DEFAULT, ..places };
+    let places = Places { server: TierSettings::DEFAULT, ..places };
     InForce { policy: Policy::in_force(Tier::Promotional, &places), retry_set_by: places.set_by().retry }
 }
 
-fn attempt(number: u32, time: &str, ending: Ending, status: impl Into<Option<u16>>, reason: &str) -> Attempt {
+fn attempt(number: u32, time: &str, ending: Ending, status: impl Into<Option<u16>>, reason: &str) -> ExplainedAttempt {
     let reason = Some(reason).filter(|reason| !reason.is_empty()).map(str::to_owned);
-    Attempt { number, at: at(time), ending, status: status.into(), took_ms: Some(100), reason }
+    ExplainedAttempt { number, at: at(time), ending, status: status.into(), took_ms: Some(100), reason }
 }
 
-fn unsent(number: u32, time: &str, ending: Ending, reason: &str) -> Attempt {
-    Attempt { took_ms: None, ..attempt(number, time, ending, None, reason) }
+fn unsent(number: u32, time: &str, ending: Ending, reason: &str) -> ExplainedAttempt {
+    ExplainedAttempt { took_ms: None, ..attempt(number, time, ending, None, reason) }
 }
 
-fn tried(attempts: Vec<Attempt>) -> Facts {
+fn tried(attempts: Vec<ExplainedAttempt>) -> Facts {
     Facts { attempts, ..facts() }
 }
 
-fn row(retries: u32, due_at: &str) -> Row {
-    Row {
+fn row(retries: u32, due_at: &str) -> SingleRow {
+    SingleRow {
         retries,
         due_at: Some(at(due_at)),
         scheduled_at: at(due_at),
@@ -123,8 +123,8 @@ fn row(retries: u32, due_at: &str) -> Row {
     }
 }
 
-fn waiting(row: Row) -> Facts {
-    Facts { waiting: Some(Waiting::Alone(row)), ..facts() }
+fn waiting(row: SingleRow) -> Facts {
+    Facts { waiting: Some(WaitingDelivery::Alone(row)), ..facts() }
 }
 
 fn letter(reason: &str, state: &str) -> Letter {
@@ -151,7 +151,7 @@ fn subscription(facts: Facts, change: impl FnOnce(&mut Subscription)) -> Facts {
     facts
 }
 
-fn message(facts: Facts, change: impl FnOnce(&mut Message)) -> Facts {
+fn message(facts: Facts, change: impl FnOnce(&mut ExplainedMessage)) -> Facts {
     let mut facts = facts;
     change(&mut facts.message);
     facts
@@ -168,10 +168,10 @@ fn table() -> Vec<(Facts, Code, String)> {
     use Code::*;
     let down = || attempt(0, "08:00:01", Ending::Retry, 503, "overloaded");
     let heir = SubscriptionId(Uuid::from_u128(3));
-    let held = || Row { leased: true, leases: 1, ..row(0, "08:10:20") };
-    let batch = |until| Facts { waiting: Some(Waiting::InBatch { recipients: 500, lease_until: at(until) }), ..facts() };
+    let held = || SingleRow { leased: true, leases: 1, ..row(0, "08:10:20") };
+    let batch = |until| Facts { waiting: Some(WaitingDelivery::InBatch { recipients: 500, lease_until: at(until) }), ..facts() };
     let case = |facts: Facts, code, text: &str| (facts, code, text.to_owned());
-    let throttled = policy(Place::Message, json!({"throttlePolicy": {"maxReceivesPerSecond": 2}}));
+    let throttled = policy(PolicyLevel::Message, json!({"throttlePolicy": {"maxReceivesPerSecond": 2}}));
     let quiet = |facts| Facts { calendar: Calendar::restore("Europe/Berlin", Some(json!({"from": "22:00", "to": "10:30"})), None), ..facts };
     vec![
         case(facts(), MessageAccepted, &format!("Message {MESSAGE} of tier promotional was accepted at 2027-01-15T08:00:00Z (10 min ago); its time to live of 1 d ends at 2027-01-16T08:00:00Z (in 23 h 50 min).")),
@@ -185,10 +185,10 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(message(facts(), |m| m.topic = Some("news".into())), Addressed, "It is addressed to topic news, which this subscription is not a member of now."),
         case(message(facts(), |m| m.content_deleted = true), ContentDeleted, "Its content was deleted: every delivery had ended, and no open dead letter needed it."),
         case(facts(), PolicyInForce, "By what is in force now, it is retried by the built-in policy of tier promotional: 10 retries at most."),
-        case(Facts { policy: policy(Place::Message, json!({"retries": 1})), ..facts() }, PolicyInForce, "By what is in force now, it is retried by the message's own policy: 1 retry at most."),
-        case(Facts { policy: policy(Place::Subscription, json!({"retries": 2})), ..facts() }, PolicyInForce, "By what is in force now, it is retried by the policy of its subscription: 2 retries at most."),
-        case(Facts { policy: policy(Place::Topic, json!({"retries": 2})), ..facts() }, PolicyInForce, "By what is in force now, it is retried by the policy of the message's topic: 2 retries at most."),
-        case(Facts { policy: policy(Place::Tier, json!({"retries": 2})), ..facts() }, PolicyInForce, "By what is in force now, it is retried by the app's policy for tier promotional: 2 retries at most."),
+        case(Facts { policy: policy(PolicyLevel::Message, json!({"retries": 1})), ..facts() }, PolicyInForce, "By what is in force now, it is retried by the message's own policy: 1 retry at most."),
+        case(Facts { policy: policy(PolicyLevel::Subscription, json!({"retries": 2})), ..facts() }, PolicyInForce, "By what is in force now, it is retried by the policy of its subscription: 2 retries at most."),
+        case(Facts { policy: policy(PolicyLevel::Topic, json!({"retries": 2})), ..facts() }, PolicyInForce, "By what is in force now, it is retried by the policy of the message's topic: 2 retries at most."),
+        case(Facts { policy: policy(PolicyLevel::Tier, json!({"retries": 2})), ..facts() }, PolicyInForce, "By what is in force now, it is retried by the app's policy for tier promotional: 2 retries at most."),
         case(Facts { letter: Some(Letter { policy: Some(json!({"maxAttempts": 3, "throttlePolicy": {"maxReceivesPerSecond": 1}})), ..letter("bad_request", "open") }), ..facts() }, PolicyWhenItDied, "When it died, its policy allowed 3 retries."),
         case(subscription(waiting(row(2, "08:09:00")), |s| s.is_successor = true), AttemptsElsewhere, "2 attempts were made to the subscription whose place this one took."),
         case(tried(vec![attempt(1, "08:01:00", Ending::Accepted, 201, "")]), AttemptsElsewhere, "1 attempt was made of which nothing is known here."),
@@ -210,10 +210,10 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(tried(vec![down(), attempt(1, "08:00:03.200", Ending::Accepted, 201, "")]), RetryByPolicy, "Retry 1 of 10 left 2.1 s after the failure before it: the policy gives 2 s, by min(600000, 2000 · 2^0) ms, which jitter makes 1.6 s to 2.4 s."),
         case(tried(vec![down(), attempt(1, "08:01:01.100", Ending::Accepted, 201, "")]), RetryLater, "Retry 1 of 10 left 1 min after the failure before it, though the policy gives 2 s, by min(600000, 2000 · 2^0) ms, which jitter makes 1.6 s to 2.4 s. What made it later is not stored: the push service asked for it, its lane was held or its breaker open, or quiet hours, a throttle, flow control or a pause deferred it, or a wave of retries was spread."),
         case(tried(vec![down(), attempt(1, "08:00:01.600", Ending::Accepted, 201, "")]), RetrySooner, "Retry 1 of 10 left 500 ms after the failure before it, though the policy gives 2 s, by min(600000, 2000 · 2^0) ms, which jitter makes 1.6 s to 2.4 s. What made it sooner is not stored: the push service set the time or invited a retry, somebody hurried it, or the policy was another one then."),
-        case(Facts { policy: policy(Place::Message, json!({"retries": 0})), ..tried(vec![down(), attempt(1, "08:00:03", Ending::Accepted, 201, "")]) }, RetryUnknown, "Retry 1 of 0 left 1.9 s after the failure before it; the policy in force now has no such retry, so by what rule is not known."),
+        case(Facts { policy: policy(PolicyLevel::Message, json!({"retries": 0})), ..tried(vec![down(), attempt(1, "08:00:03", Ending::Accepted, 201, "")]) }, RetryUnknown, "Retry 1 of 0 left 1.9 s after the failure before it; the policy in force now has no such retry, so by what rule is not known."),
         case(tried(vec![attempt(0, "08:00:01", Ending::Retry, 413, &size_note::tell(3_993, &["image", "actions"])), attempt(1, "08:00:01.200", Ending::Accepted, 201, "")]), RetrySmaller, "Retry 1 of 10 followed after 100 ms, made smaller: without image, actions."),
-        case(Facts { policy: policy(Place::Message, json!({"retries": 3, "retryDelay": "pow(2, retried) * 1000"})), ..tried(vec![down(), attempt(1, "08:00:02.100", Ending::Retry, 503, ""), attempt(2, "08:00:04.200", Ending::Accepted, 201, "")]) }, RetryByPolicy, "Retry 2 of 3 left 2 s after the failure before it: the policy gives 2 s, by `pow(2, retried) * 1000` ms with retried = 1."),
-        case(Facts { policy: policy(Place::Message, json!({"preset": "sns-aws-managed"})), ..tried(vec![attempt(0, "08:00:01", Ending::Retry, 429, ""), attempt(1, "08:00:10", Ending::Accepted, 201, "")]) }, RetryByPolicy, "Retry 1 of 100015 left 8.9 s after the failure before it: the policy gives 10 s, by minDelayTarget = 10 s, which jitter makes 8 s to 10 s."),
+        case(Facts { policy: policy(PolicyLevel::Message, json!({"retries": 3, "retryDelay": "pow(2, retried) * 1000"})), ..tried(vec![down(), attempt(1, "08:00:02.100", Ending::Retry, 503, ""), attempt(2, "08:00:04.200", Ending::Accepted, 201, "")]) }, RetryByPolicy, "Retry 2 of 3 left 2 s after the failure before it: the policy gives 2 s, by `pow(2, retried) * 1000` ms with retried = 1."),
+        case(Facts { policy: policy(PolicyLevel::Message, json!({"preset": "sns-aws-managed"})), ..tried(vec![attempt(0, "08:00:01", Ending::Retry, 429, ""), attempt(1, "08:00:10", Ending::Accepted, 201, "")]) }, RetryByPolicy, "Retry 1 of 100015 left 8.9 s after the failure before it: the policy gives 10 s, by minDelayTarget = 10 s, which jitter makes 8 s to 10 s."),
         // How it ended.
         case(tried(vec![attempt(0, "08:00:01", Ending::Accepted, 201, "")]), EndedAccepted, "It ended as accepted at 2027-01-15T08:00:01Z (9 min 59 s ago): fcm has it. Only the browser knows whether anybody saw it."),
         case(tried(vec![unsent(1, "08:00:01", Ending::Accepted, "a receipt came")]), EndedByReceipt, "It ended as accepted at 2027-01-15T08:00:01Z (9 min 59 s ago): its browser reported it, though no answer to its POST was known."),
@@ -241,44 +241,44 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(Facts { letter: Some(letter("bad_request", "replayed")), ..facts() }, DeadLetter, &format!("Its dead letter {LETTER} was replayed at 2027-01-15T08:06:00Z (4 min ago), by message {OTHER}.")),
         case(Facts { letter: Some(letter("bad_request", "discarded")), ..facts() }, DeadLetter, &format!("Its dead letter {LETTER} was discarded at 2027-01-15T08:06:00Z (4 min ago).")),
         case(Facts { letter: Some(letter("gone", "closed")), ..facts() }, DeadLetter, &format!("Its dead letter {LETTER} is closed: it is kept for the record.")),
-        case(Facts { reports: vec![Report { kind: ReceiptKind::Clicked, at: at("08:02:00") }], ..tried(vec![attempt(0, "08:00:01", Ending::Accepted, 201, "")]) }, Reported, "Its browser reported at 2027-01-15T08:02:00Z (8 min ago) that it was clicked."),
+        case(Facts { reports: vec![ReceiptReport { kind: ReceiptKind::Clicked, at: at("08:02:00") }], ..tried(vec![attempt(0, "08:00:01", Ending::Accepted, 201, "")]) }, Reported, "Its browser reported at 2027-01-15T08:02:00Z (8 min ago) that it was clicked."),
         case(message(facts(), |m| m.history_deleted = true), HistoryDeleted, "What was attempted is not known: history as old as its message's is deleted."),
         // Where it waits.
-        case(Facts { attempts: vec![down()], ..waiting(Row { failed_at: Some(at("08:09:59")), ..row(1, "08:10:01") }) }, WaitsForRetry, "It waits for retry 1 of 10, planned for 2027-01-15T08:10:01Z (in 1 s): 2 s after the failure; the policy gives 2 s, by min(600000, 2000 · 2^0) ms, which jitter makes 1.6 s to 2.4 s."),
-        case(Facts { attempts: vec![down()], ..waiting(Row { failed_at: Some(at("08:09:59")), ..row(1, "08:12:00") }) }, WaitsForRetry, "It waits for retry 1 of 10, planned for 2027-01-15T08:12:00Z (in 2 min): 2 min 1 s after the failure, though the policy gives 2 s, by min(600000, 2000 · 2^0) ms, which jitter makes 1.6 s to 2.4 s: the push service asked for a later time, or a wave of retries was spread; which is not stored."),
-        case(Facts { attempts: vec![down()], ..waiting(Row { failed_at: Some(at("08:09:59.900")), ..row(1, "08:10:00.500") }) }, WaitsForRetry, "It waits for retry 1 of 10, planned for 2027-01-15T08:10:00.500Z (in 500 ms): 600 ms after the failure, though the policy gives 2 s, by min(600000, 2000 · 2^0) ms, which jitter makes 1.6 s to 2.4 s: the push service set the time or invited a retry, or the policy was another one then; which is not stored."),
-        case(Facts { policy: policy(Place::Message, json!({"retries": 0})), ..waiting(Row { failed_at: Some(at("08:09:59")), ..row(1, "08:10:01") }) }, WaitsForRetry, "It waits for retry 1 of 0, planned for 2027-01-15T08:10:01Z (in 1 s): 2 s after the failure; the policy in force now has no such retry, so by what rule is not known."),
+        case(Facts { attempts: vec![down()], ..waiting(SingleRow { failed_at: Some(at("08:09:59")), ..row(1, "08:10:01") }) }, WaitsForRetry, "It waits for retry 1 of 10, planned for 2027-01-15T08:10:01Z (in 1 s): 2 s after the failure; the policy gives 2 s, by min(600000, 2000 · 2^0) ms, which jitter makes 1.6 s to 2.4 s."),
+        case(Facts { attempts: vec![down()], ..waiting(SingleRow { failed_at: Some(at("08:09:59")), ..row(1, "08:12:00") }) }, WaitsForRetry, "It waits for retry 1 of 10, planned for 2027-01-15T08:12:00Z (in 2 min): 2 min 1 s after the failure, though the policy gives 2 s, by min(600000, 2000 · 2^0) ms, which jitter makes 1.6 s to 2.4 s: the push service asked for a later time, or a wave of retries was spread; which is not stored."),
+        case(Facts { attempts: vec![down()], ..waiting(SingleRow { failed_at: Some(at("08:09:59.900")), ..row(1, "08:10:00.500") }) }, WaitsForRetry, "It waits for retry 1 of 10, planned for 2027-01-15T08:10:00.500Z (in 500 ms): 600 ms after the failure, though the policy gives 2 s, by min(600000, 2000 · 2^0) ms, which jitter makes 1.6 s to 2.4 s: the push service set the time or invited a retry, or the policy was another one then; which is not stored."),
+        case(Facts { policy: policy(PolicyLevel::Message, json!({"retries": 0})), ..waiting(SingleRow { failed_at: Some(at("08:09:59")), ..row(1, "08:10:01") }) }, WaitsForRetry, "It waits for retry 1 of 0, planned for 2027-01-15T08:10:01Z (in 1 s): 2 s after the failure; the policy in force now has no such retry, so by what rule is not known."),
         case(message(waiting(row(0, "09:10:00")), |m| m.accepted_at = at("09:10:00")), WaitsScheduled, "It waits since its message is for later: it is scheduled for 2027-01-15T09:10:00Z (in 1 h)."),
         case(waiting(row(0, "08:09:00")), WaitsForTurn, "It has been due since 2027-01-15T08:09:00Z (1 min ago), and waits for its turn in its lane."),
-        case(message(waiting(Row { due_at: None, ..row(0, "08:09:00") }), |m| m.state = MessageState::Paused), WaitsPaused, "It waits since its message is paused; its time to live keeps running."),
+        case(message(waiting(SingleRow { due_at: None, ..row(0, "08:09:00") }), |m| m.state = MessageState::Paused), WaitsPaused, "It waits since its message is paused; its time to live keeps running."),
         case(quiet(waiting(row(0, "09:30:00"))), WaitsForHours, "It waits for the end of quiet hours or for an off-peak window of its app: tier promotional may be sent at 2027-01-15T09:30:00Z (in 1 h 20 min) (its recipient's zone counts as Europe/Berlin, the app's is Europe/Berlin)."),
         case(subscription(quiet(waiting(row(0, "15:30:00"))), |s| s.timezone = Some("America/New_York".into())), WaitsForHours, "It waits for the end of quiet hours or for an off-peak window of its app: tier promotional may be sent at 2027-01-15T15:30:00Z (in 7 h 20 min) (its recipient's zone counts as America/New_York, the app's is Europe/Berlin)."),
-        case(Facts { policy: throttled, ..waiting(Row { has_turn: true, ..row(0, "08:10:03") }) }, WaitsForThrottle, "Its policy limits what one subscription receives per second to 2; its turn is at 2027-01-15T08:10:03Z (in 3 s)."),
-        case(waiting(Row { has_turn: true, ..row(0, "08:10:03") }), WaitsForThrottle, "Its policy limits what one subscription receives per second to a number that is not in force any more; its turn is at 2027-01-15T08:10:03Z (in 3 s)."),
-        case(waiting(Row { scheduled_at: at("08:00:00"), ..row(0, "08:10:30") }), WaitsPutOff, "It was deferred until 2027-01-15T08:10:30Z (in 30 s) without using up a retry. What deferred it is not stored: a hold or a breaker of its lane, or a push service that did not take the request."),
-        case(waiting(Row { leased: true, leases: 1, ..row(0, "08:10:20") }), HeldByWorker, "A worker holds it (leased 1 time so far); its lease lasts until 2027-01-15T08:10:20Z (in 20 s), unless renewed."),
-        case(Facts { waiting: Some(Waiting::InBatch { recipients: 500, lease_until: at("08:10:20") }), ..facts() }, HeldByWorker, "A worker holds it in a batch of 500 deliveries; its lease lasts until 2027-01-15T08:10:20Z (in 20 s), unless renewed."),
-        case(Facts { waiting: Some(Waiting::InBatch { recipients: 500, lease_until: at("08:09:00") }), ..facts() }, LeaseRanOut, "A worker held it in a batch of 500 deliveries, and its lease ran out at 2027-01-15T08:09:00Z (1 min ago): that worker is gone."),
-        case(waiting(Row { leased: true, leases: 2, ..row(0, "08:09:00") }), LeaseRanOut, "A worker held it (leased 2 times so far), and its lease ran out at 2027-01-15T08:09:00Z (1 min ago): that worker is gone."),
-        case(Facts { waiting: Some(Waiting::BehindCursor { due_at: Some(at("08:10:00")) }), ..facts() }, NotFannedOut, "The fan-out of its message has not come to this subscription: it is among the recipients still to be taken."),
-        case(Facts { waiting: Some(Waiting::BehindCursor { due_at: None }), ..facts() }, WaitsPaused, "It waits since its message is paused; its time to live keeps running."),
+        case(Facts { policy: throttled, ..waiting(SingleRow { has_turn: true, ..row(0, "08:10:03") }) }, WaitsForThrottle, "Its policy limits what one subscription receives per second to 2; its turn is at 2027-01-15T08:10:03Z (in 3 s)."),
+        case(waiting(SingleRow { has_turn: true, ..row(0, "08:10:03") }), WaitsForThrottle, "Its policy limits what one subscription receives per second to a number that is not in force any more; its turn is at 2027-01-15T08:10:03Z (in 3 s)."),
+        case(waiting(SingleRow { scheduled_at: at("08:00:00"), ..row(0, "08:10:30") }), WaitsPutOff, "It was deferred until 2027-01-15T08:10:30Z (in 30 s) without using up a retry. What deferred it is not stored: a hold or a breaker of its lane, or a push service that did not take the request."),
+        case(waiting(SingleRow { leased: true, leases: 1, ..row(0, "08:10:20") }), HeldByWorker, "A worker holds it (leased 1 time so far); its lease lasts until 2027-01-15T08:10:20Z (in 20 s), unless renewed."),
+        case(Facts { waiting: Some(WaitingDelivery::InBatch { recipients: 500, lease_until: at("08:10:20") }), ..facts() }, HeldByWorker, "A worker holds it in a batch of 500 deliveries; its lease lasts until 2027-01-15T08:10:20Z (in 20 s), unless renewed."),
+        case(Facts { waiting: Some(WaitingDelivery::InBatch { recipients: 500, lease_until: at("08:09:00") }), ..facts() }, LeaseRanOut, "A worker held it in a batch of 500 deliveries, and its lease ran out at 2027-01-15T08:09:00Z (1 min ago): that worker is gone."),
+        case(waiting(SingleRow { leased: true, leases: 2, ..row(0, "08:09:00") }), LeaseRanOut, "A worker held it (leased 2 times so far), and its lease ran out at 2027-01-15T08:09:00Z (1 min ago): that worker is gone."),
+        case(Facts { waiting: Some(WaitingDelivery::BehindCursor { due_at: Some(at("08:10:00")) }), ..facts() }, NotFannedOut, "The fan-out of its message has not come to this subscription: it is among the recipients still to be taken."),
+        case(Facts { waiting: Some(WaitingDelivery::BehindCursor { due_at: None }), ..facts() }, WaitsPaused, "It waits since its message is paused; its time to live keeps running."),
         case(subscription(facts(), |s| s.since = at("08:05:00")), NotTargeted, "The message was not for this subscription: it registered at 2027-01-15T08:05:00Z, after the message was accepted."),
         case(subscription(facts(), |s| { s.state = SubscriptionState::Unsubscribed; s.ended_at = Some(at("07:50:00")); }), NotTargeted, "The message was not for this subscription: it has been unsubscribed since 2027-01-15T07:50:00Z."),
         case(message(facts(), |m| m.topic = Some("news".into())), NotTargeted, "The message was not for this subscription: it is not a member of topic news now."),
         case(subscription(message(facts(), |m| m.topic = Some("news".into())), |s| s.joined_at = Some(at("08:01:00"))), NotTargeted, "The message was not for this subscription: it joined topic news at 2027-01-15T08:01:00Z, after the message was accepted."),
         case(message(facts(), |m| m.audience = json!({"subscriptions": []})), NotTargeted, "The message was not for this subscription: it is not among those whom the message names, or was another user's then."),
-        case(judged(Verdict::Sunset, 12, None), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d and never clicked one."),
-        case(judged(Verdict::Sunset, 12, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d since they last clicked one, at 2027-01-15T07:00:00Z (1 h 10 min ago)."),
-        case(judged(Verdict::NotInPortion, 0, None), NotTargeted, "The message was not for this subscription: its person is in another share of the audience than the one that the message is for: they get another variant of the campaign, or are held out."),
-        case(judged(Verdict::AtAnotherHour, 0, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: its person clicks most at 18:00 by their clock, and gets the campaign then."),
-        case(judged(Verdict::AtAnotherHour, 0, None), NotTargeted, "The message was not for this subscription: its person's own hour is not known, so that they get the campaign when it is due."),
-        case(Facts { waiting: Some(Waiting::BehindCursor { due_at: Some(at("08:10:00")) }), ..judged(Verdict::Taken, 0, None) }, NotFannedOut, "The fan-out of its message has not come to this subscription: whether the message is for it is decided then."),
+        case(judged(FilterVerdict::Sunset, 12, None), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d and never clicked one."),
+        case(judged(FilterVerdict::Sunset, 12, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d since they last clicked one, at 2027-01-15T07:00:00Z (1 h 10 min ago)."),
+        case(judged(FilterVerdict::NotInPortion, 0, None), NotTargeted, "The message was not for this subscription: its person is in another share of the audience than the one that the message is for: they get another variant of the campaign, or are held out."),
+        case(judged(FilterVerdict::AtAnotherHour, 0, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: its person clicks most at 18:00 by their clock, and gets the campaign then."),
+        case(judged(FilterVerdict::AtAnotherHour, 0, None), NotTargeted, "The message was not for this subscription: its person's own hour is not known, so that they get the campaign when it is due."),
+        case(Facts { waiting: Some(WaitingDelivery::BehindCursor { due_at: Some(at("08:10:00")) }), ..judged(FilterVerdict::Taken, 0, None) }, NotFannedOut, "The fan-out of its message has not come to this subscription: whether the message is for it is decided then."),
         case(of_zone(Some("Asia/Tokyo"), Some(at("09:00:00"))), NotTargeted, "The message was not for this subscription: its campaign goes by the recipients' clock, and this message of it is for other time zones; that for Asia/Tokyo is another one, due at 2027-01-15T09:00:00Z (in 50 min)."),
         case(of_zone(None, None), NotTargeted, "The message was not for this subscription: its campaign goes by the recipients' clock, and this message of it is for other time zones; there is none for its zone (not known: it counts as the app's): its time had passed when the campaign was started, or comes after it expires."),
         case(following(false, false), NotTargeted, "The message was not for this subscription: it follows up campaign spring for those by whom that was not clicked, which it did not get within what is remembered of spring."),
         case(following(true, true), NotTargeted, "The message was not for this subscription: it follows up campaign spring for those by whom that was not clicked, and it was clicked there."),
         case(following(true, false), NotTargeted, "The message was not for this subscription: why is not known."),
-        case(judged(Verdict::Taken, 0, None), NotTargeted, "The message was not for this subscription: why is not known."),
+        case(judged(FilterVerdict::Taken, 0, None), NotTargeted, "The message was not for this subscription: why is not known."),
         case(facts(), NotTargeted, "The message was not for this subscription: why is not known."),
         case(Facts { subscription: None, ..facts() }, NotTargeted, "The message was not for this subscription: why is not known."),
         case(subscription(tried(vec![down()]), |s| s.replaced_by = Some(heir)), HandedOn, &format!("Subscription {HEIR} has taken the place of this one, with whatever waited for it: look there.")),
@@ -304,8 +304,8 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(message(waiting(row(0, "08:10:03")), |m| m.ttl_s = 0), NextPost, "Next: it is POSTed at 2027-01-15T08:10:03Z (in 3 s) at the earliest."),
         case(Facts { origins: vec![OriginState { held_until: Some(at("08:11:00")), ..origin("closed") }], ..waiting(row(0, "08:09:00")) }, NextPost, "Next: it is POSTed at 2027-01-15T08:11:00Z (in 1 min) at the earliest. Its time to live ends at 2027-01-16T08:00:00Z (in 23 h 50 min); then it expires."),
         case(message(waiting(row(0, "08:30:00")), |m| { m.ttl_s = 900; m.expires_at = at("08:15:00"); }), NextExpires, "Next: it expires, since its time to live ends at 2027-01-15T08:15:00Z (in 5 min), before it may be sent."),
-        case(message(waiting(Row { due_at: None, ..row(0, "08:09:00") }), |m| m.state = MessageState::Paused), NextOpen, "Next: nothing, until the message is resumed. Its time to live ends at 2027-01-16T08:00:00Z (in 23 h 50 min); then it expires."),
-        case(waiting(Row { leased: true, leases: 1, ..row(0, "08:10:20") }), NextOpen, "Next: the worker POSTs it, unless it has, and settles it by the answer; should the worker die, another one takes it over after the lease."),
+        case(message(waiting(SingleRow { due_at: None, ..row(0, "08:09:00") }), |m| m.state = MessageState::Paused), NextOpen, "Next: nothing, until the message is resumed. Its time to live ends at 2027-01-16T08:00:00Z (in 23 h 50 min); then it expires."),
+        case(waiting(SingleRow { leased: true, leases: 1, ..row(0, "08:10:20") }), NextOpen, "Next: the worker POSTs it, unless it has, and settles it by the answer; should the worker die, another one takes it over after the lease."),
         case(message(waiting(held()), |m| m.state = MessageState::Paused), NextOpen, "Next: the worker parks it until its message is resumed, unless it has POSTed it already."),
         case(message(waiting(held()), |m| m.state = MessageState::Cancelled), NextOpen, "Next: unless it has POSTed it already, the worker ends it as cancelled. Its message was cancelled."),
         case(subscription(waiting(held()), |s| s.state = SubscriptionState::Gone), NextOpen, "Next: unless it has POSTed it already, the worker ends it as gone. Its subscription does not exist any more."),
@@ -414,9 +414,9 @@ fn the_state_is_where_the_delivery_stands() {
         (facts(), "none"),
         (waiting(row(0, "08:09:00")), "queued"),
         (waiting(row(1, "08:09:00")), "retrying"),
-        (waiting(Row { leased: true, ..row(1, "08:11:00") }), "dispatching"),
-        (waiting(Row { leased: true, ..row(1, "08:09:00") }), "retrying"),
-        (Facts { waiting: Some(Waiting::BehindCursor { due_at: None }), ..facts() }, "queued"),
+        (waiting(SingleRow { leased: true, ..row(1, "08:11:00") }), "dispatching"),
+        (waiting(SingleRow { leased: true, ..row(1, "08:09:00") }), "retrying"),
+        (Facts { waiting: Some(WaitingDelivery::BehindCursor { due_at: None }), ..facts() }, "queued"),
         (tried(vec![attempt(0, "08:00:01", Ending::Retry, 503, "")]), "retrying"),
         (tried(vec![attempt(0, "08:00:01", Ending::Expired, 503, "")]), "expired"),
         (Facts { letter: Some(letter("bad_request", "open")), ..facts() }, "dead"),

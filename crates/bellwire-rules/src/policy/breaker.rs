@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 
-use super::Settings;
+use super::TierSettings;
 use super::run::Run;
-use super::window::{Counts, Window};
+use super::window::{WindowCounts, Window};
 use crate::classify::Health;
 use bellwire_core::clock::Timestamp;
 
@@ -36,7 +36,7 @@ pub(crate) const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
 
 /// State of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     /// All deliveries may pass.
     Closed,
     /// No delivery may pass.
@@ -48,13 +48,13 @@ pub enum State {
     HalfOpen,
 }
 
-impl State {
+impl BreakerState {
     /// The name used in the database, JSON, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
-            State::Closed => "closed",
-            State::Open { .. } => "open",
-            State::HalfOpen => "half_open",
+            BreakerState::Closed => "closed",
+            BreakerState::Open { .. } => "open",
+            BreakerState::HalfOpen => "half_open",
         }
     }
 }
@@ -63,7 +63,7 @@ impl State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     /// State of the breaker.
-    pub state: State,
+    pub state: BreakerState,
     /// Length of its last opening. Zero if it never opened.
     pub open_for: Duration,
     /// Time of the last change of its state.
@@ -74,9 +74,9 @@ impl Snapshot {
     /// Reads the columns `breaker`, `open_until`, `open_ms` and `changed_at`. `None` for an unknown name.
     pub fn from_row(breaker: &str, open_until: Option<Timestamp>, open_ms: i32, changed_at: Timestamp) -> Option<Self> {
         let state = match breaker {
-            "closed" => State::Closed,
-            "open" => State::Open { until: open_until.unwrap_or(changed_at) },
-            "half_open" => State::HalfOpen,
+            "closed" => BreakerState::Closed,
+            "open" => BreakerState::Open { until: open_until.unwrap_or(changed_at) },
+            "half_open" => BreakerState::HalfOpen,
             _ => return None,
         };
         let open_for = Duration::from_millis(u64::try_from(open_ms).unwrap_or(0));
@@ -92,9 +92,9 @@ impl Snapshot {
     /// not observed within an hour, counts as a new one.
     pub fn matters(&self, now: Timestamp) -> bool {
         match self.state {
-            State::Closed => now < self.calm_at(),
-            State::Open { until } => now < until + BROKEN_FOR,
-            State::HalfOpen => now < self.changed_at + BROKEN_FOR,
+            BreakerState::Closed => now < self.calm_at(),
+            BreakerState::Open { until } => now < until + BROKEN_FOR,
+            BreakerState::HalfOpen => now < self.changed_at + BROKEN_FOR,
         }
     }
 
@@ -106,8 +106,8 @@ impl Snapshot {
     /// Value of the column `open_until`.
     pub fn open_until(&self) -> Option<Timestamp> {
         match self.state {
-            State::Open { until } => Some(until),
-            State::Closed | State::HalfOpen => None,
+            BreakerState::Open { until } => Some(until),
+            BreakerState::Closed | BreakerState::HalfOpen => None,
         }
     }
 
@@ -154,7 +154,7 @@ impl Breaker {
 
     /// Returns a closed breaker.
     pub fn closed(now: Timestamp) -> Self {
-        Self::restore(Snapshot { state: State::Closed, open_for: Duration::ZERO, changed_at: now })
+        Self::restore(Snapshot { state: BreakerState::Closed, open_for: Duration::ZERO, changed_at: now })
     }
 
     /// Returns the state to store after each change.
@@ -168,7 +168,7 @@ impl Breaker {
             return;
         }
         let same = stored.state.name() == self.snapshot.state.name();
-        if same && self.snapshot.state == State::HalfOpen {
+        if same && self.snapshot.state == BreakerState::HalfOpen {
             self.snapshot = stored; // probes that are out stay out
         } else {
             self.begin_anew(stored);
@@ -178,28 +178,28 @@ impl Breaker {
     /// Whether it is half-open, or becomes so now. Then only probes pass, sent by the replica with the probe lease.
     pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
         match self.snapshot.state {
-            State::Closed => false,
-            State::Open { until } => until <= now,
-            State::HalfOpen => true,
+            BreakerState::Closed => false,
+            BreakerState::Open { until } => until <= now,
+            BreakerState::HalfOpen => true,
         }
     }
 
     /// Number of probes that may start now, for the replica with the probe lease.
     pub fn probes(&self, now: Timestamp) -> u32 {
-        let refilled = matches!(self.snapshot.state, State::Open { .. }) || now >= self.refill_at;
+        let refilled = matches!(self.snapshot.state, BreakerState::Open { .. }) || now >= self.refill_at;
         u32::from(if self.probes_left == 0 && refilled { PROBES } else { self.probes_left })
     }
 
     /// Whether a POST may start now. Only the replica that `may_probe` gets probes. An expired opening becomes half-open here.
     pub fn permit(&mut self, now: Timestamp, may_probe: bool) -> Permission {
         match self.snapshot.state {
-            State::Closed => {
+            BreakerState::Closed => {
                 self.window.event(now);
                 return Permission::Go(self.run.begin());
             }
-            State::Open { until } if now < until => return Permission::Wait(until),
-            State::Open { .. } => self.half_open(now),
-            State::HalfOpen => {}
+            BreakerState::Open { until } if now < until => return Permission::Wait(until),
+            BreakerState::Open { .. } => self.half_open(now),
+            BreakerState::HalfOpen => {}
         }
         if !may_probe {
             return Permission::Wait(now + BYSTANDER_WAIT);
@@ -222,9 +222,9 @@ impl Breaker {
         posted_at: Timestamp,
         now: Timestamp,
         health: Health,
-        settings: &Settings,
-    ) -> Option<State> {
-        if self.snapshot.state != State::Closed || !self.run.counts(number) {
+        settings: &TierSettings,
+    ) -> Option<BreakerState> {
+        if self.snapshot.state != BreakerState::Closed || !self.run.counts(number) {
             return None;
         }
         match health {
@@ -235,7 +235,7 @@ impl Breaker {
             }
             Health::Failing => self.window.hit(posted_at),
         }
-        let Counts { events, hits } = self.window.totals(now);
+        let WindowCounts { events, hits } = self.window.totals(now);
         let often = events >= settings.circuit_attempts_min
             && f64::from(hits) >= settings.circuit_failure_threshold * f64::from(events);
         let in_a_row = self.run.fail(number) >= settings.circuit_failures_in_a_row;
@@ -252,8 +252,8 @@ impl Breaker {
 
     /// Counts the response to a [probe](Permission::Probe). The first success closes the breaker, the third failure reopens it. A
     /// neutral response returns its probe.
-    pub fn record_probe(&mut self, now: Timestamp, health: Health, settings: &Settings) -> Option<State> {
-        if self.snapshot.state != State::HalfOpen {
+    pub fn record_probe(&mut self, now: Timestamp, health: Health, settings: &TierSettings) -> Option<BreakerState> {
+        if self.snapshot.state != BreakerState::HalfOpen {
             return None;
         }
         match health {
@@ -261,7 +261,7 @@ impl Breaker {
                 self.probes_left = (self.probes_left + 1).min(PROBES);
                 None
             }
-            Health::Alive => Some(self.become_state(now, State::Closed)),
+            Health::Alive => Some(self.become_state(now, BreakerState::Closed)),
             Health::Failing => {
                 self.probes_failed += 1;
                 (self.probes_failed >= PROBES).then(|| self.trip(now, settings))
@@ -271,12 +271,12 @@ impl Breaker {
 
     /// Opens the breaker until a time, by order of an operator.
     pub fn force_open(&mut self, now: Timestamp, until: Timestamp) {
-        self.become_state(now, State::Open { until });
+        self.become_state(now, BreakerState::Open { until });
     }
 
     /// Closes it by order of an operator, after probes. A closed breaker stays closed.
     pub fn force_close(&mut self, now: Timestamp) {
-        if self.snapshot.state != State::Closed {
+        if self.snapshot.state != BreakerState::Closed {
             self.half_open(now);
         }
     }
@@ -286,16 +286,16 @@ impl Breaker {
         self.half_open(now);
     }
 
-    fn trip(&mut self, now: Timestamp, settings: &Settings) -> State {
+    fn trip(&mut self, now: Timestamp, settings: &TierSettings) -> BreakerState {
         let Snapshot { state, open_for: last, .. } = self.snapshot;
-        let repeated = !last.is_zero() && (state == State::HalfOpen || now < self.snapshot.calm_at());
+        let repeated = !last.is_zero() && (state == BreakerState::HalfOpen || now < self.snapshot.calm_at());
         let open_for = if repeated { last * 2 } else { settings.circuit_open };
         self.snapshot.open_for = open_for.min(settings.circuit_open_max.max(settings.circuit_open));
-        self.become_state(now, State::Open { until: now + self.snapshot.open_for })
+        self.become_state(now, BreakerState::Open { until: now + self.snapshot.open_for })
     }
 
     fn half_open(&mut self, now: Timestamp) {
-        self.become_state(now, State::HalfOpen);
+        self.become_state(now, BreakerState::HalfOpen);
         self.refill(now);
     }
 
@@ -306,7 +306,7 @@ impl Breaker {
     }
 
     /// Changes the state, and restarts all counts.
-    fn become_state(&mut self, now: Timestamp, state: State) -> State {
+    fn become_state(&mut self, now: Timestamp, state: BreakerState) -> BreakerState {
         let changed_at = self.snapshot.followed_at(now);
         self.begin_anew(Snapshot { state, changed_at, ..self.snapshot });
         state

@@ -15,7 +15,7 @@ use bellwire_core::duration;
 
 /// Maximum caps over the same tiers, for which a statement has room.
 pub(crate) const ALIKE_MAX: usize = 4;
-pub(crate) const CAPS_MAX: usize = ALIKE_MAX * Group::ALL.len();
+pub(crate) const CAPS_MAX: usize = ALIKE_MAX * TierGroup::ALL.len();
 /// Highest `max`, and number of times that are stored for each person.
 const MAX_MAX: i64 = 50;
 const WINDOW_MIN: Duration = Duration::from_secs(60);
@@ -26,13 +26,13 @@ const AS_ELSEWHERE: &str = "as in another browser";
 
 /// Group of tiers that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum TierGroup {
     Promotional,
     Engagement,
     Both,
 }
 
-impl Group {
+impl TierGroup {
     /// All groups, in the order in which a message counts in several.
     pub const ALL: [Self; 3] = [Self::Promotional, Self::Engagement, Self::Both];
 
@@ -64,7 +64,7 @@ impl Group {
 /// Maximum messages to a person in a rolling window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cap {
-    group: Group,
+    group: TierGroup,
     max: u32,
     window: Duration,
 }
@@ -87,7 +87,7 @@ pub struct WrittenCap {
 }
 
 fn both() -> Vec<Tier> {
-    Group::Both.tiers().to_vec()
+    TierGroup::Both.tiers().to_vec()
 }
 
 impl WrittenCap {
@@ -95,7 +95,7 @@ impl WrittenCap {
         let mut refuse = |member: &str, detail: String| {
             errors.push(PolicyError { pointer: format!("{pointer}/{member}"), detail });
         };
-        let group = Group::of(&self.tiers);
+        let group = TierGroup::of(&self.tiers);
         if group.is_none() {
             refuse("tiers", "must be promotional, engagement or both: transactional messages have no caps".to_owned());
         }
@@ -154,23 +154,23 @@ impl Caps {
         self.0.iter().copied().map(WrittenCap::from).collect()
     }
 
-    /// Returns the caps for messages of a tier, by group, in the order of [`Group::ALL`].
-    pub fn of(&self, tier: Tier) -> Vec<Counted> {
-        let groups = Group::ALL.into_iter().filter(|group| group.tiers().contains(&tier));
+    /// Returns the caps for messages of a tier, by group, in the order of [`TierGroup::ALL`].
+    pub fn of(&self, tier: Tier) -> Vec<CapSet> {
+        let groups = TierGroup::ALL.into_iter().filter(|group| group.tiers().contains(&tier));
         let counted = groups
-            .map(|group| Counted { group, caps: self.0.iter().copied().filter(|cap| cap.group == group).collect() });
+            .map(|group| CapSet { group, caps: self.0.iter().copied().filter(|cap| cap.group == group).collect() });
         counted.filter(|counted| !counted.caps.is_empty()).collect()
     }
 }
 
 /// Caps over the same tiers: 1 to [`ALIKE_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counted {
-    pub group: Group,
+pub struct CapSet {
+    pub group: TierGroup,
     caps: Vec<Cap>,
 }
 
-impl Counted {
+impl CapSet {
     /// Number of newest times that a decision needs: the highest `max`.
     pub fn kept(&self) -> i32 {
         self.caps.iter().map(Cap::place).max().unwrap_or(0)
@@ -188,12 +188,12 @@ impl Counted {
 
     /// Returns the cap that lasts longest for a person with messages at these times, from the newest time. `None`: another
     /// message may be sent now.
-    pub fn refusal(&self, at: &[Timestamp], now: Timestamp) -> Option<Refusal> {
+    pub fn refusal(&self, at: &[Timestamp], now: Timestamp) -> Option<CapRefusal> {
         let full = self.caps.iter().filter_map(|cap| {
             let free_at = *at.get(cap.max as usize - 1)? + cap.window;
             (free_at > now).then_some((free_at, *cap))
         });
-        full.max_by_key(|(free_at, _)| *free_at).map(|(free_at, cap)| Refusal::Full { cap, free_at })
+        full.max_by_key(|(free_at, _)| *free_at).map(|(free_at, cap)| CapRefusal::Full { cap, free_at })
     }
 }
 
@@ -217,7 +217,7 @@ impl Cap {
 
 /// Reason why a person does not get a message. It is stored in the log of attempts, from which the delivery's story reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CapRefusal {
     /// The person reached a cap.
     Full {
         /// The cap, of several the one that lasts longest.
@@ -228,7 +228,7 @@ pub enum Refusal {
     AsElsewhere,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CapRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full { cap: Cap { group, max, window }, free_at } => {
@@ -241,7 +241,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl FromStr for Refusal {
+impl FromStr for CapRefusal {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -252,7 +252,7 @@ impl FromStr for Refusal {
         let [max, tiers, "in", window, "until", free_at] = words[..] else { return Err(()) };
         let tiers: Result<Vec<Tier>, _> = tiers.split('+').map(str::parse).collect();
         let cap = Cap {
-            group: tiers.ok().and_then(|tiers| Group::of(&tiers)).ok_or(())?,
+            group: tiers.ok().and_then(|tiers| TierGroup::of(&tiers)).ok_or(())?,
             max: max.parse().map_err(drop)?,
             window: duration::parse(window).ok_or(())?,
         };
@@ -324,8 +324,8 @@ mod tests {
         ]));
         let of = |tier| caps.of(tier).iter().map(|counted| (counted.group, counted.kept())).collect::<Vec<_>>();
         assert_eq!(of(Tier::Transactional), []);
-        assert_eq!(of(Tier::Promotional), [(Group::Promotional, 1), (Group::Both, 9)]);
-        assert_eq!(of(Tier::Engagement), [(Group::Both, 9)]);
+        assert_eq!(of(Tier::Promotional), [(TierGroup::Promotional, 1), (TierGroup::Both, 9)]);
+        assert_eq!(of(Tier::Engagement), [(TierGroup::Both, 9)]);
     }
 
     #[test]
@@ -347,8 +347,8 @@ mod tests {
             let at: Vec<_> = ago.iter().map(|ago| now() - *ago).collect();
             let refusal = caps[0].refusal(&at, now());
             let free_at = refusal.map(|refusal| match refusal {
-                Refusal::Full { free_at, .. } => free_at - now(),
-                Refusal::AsElsewhere => panic!("{refusal}"),
+                CapRefusal::Full { free_at, .. } => free_at - now(),
+                CapRefusal::AsElsewhere => panic!("{refusal}"),
             });
             assert_eq!(free_at, free_in, "{ago:?}");
             // What the database goes by says the same.
@@ -363,14 +363,14 @@ mod tests {
         let free_at = now() + TimeDelta::milliseconds(1);
         for (refusal, text) in [
             (
-                Refusal::Full { cap: cap(json!({"max": 2, "window": "24h"})), free_at },
+                CapRefusal::Full { cap: cap(json!({"max": 2, "window": "24h"})), free_at },
                 "2 promotional+engagement in 1d until 2027-01-15T08:00:00.001Z",
             ),
             (
-                Refusal::Full { cap: cap(json!({"tiers": [3], "max": 1, "window": "90s"})), free_at },
+                CapRefusal::Full { cap: cap(json!({"tiers": [3], "max": 1, "window": "90s"})), free_at },
                 "1 engagement in 90s until 2027-01-15T08:00:00.001Z",
             ),
-            (Refusal::AsElsewhere, "as in another browser"),
+            (CapRefusal::AsElsewhere, "as in another browser"),
         ] {
             assert_eq!(refusal.to_string(), text);
             assert_eq!(text.parse(), Ok(refusal));
@@ -378,7 +378,7 @@ mod tests {
         for wrong in
             ["", "2 promotional in 1d", "x promotional in 1d until 2027-01-15T08:00:00Z", "2 all in 1d until now"]
         {
-            assert_eq!(wrong.parse::<Refusal>(), Err(()), "{wrong}");
+            assert_eq!(wrong.parse::<CapRefusal>(), Err(()), "{wrong}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 
 use super::{Policy, Retry};
-use crate::classify::{DeadReason, Kind, Outcome};
+use crate::classify::{DeadReason, ResponseKind, Outcome};
 use bellwire_core::clock::Timestamp;
 
 /// Time after acceptance at which retries of a policy in the guide's form end, even if the message lives longer.
@@ -38,7 +38,7 @@ pub struct Situation {
 
 /// Next step of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum NextStep {
     /// The push service accepted it.
     Accepted,
     /// The delivery is retried.
@@ -65,34 +65,34 @@ pub enum Verdict {
 ///
 /// The time to live comes first. A retry that would be due at or after expiry makes the delivery expire now, so `ttl: 0` gets
 /// exactly one POST.
-pub fn decide(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness: f64) -> Verdict {
+pub fn decide(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness: f64) -> NextStep {
     match outcome.kind {
-        Kind::Accepted { .. } => Verdict::Accepted,
-        Kind::Gone => Verdict::Gone,
-        Kind::Refused { reason } => Verdict::Dead { reason },
-        Kind::TooLarge => too_large(policy, situation),
-        Kind::Unprocessed => {
+        ResponseKind::Accepted { .. } => NextStep::Accepted,
+        ResponseKind::Gone => NextStep::Gone,
+        ResponseKind::Refused { reason } => NextStep::Dead { reason },
+        ResponseKind::TooLarge => too_large(policy, situation),
+        ResponseKind::Unprocessed => {
             let (shortest, longest) = UNPROCESSED_WAIT;
             let after = shortest + (longest - shortest).mul_f64(randomness.clamp(0.0, 1.0));
-            if outlives(situation, after) { Verdict::Retry { after, counts: false } } else { Verdict::Expired }
+            if outlives(situation, after) { NextStep::Retry { after, counts: false } } else { NextStep::Expired }
         }
-        Kind::Throttled | Kind::SenderThrottled | Kind::Unavailable { .. } | Kind::CutOff => {
+        ResponseKind::Throttled | ResponseKind::SenderThrottled | ResponseKind::Unavailable { .. } | ResponseKind::CutOff => {
             retried(outcome, policy, situation, randomness)
         }
     }
 }
 
-fn retried(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness: f64) -> Verdict {
+fn retried(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness: f64) -> NextStep {
     if !outlives(situation, Duration::ZERO) {
-        return Verdict::Expired;
+        return NextStep::Expired;
     }
     let step = policy.retry.step_after(outcome.kind.is_throttling(), situation.retries);
     let Some(step) = step else {
-        return Verdict::Dead { reason: DeadReason::RetriesExhausted };
+        return NextStep::Dead { reason: DeadReason::RetriesExhausted };
     };
     let delay = step.draw(randomness);
     // Only the first retry follows the gateway's invitation, so a gateway that repeats it is not flooded.
-    let invited = outcome.kind == Kind::Unavailable { retry_now: true } && situation.retries == 0;
+    let invited = outcome.kind == ResponseKind::Unavailable { retry_now: true } && situation.retries == 0;
     let delay = if invited { Duration::ZERO } else { delay };
     let after = match (outcome.retry_after, &policy.retry) {
         (None, _) => delay,
@@ -105,19 +105,19 @@ fn retried(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness
     let after = if leaves_at_once && outlives(situation, later) { later } else { after };
     let after = after.max(situation.held_for);
     if !outlives(situation, after) {
-        Verdict::Expired
+        NextStep::Expired
     } else if matches!(policy.retry, Retry::Guide(_)) && situation.accepted_at + GUIDE_WINDOW <= situation.now + after {
-        Verdict::Dead { reason: DeadReason::RetriesExhausted }
+        NextStep::Dead { reason: DeadReason::RetriesExhausted }
     } else {
-        Verdict::Retry { after, counts: outcome.kind != Kind::CutOff }
+        NextStep::Retry { after, counts: outcome.kind != ResponseKind::CutOff }
     }
 }
 
-fn too_large(policy: &Policy, situation: &Situation) -> Verdict {
-    let dead = Verdict::Dead { reason: DeadReason::PayloadTooLarge };
+fn too_large(policy: &Policy, situation: &Situation) -> NextStep {
+    let dead = NextStep::Dead { reason: DeadReason::PayloadTooLarge };
     match policy.delay(situation.retries, 0.0) {
-        Some(_) if situation.can_shrink && outlives(situation, Duration::ZERO) => Verdict::Shrink,
-        Some(_) if situation.can_shrink => Verdict::Expired,
+        Some(_) if situation.can_shrink && outlives(situation, Duration::ZERO) => NextStep::Shrink,
+        Some(_) if situation.can_shrink => NextStep::Expired,
         _ => dead,
     }
 }

@@ -1,7 +1,7 @@
 //! Rates an app's notifications by the receipts of browsers. These are pure rules. The API reads the counts.
 
 use bellwire_core::delivery::{Ending, ReceiptKind};
-use bellwire_core::fact::{Counts, Fact};
+use bellwire_core::fact::{FactCounts, Fact};
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
 
@@ -40,7 +40,7 @@ pub struct Engagement {
 impl Engagement {
     /// Reads the counts of one gateway. Closes at Mozilla count as unknown: Firefox reports them only for notifications that
     /// require interaction, and for others does not distinguish them from timeouts.
-    pub fn of(gateway: Gateway, counts: &Counts) -> Self {
+    pub fn of(gateway: Gateway, counts: &FactCounts) -> Self {
         let receipts = |kind| counts.of(Fact::Receipt(kind));
         Self {
             accepted: counts.of(Fact::Ended(Ending::Accepted)),

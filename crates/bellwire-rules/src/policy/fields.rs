@@ -8,12 +8,12 @@ use super::PolicyError;
 
 /// Given value, or its default. Error messages distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Given<T> {
+pub(super) struct FieldValue<T> {
     pub value: T,
     pub is_default: bool,
 }
 
-impl<T: fmt::Display> fmt::Display for Given<T> {
+impl<T: fmt::Display> fmt::Display for FieldValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.value, if self.is_default { " (the default)" } else { "" })
     }
@@ -98,13 +98,13 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads a whole number from 0 to 4,294,967,295.
-    pub(super) fn integer(&mut self, name: &str, default: u32) -> Given<u32> {
-        let Some(value) = self.raw(name) else { return Given { value: default, is_default: true } };
+    pub(super) fn integer(&mut self, name: &str, default: u32) -> FieldValue<u32> {
+        let Some(value) = self.raw(name) else { return FieldValue { value: default, is_default: true } };
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
         if number.is_none() {
             self.refuse(name, "must be an integer from 0 to 4294967295");
         }
-        Given { value: number.unwrap_or(default), is_default: false }
+        FieldValue { value: number.unwrap_or(default), is_default: false }
     }
 
     pub(super) fn number(&mut self, name: &str, default: f64) -> f64 {
@@ -126,7 +126,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Checks that a value is within bounds, and records a mistake otherwise.
-    pub(super) fn within(&mut self, name: &str, given: Given<u32>, lowest: u32, highest: u32) {
+    pub(super) fn within(&mut self, name: &str, given: FieldValue<u32>, lowest: u32, highest: u32) {
         if !(lowest..=highest).contains(&given.value) {
             self.refuse(name, format!("must be from {lowest} to {highest}; it is {given}"));
         }

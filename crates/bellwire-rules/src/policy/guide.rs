@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use super::{Phase, Step};
+use super::{Phase, RetryDelay};
 
 /// Maximum delay in milliseconds: one day.
 const DELAY_MAX_MS: u32 = 86_400_000;
@@ -72,17 +72,17 @@ impl Guide {
     }
 
     /// Returns the retry after `retries_so_far` retries. `None` after the last.
-    pub fn step(&self, retries_so_far: u32) -> Option<Step> {
+    pub fn step(&self, retries_so_far: u32) -> Option<RetryDelay> {
         if retries_so_far >= self.max_attempts {
             return None;
         }
         let Some(attempt) = retries_so_far.checked_sub(self.immediate_retries) else {
             let zero = Duration::ZERO;
-            return Some(Step { phase: Phase::Immediate, nominal: zero, shortest: zero, longest: zero });
+            return Some(RetryDelay { phase: Phase::Immediate, nominal: zero, shortest: zero, longest: zero });
         };
         let nominal = Duration::from_millis(u64::from(self.base_delay_ms) << attempt.min(31))
             .min(Duration::from_millis(self.max_delay_ms.into()));
-        Some(Step {
+        Some(RetryDelay {
             phase: Phase::Backoff,
             nominal,
             shortest: nominal.mul_f64(1.0 - self.jitter_share),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::window::{Counts, Window};
+use super::window::{WindowCounts, Window};
 use bellwire_core::clock::Timestamp;
 
 /// Time over which deferred deliveries become due again. The rest of a backlog is claimed as the lane's limit grows.
@@ -28,14 +28,14 @@ pub const KNOWN_FOR: Duration = Duration::from_secs(3_600);
 
 /// One reason to hold: set at a time, until another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct HoldReason {
     /// Time at which it was set.
     pub at: Timestamp,
     /// Time at which it ends.
     pub until: Timestamp,
 }
 
-impl Held {
+impl HoldReason {
     pub fn rest(&self, now: Timestamp) -> Duration {
         (self.until - now).to_std().unwrap_or_default()
     }
@@ -46,9 +46,9 @@ impl Held {
 /// operator's release undoes what was set before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hold {
-    longest: Option<Held>,
+    longest: Option<HoldReason>,
     /// Hold that was set last. It stays when a release voids older ones.
-    newest: Option<Held>,
+    newest: Option<HoldReason>,
     released_at: Option<Timestamp>,
     /// Length of the last hold without a header. Zero after a success.
     step: Duration,
@@ -63,7 +63,7 @@ impl Hold {
     }
 
     /// Returns the hold that was set last, for other replicas to [adopt](Self::extend).
-    pub fn newest(&self) -> Option<Held> {
+    pub fn newest(&self) -> Option<HoldReason> {
         self.newest
     }
 
@@ -80,7 +80,7 @@ impl Hold {
             }
             None => Duration::ZERO,
         };
-        self.extend(Held { at: now, until: now + wait })
+        self.extend(HoldReason { at: now, until: now + wait })
     }
 
     /// Counts an acceptance: the next hold without a header is short again. An acceptance of a POST before the hold has no
@@ -110,7 +110,7 @@ impl Hold {
 
     /// Takes over what another replica learned or an operator ordered, unless a later release undid it. Returns when the
     /// hold ends.
-    pub fn extend(&mut self, held: Held) -> Timestamp {
+    pub fn extend(&mut self, held: HoldReason) -> Timestamp {
         if self.released_at.is_none_or(|released| released <= held.at) {
             self.newest = Some(self.newest.filter(|newest| newest.at > held.at).unwrap_or(held));
             self.longest = Some(self.longest.filter(|longest| longest.until >= held.until).unwrap_or(held));
@@ -162,7 +162,7 @@ impl KeyWatch {
     /// Counts an answer that [judges the key](crate::classify::Outcome::judges_key). Raises an alarm if of at least 20
     /// answers within 60 s at least 90 % refuse it; counting then starts afresh.
     pub fn record(&mut self, now: Timestamp, refused: bool, proven: bool) -> Option<Alarm> {
-        let refused_as_a_whole = |Counts { events, hits }| {
+        let refused_as_a_whole = |WindowCounts { events, hits }| {
             events >= Self::ANSWERS_MIN && u64::from(hits) * 100 >= u64::from(events) * Self::REFUSED_PERCENT
         };
         let all = self.all.count(now, refused);
@@ -188,7 +188,7 @@ pub fn reopens_at(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp 
 
 /// Returns the hold of a lane with a refused key: 10 minutes, doubled up to an hour if it recurs within an hour of the previous
 /// hold. A hold in force stays.
-pub fn of_refused_key(before: Option<Held>, now: Timestamp) -> Held {
+pub fn of_refused_key(before: Option<HoldReason>, now: Timestamp) -> HoldReason {
     repeated(before, now, (KEY_FIRST, KEY_LONGEST), KEY_LONGEST)
 }
 
@@ -196,20 +196,20 @@ pub fn of_refused_key(before: Option<Held>, now: Timestamp) -> Held {
 /// header. Without a header it is 1 s, doubled up to 60 s if it recurs within a minute of the previous hold. A POST that was in
 /// flight when a hold began does not double it.
 pub fn of_throttled_subscription(
-    before: Option<Held>,
+    before: Option<HoldReason>,
     posted_at: Timestamp,
     now: Timestamp,
     retry_after: Option<Duration>,
-) -> Held {
+) -> HoldReason {
     match (retry_after, before) {
-        (Some(wait), _) => Held { at: now, until: now + wait },
+        (Some(wait), _) => HoldReason { at: now, until: now + wait },
         (None, Some(held)) if posted_at < held.until => held,
         (None, before) => repeated(before, now, (FIRST, LONGEST_WITHOUT_HEADER), REMEMBERED_FOR),
     }
 }
 
 /// A hold that is twice as long as the one before, if that ended not longer than `within` ago. One in force stands.
-fn repeated(before: Option<Held>, now: Timestamp, (first, longest): (Duration, Duration), within: Duration) -> Held {
+fn repeated(before: Option<HoldReason>, now: Timestamp, (first, longest): (Duration, Duration), within: Duration) -> HoldReason {
     let length = match before {
         Some(held) if now < held.until => return held,
         Some(held) if now < held.until + within => {
@@ -217,5 +217,5 @@ fn repeated(before: Option<Held>, now: Timestamp, (first, longest): (Duration, D
         }
         _ => first,
     };
-    Held { at: now, until: now + length }
+    HoldReason { at: now, until: now + length }
 }

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use super::Settings;
-use super::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, State};
-use super::hold::{Held, Hold, INFERRED_LONGEST, LANE_LONGEST};
+use super::TierSettings;
+use super::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, BreakerState};
+use super::hold::{HoldReason, Hold, INFERRED_LONGEST, LANE_LONGEST};
 use super::lane_state::LaneState;
 use super::limit::{Limit, STRANGER_MAX};
-use super::payload_limit::{BELIEVED_FOR, PayloadLimit, Refusal};
+use super::payload_limit::{BELIEVED_FOR, PayloadLimit, PayloadRefusal};
 use super::run::Run;
-use crate::classify::{Health, Kind, Outcome};
+use crate::classify::{Health, ResponseKind, Outcome};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::lane::Gateway;
 
@@ -52,8 +52,8 @@ pub struct Answered<'a> {
     /// Plaintext octets of the POST, padding included.
     pub octets: u32,
     /// Earlier refusal of the same delivery by the gateway.
-    pub refused: Option<Refusal>,
-    pub settings: &'a Settings,
+    pub refused: Option<PayloadRefusal>,
+    pub settings: &'a TierSettings,
 }
 
 /// Maximum POSTs of this worker in flight in each lane: the limit divided by the number of live workers.
@@ -76,7 +76,7 @@ impl Share {
 
 /// Whether a shared state of an origin, or of all origins of a lane, still has an effect.
 pub fn matters(state: &LaneState, now: Timestamp) -> bool {
-    let is_held = |held: Option<Held>| held.is_some_and(|held| now < held.until);
+    let is_held = |held: Option<HoldReason>| held.is_some_and(|held| now < held.until);
     is_held(state.held)
         || is_held(state.key_held)
         || state.breaker.is_some_and(|breaker| breaker.matters(now))
@@ -202,10 +202,10 @@ impl Lane {
             held_until => held_until,
         };
         let broken_until = match self.breaker.snapshot().state {
-            State::Closed => None,
-            State::Open { until } if now < until => Some(until),
-            State::Open { .. } | State::HalfOpen if self.may_probe(now) && self.breaker.probes(now) > 0 => None,
-            State::Open { .. } | State::HalfOpen => Some(now + BYSTANDER_WAIT),
+            BreakerState::Closed => None,
+            BreakerState::Open { until } if now < until => Some(until),
+            BreakerState::Open { .. } | BreakerState::HalfOpen if self.may_probe(now) && self.breaker.probes(now) > 0 => None,
+            BreakerState::Open { .. } | BreakerState::HalfOpen => Some(now + BYSTANDER_WAIT),
         };
         self.hold.until(now).max(key_held_until).max(broken_until)
     }
@@ -241,7 +241,7 @@ impl Lane {
         self.probe_until = until;
         self.ask_at = Some(now + BYSTANDER_WAIT);
         if until.is_some() {
-            self.breaker.adopt(Snapshot { state: State::HalfOpen, changed_at: known.followed_at(now), ..known });
+            self.breaker.adopt(Snapshot { state: BreakerState::HalfOpen, changed_at: known.followed_at(now), ..known });
         }
     }
 
@@ -255,7 +255,7 @@ impl Lane {
     }
 
     /// Holds it except for probes, because its VAPID key is refused.
-    pub fn hold_key(&mut self, held: Held) {
+    pub fn hold_key(&mut self, held: HoldReason) {
         self.key_hold.extend(held);
     }
 
@@ -274,7 +274,7 @@ impl Lane {
     }
 
     pub fn is_broken(&self) -> bool {
-        self.breaker.snapshot().state != State::Closed
+        self.breaker.snapshot().state != BreakerState::Closed
     }
 
     /// Whether it has state worth keeping. The payload limit of an unknown origin is not: any number of origins may exist, and
@@ -290,7 +290,7 @@ impl Lane {
         self.urgent -= u32::from(transactional);
         if probe {
             // No result: the probe may be used by another delivery.
-            self.breaker.record_probe(now, Health::Unknown, &Settings::DEFAULT);
+            self.breaker.record_probe(now, Health::Unknown, &TierSettings::DEFAULT);
         } else {
             self.breaker.withdraw(number, now);
             self.refusals.void(number);
@@ -318,22 +318,22 @@ impl Lane {
                 news.held = self.hold.newest();
             }
             // A `Retry-After` applies to this delivery alone: Mozilla sends one with each 503, for a single failed write.
-            Kind::Unavailable { .. } | Kind::CutOff | Kind::Throttled => self.limit.failed(),
-            Kind::Unprocessed => {}
+            ResponseKind::Unavailable { .. } | ResponseKind::CutOff | ResponseKind::Throttled => self.limit.failed(),
+            ResponseKind::Unprocessed => {}
             // One gone subscription does not show that the gateway accepts others again.
-            Kind::Gone => self.limit.succeeded(),
+            ResponseKind::Gone => self.limit.succeeded(),
             _ => {
                 self.limit.succeeded();
                 self.hold.succeeded(answer.posted_at);
             }
         }
-        let accepted = matches!(answer.outcome.kind, Kind::Accepted { .. });
+        let accepted = matches!(answer.outcome.kind, ResponseKind::Accepted { .. });
         let key_held = self.key_hold.newest().filter(|_| self.key_held_until(answer.now).is_some());
         news.key_released_at =
             key_held.filter(|held| accepted && held.at <= answer.posted_at).map(|_| answer.posted_at);
         news.payload = match answer.outcome.kind {
-            Kind::Accepted { .. } => self.payload.accepted(answer.now, answer.octets, answer.refused),
-            Kind::TooLarge => self.payload.refused(answer.now, answer.octets),
+            ResponseKind::Accepted { .. } => self.payload.accepted(answer.now, answer.octets, answer.refused),
+            ResponseKind::TooLarge => self.payload.refused(answer.now, answer.octets),
             _ => None,
         };
         news.breaker.is_some() || news.held.is_some() || news.payload.is_some() || news.key_released_at.is_some()
@@ -345,18 +345,18 @@ impl Lane {
     fn held_by(&mut self, answer: &Answered<'_>) -> Option<Duration> {
         let &Answered { outcome, number, probe, posted_at, known_throttled, .. } = answer;
         // A 2xx without delivery, or a repeated refusal, concerns its subscription alone.
-        let is_refused = outcome.kind == Kind::Throttled && outcome.status >= Some(400) && !known_throttled;
+        let is_refused = outcome.kind == ResponseKind::Throttled && outcome.status >= Some(400) && !known_throttled;
         let several = match outcome.kind {
             _ if probe => false, // it has no number
             _ if is_refused => self.refusals.fail(number) >= SEVERAL,
-            Kind::Accepted { .. } => false,
+            ResponseKind::Accepted { .. } => false,
             _ => {
                 self.refusals.void(number);
                 false
             }
         };
         match outcome.kind {
-            Kind::SenderThrottled => Some(LANE_LONGEST),
+            ResponseKind::SenderThrottled => Some(LANE_LONGEST),
             _ if several || is_refused && self.hold.is_probe(posted_at) => Some(INFERRED_LONGEST),
             _ => None,
         }
@@ -378,7 +378,7 @@ impl Lane {
             self.key_hold.extend(held);
         }
         // Another worker that reaches no gateway does not matter here, unless this worker has trouble, too.
-        let concerns = |snapshot: &Snapshot| !state.alone || self.is_broken() || snapshot.state == State::Closed;
+        let concerns = |snapshot: &Snapshot| !state.alone || self.is_broken() || snapshot.state == BreakerState::Closed;
         if let Some(snapshot) = state.breaker.filter(concerns) {
             // The probe lease was for the former state of the breaker, unless this is the worker's own update.
             if snapshot.changed_at > self.breaker.snapshot().changed_at {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::breaker::Snapshot;
-use super::hold::Held;
+use super::hold::HoldReason;
 use super::payload_limit::Learned;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
@@ -17,11 +17,11 @@ pub struct LaneState {
     pub lane: LaneId,
     /// Origin of the lane, or [`ALL_ORIGINS`].
     pub origin: Arc<str>,
-    pub held: Option<Held>,
+    pub held: Option<HoldReason>,
     /// Holds set before this time are void.
     pub released_at: Option<Timestamp>,
     /// Hold of all POSTs except probes, because the gateway refuses the VAPID key.
-    pub key_held: Option<Held>,
+    pub key_held: Option<HoldReason>,
     /// Holds of the key set before this time are void, because a probe was accepted.
     pub key_released_at: Option<Timestamp>,
     pub breaker: Option<Snapshot>,

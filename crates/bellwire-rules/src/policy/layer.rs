@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::fields::Fields;
 use super::tiers::FAILURES_IN_A_ROW_MAX;
-use super::{Guide, Phased, Retry, Scripted, Settings, guide, phased, qstash};
+use super::{Guide, Phased, Retry, Scripted, TierSettings, guide, phased, qstash};
 use bellwire_core::named;
 
 /// Mistake in a policy.
@@ -23,7 +23,7 @@ pub struct PolicyError {
 
 named! {
     /// Place of a policy.
-    pub enum Place {
+    pub enum PolicyLevel {
         /// Policy of one message.
         Message = "message",
         /// Policy of one subscription.
@@ -39,14 +39,14 @@ named! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     /// Place of the policy.
-    pub place: Place,
+    pub place: PolicyLevel,
     /// The app's maximum of `retries` in QStash's form, which is also its default. Values above 1,000 count as 1,000.
     pub max_retries: u32,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { place: Place::Message, max_retries: 5 }
+        Self { place: PolicyLevel::Message, max_retries: 5 }
     }
 }
 
@@ -89,8 +89,8 @@ pub(super) struct SettingsLayer {
 }
 
 impl SettingsLayer {
-    pub(super) fn over(self, base: Settings) -> Settings {
-        Settings {
+    pub(super) fn over(self, base: TierSettings) -> TierSettings {
+        TierSettings {
             circuit_failure_threshold: self.circuit_failure_threshold.unwrap_or(base.circuit_failure_threshold),
             circuit_attempts_min: self.circuit_attempts_min.unwrap_or(base.circuit_attempts_min),
             circuit_failures_in_a_row: self.circuit_failures_in_a_row.unwrap_or(base.circuit_failures_in_a_row),
@@ -102,7 +102,7 @@ impl SettingsLayer {
     }
 
     /// Returns all settings: its own ones, and those of `base` where absent.
-    fn filled_from(self, base: Settings) -> Self {
+    fn filled_from(self, base: TierSettings) -> Self {
         let all = self.over(base);
         Self {
             circuit_failure_threshold: Some(all.circuit_failure_threshold),
@@ -140,18 +140,18 @@ pub struct Places<'a> {
     /// Layer of the app for this tier.
     pub tier: Option<&'a Layer>,
     /// Settings of the server, which a tier overrides.
-    pub server: Settings,
+    pub server: TierSettings,
 }
 
 impl<'a> Places<'a> {
     /// Returns the layers in order of precedence: the first that sets a member wins.
-    pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = (Place, &'a Layer)> + use<'a> {
+    pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = (PolicyLevel, &'a Layer)> + use<'a> {
         let overrides = !self.topic.is_some_and(|topic| topic.disable_subscription_overrides);
         let places = [
-            (Place::Message, self.message),
-            (Place::Subscription, self.subscription.filter(|_| overrides)),
-            (Place::Topic, self.topic),
-            (Place::Tier, self.tier),
+            (PolicyLevel::Message, self.message),
+            (PolicyLevel::Subscription, self.subscription.filter(|_| overrides)),
+            (PolicyLevel::Topic, self.topic),
+            (PolicyLevel::Tier, self.tier),
         ];
         places.into_iter().filter_map(|(place, layer)| Some((place, layer?)))
     }
@@ -171,11 +171,11 @@ impl<'a> Places<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetBy {
     /// Place that set the timetable of retries.
-    pub retry: Option<Place>,
+    pub retry: Option<PolicyLevel>,
     /// Place that set the throttle.
-    pub throttle: Option<Place>,
+    pub throttle: Option<PolicyLevel>,
     /// Place that set the media type.
-    pub request: Option<Place>,
+    pub request: Option<PolicyLevel>,
 }
 
 const SETTINGS: [&str; 6] = [
@@ -208,9 +208,9 @@ impl Layer {
     fn read(value: &Value, terms: &Terms, stored: bool) -> Result<Parsed, Vec<PolicyError>> {
         let mut allowed = FORMS.map(|(_, members)| members).concat();
         match terms.place {
-            Place::Tier => allowed.extend(SETTINGS),
-            Place::Topic => allowed.push(DISABLE),
-            Place::Message | Place::Subscription => {}
+            PolicyLevel::Tier => allowed.extend(SETTINGS),
+            PolicyLevel::Topic => allowed.push(DISABLE),
+            PolicyLevel::Message | PolicyLevel::Subscription => {}
         }
         let (mut errors, mut warnings, mut layer) = (Vec::new(), Vec::new(), Layer::default());
         let elsewhere = |name: &str| match name {
@@ -253,8 +253,8 @@ impl Layer {
             // A breaker alone has the guide's form if it uses the guide's names.
             let is_guides =
                 forms == ["guide"] || forms.is_empty() && GUIDE_SETTINGS.iter().any(|name| fields.has(name));
-            if is_guides && terms.place == Place::Tier {
-                layer.settings = layer.settings.filled_from(Settings::GUIDE);
+            if is_guides && terms.place == PolicyLevel::Tier {
+                layer.settings = layer.settings.filled_from(TierSettings::GUIDE);
             }
             let speaks = layer.throttle.is_some() || layer.request.is_some();
             if speaks && layer.retry.is_none() {
@@ -277,7 +277,7 @@ fn throttle(fields: &mut Fields<'_>) -> Option<Throttle> {
     })
 }
 
-fn request(fields: &mut Fields<'_>, place: Place) -> Option<Request> {
+fn request(fields: &mut Fields<'_>, place: PolicyLevel) -> Option<Request> {
     const TYPE: &str = "headerContentType";
     let written = fields.raw("requestPolicy")?;
     fields.inside(written, "/requestPolicy", &[TYPE], |fields| {
@@ -287,7 +287,7 @@ fn request(fields: &mut Fields<'_>, place: Place) -> Option<Request> {
         };
         let essence = text.split(';').next().unwrap_or_default().trim_end();
         let plain = ["text/plain", "application/json"].iter().any(|plain| essence.eq_ignore_ascii_case(plain));
-        if place == Place::Topic && !plain {
+        if place == PolicyLevel::Topic && !plain {
             fields.refuse(TYPE, "must be text/plain or application/json at topic level");
         }
         Some(Request { header_content_type: text.into() })

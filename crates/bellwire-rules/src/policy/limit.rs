@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn less_is_tolerated_than_what_trips_a_breaker() {
-        let trips = crate::policy::Settings::DEFAULT.circuit_failure_threshold;
+        let trips = crate::policy::TierSettings::DEFAULT.circuit_failure_threshold;
         assert!(f64::from(ROUND_MIN * SLOW_START / TOLERATED_IN + 1) / f64::from(ROUND_MIN) < trips);
     }
 

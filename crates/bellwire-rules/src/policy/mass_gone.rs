@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::hold::Held;
+use super::hold::HoldReason;
 use bellwire_core::clock::Timestamp;
 
 /// A subscription called gone during a suspicion is pruned by the same answer after this time.
@@ -80,7 +80,7 @@ pub struct PruneAlarm {
     /// Whether a suspicion begins.
     pub begins: bool,
     /// The lane is held.
-    pub hold: Option<Held>,
+    pub hold: Option<HoldReason>,
 }
 
 impl GoneWatch {
@@ -131,7 +131,7 @@ impl GoneWatch {
         let asks_again = suspected && !self.reopened;
         let is_held = self.held_until.is_some_and(|until| now < until);
         let may_hold = self.suspected_at.is_some_and(|at| now < at + HOLDS_WITHIN);
-        let hold = ((alarm || asks_again) && !is_held && may_hold).then(|| Held { at: now, until: now + HOLD });
+        let hold = ((alarm || asks_again) && !is_held && may_hold).then(|| HoldReason { at: now, until: now + HOLD });
         self.held_until = hold.map(|hold| hold.until).or(self.held_until);
         PruneAlarm { begins: alarm && !suspected, hold }
     }

@@ -38,14 +38,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use decide::{Situation, Verdict, decide, remaining_ttl_s, shrink_target};
+pub use decide::{Situation, NextStep, decide, remaining_ttl_s, shrink_target};
 pub use guide::Guide;
-pub use layer::{Layer, Parsed, Place, Places, PolicyError, SetBy, Terms, Throttle};
+pub use layer::{Layer, Parsed, PolicyLevel, Places, PolicyError, SetBy, Terms, Throttle};
 pub use layer::{Request, SILENT_OF_RETRIES};
 pub use phased::DEPRECATED;
 pub use phased::{Backoff, Phased, Preset};
 pub use qstash::{RETRIES_MAX, Scripted};
-pub use tiers::{Settings, TierDefaults};
+pub use tiers::{TierSettings, TierDefaults};
 
 use bellwire_core::delivery::Tier;
 
@@ -69,7 +69,7 @@ pub enum Phase {
 
 /// Delay of one retry, drawn evenly from `shortest` to `longest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct RetryDelay {
     /// Position in the timetable.
     pub phase: Phase,
     /// Delay without any jitter.
@@ -80,7 +80,7 @@ pub struct Step {
     pub longest: Duration,
 }
 
-impl Step {
+impl RetryDelay {
     /// Returns the delay for a random number in [0, 1).
     fn draw(&self, randomness: f64) -> Duration {
         self.shortest + self.longest.saturating_sub(self.shortest).mul_f64(randomness.clamp(0.0, 1.0))
@@ -109,7 +109,7 @@ impl Retry {
     }
 
     /// Returns the retry after `retries_so_far` retries. `None` if that was the last.
-    pub fn step(&self, retries_so_far: u32) -> Option<Step> {
+    pub fn step(&self, retries_so_far: u32) -> Option<RetryDelay> {
         match self {
             Retry::Guide(guide) => guide.step(retries_so_far),
             Retry::Phased(phased) => phased.step(retries_so_far),
@@ -127,7 +127,7 @@ impl Retry {
     }
 
     /// Returns the retry after a response that `throttled`, or not. The preset `sns-aws-managed` has another timetable for throttling.
-    pub fn step_after(&self, throttled: bool, retries_so_far: u32) -> Option<Step> {
+    pub fn step_after(&self, throttled: bool, retries_so_far: u32) -> Option<RetryDelay> {
         match self {
             Retry::Phased(phased) if throttled => phased.when_throttled().step(retries_so_far),
             _ => self.step(retries_so_far),
@@ -167,14 +167,14 @@ pub struct Policy {
     /// Label of raw payloads, if set.
     pub request: Option<Request>,
     /// Settings of the breaker and of retry tokens, which a tier may override.
-    pub settings: Settings,
+    pub settings: TierSettings,
 }
 
 impl Policy {
     /// Returns the default policy of a tier.
     pub fn tier_default(tier: Tier) -> Self {
         let defaults = TierDefaults::of(tier);
-        Self { retry: Retry::Guide(defaults.guide), throttle: None, request: None, settings: Settings::DEFAULT }
+        Self { retry: Retry::Guide(defaults.guide), throttle: None, request: None, settings: TierSettings::DEFAULT }
     }
 
     /// Returns the policy for a delivery of `tier`. Each member comes from the first place that sets it.

@@ -24,7 +24,7 @@ pub struct Learned {
 
 /// Refusal that made a delivery smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PayloadRefusal {
     /// Plaintext octets, padding included, that the gateway refused last.
     pub octets: u32,
     /// Maximum octets of the next try. The payload may be shorter.
@@ -47,10 +47,10 @@ impl PayloadLimit {
 
     /// A POST of so many octets was accepted, of a delivery that was made smaller after a refusal, or not. Returns what
     /// others have to know.
-    pub fn accepted(&mut self, now: Timestamp, octets: u32, refused: Option<Refusal>) -> Option<Learned> {
+    pub fn accepted(&mut self, now: Timestamp, octets: u32, refused: Option<PayloadRefusal>) -> Option<Learned> {
         self.remember(octets, now);
         let believed = self.believed(now);
-        let Some(Refusal { octets: refused, tried }) = refused else {
+        let Some(PayloadRefusal { octets: refused, tried }) = refused else {
             return believed.filter(|max| octets > *max).and_then(|_| self.learn(None, now));
         };
         let is_borne_out = believed.is_some_and(|max| (octets..refused).contains(&max));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use super::{Phase, PolicyError, Step};
+use super::{Phase, PolicyError, RetryDelay};
 use bellwire_core::named;
 
 /// The names of this form's members at the top; see also [`RETRY_MEMBERS`].
@@ -227,10 +227,10 @@ impl Phased {
     }
 
     /// Returns the retry after `retries_so_far` retries. `None` after the last.
-    pub fn step(&self, retries_so_far: u32) -> Option<Step> {
+    pub fn step(&self, retries_so_far: u32) -> Option<RetryDelay> {
         let (phase, delay_s) = self.nominal_s(retries_so_far)?;
         let nominal = Duration::from_secs_f64(delay_s);
-        Some(Step { phase, nominal, shortest: nominal.mul_f64(1.0 - JITTER_SHARE), longest: nominal })
+        Some(RetryDelay { phase, nominal, shortest: nominal.mul_f64(1.0 - JITTER_SHARE), longest: nominal })
     }
 
     pub(super) fn arithmetic(&self, retries_so_far: u32) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::decide::GUIDE_WINDOW;
-use super::{Phase, Policy, Retry, Step};
+use super::{Phase, Policy, Retry, RetryDelay};
 
 /// The retries of a policy in order. Times are nominal: holds, breakers and the time that POSTs take come on top.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,7 +25,7 @@ pub struct Timetable {
     /// Longest total time of all retries.
     pub longest_window_s: f64,
     /// The retries; equal neighbours share a row.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RetrySpan>,
     /// Limit that ends the retries early. Absent: all retries are made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<CutShort>,
@@ -46,7 +46,7 @@ pub struct CutShort {
 /// Retries `first` to `last`, counted from 1, each after the same delay.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Row {
+pub struct RetrySpan {
     /// The first of them.
     pub first: u32,
     /// Last retry of the group.
@@ -70,8 +70,8 @@ pub fn preview(policy: &Policy, ttl_s: Option<u32>) -> Timetable {
         matches!(policy.retry, Retry::Guide(_)).then_some(("guide_window", GUIDE_WINDOW)),
     ];
     let end = ends.into_iter().flatten().min_by_key(|(_, after)| *after);
-    let mut rows: Vec<Row> = Vec::new();
-    let mut before: Option<Step> = None;
+    let mut rows: Vec<RetrySpan> = Vec::new();
+    let mut before: Option<RetryDelay> = None;
     let [mut nominal, mut shortest, mut longest] = [Duration::ZERO; 3];
     let mut retries = 0;
     for (retry, step) in (1..).zip((0..).map_while(|n| policy.retry.step(n))) {
@@ -84,7 +84,7 @@ pub fn preview(policy: &Policy, ttl_s: Option<u32>) -> Timetable {
         longest += step.longest;
         match rows.last_mut().filter(|_| before == Some(step)) {
             Some(row) => (row.last, row.elapsed_s) = (retry, nominal.as_secs_f64()),
-            None => rows.push(Row {
+            None => rows.push(RetrySpan {
                 first: retry,
                 last: retry,
                 phase: step.phase,

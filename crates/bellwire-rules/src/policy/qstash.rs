@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::expression::Expression;
 use super::fields::Fields;
-use super::{Phase, Step};
+use super::{Phase, RetryDelay};
 
 pub(super) const MEMBERS: [&str; 2] = ["retries", "retryDelay"];
 const DELAY_MAX_S: f64 = 86_400.0;
@@ -57,9 +57,9 @@ impl Scripted {
         u32::try_from(self.delays.len()).expect("the table has at most 1,000 rows")
     }
 
-    pub(super) fn step(&self, retries_so_far: u32) -> Option<Step> {
+    pub(super) fn step(&self, retries_so_far: u32) -> Option<RetryDelay> {
         let nominal = *self.delays.get(usize::try_from(retries_so_far).ok()?)?;
-        Some(Step { phase: Phase::Backoff, nominal, shortest: nominal, longest: nominal })
+        Some(RetryDelay { phase: Phase::Backoff, nominal, shortest: nominal, longest: nominal })
     }
 
     pub(super) fn arithmetic(&self, retries_so_far: u32) -> String {

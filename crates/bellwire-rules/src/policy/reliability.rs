@@ -1,6 +1,6 @@
 //! Reliability of retries: the five metrics of the rule book, and two histograms.
 //!
-//! Workers count in memory ([`Tally`]) and add to the table `reliability_counts` every few seconds. Readers sum the last hour.
+//! Workers count in memory ([`ReliabilityTally`]) and add to the table `reliability_counts` every few seconds. Readers sum the last hour.
 //! The exact counts of messages are separate. A worker that dies loses the last seconds of these counts.
 
 use std::collections::{BTreeMap, HashMap};
@@ -34,7 +34,7 @@ const CODES: usize = COUNTS + ATTEMPT_CLASSES + 2 * DELAY_CLASSES;
 /// histograms follow them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i16)]
-pub enum Count {
+pub enum ReliabilityCount {
     /// Deliveries that made their first retry.
     FirstRetries = 0,
     /// Those of them that it got accepted.
@@ -87,7 +87,7 @@ impl Sums {
     }
 
     /// Returns the sum of one quantity.
-    pub fn of(&self, count: Count) -> u64 {
+    pub fn of(&self, count: ReliabilityCount) -> u64 {
         self.0[count as usize]
     }
 
@@ -138,11 +138,11 @@ pub struct Accepted {
 
 /// Counts of a process since its last write to the database.
 #[derive(Debug, Default)]
-pub struct Tally(Mutex<HashMap<(LaneId, Option<Tier>), Sums>>);
+pub struct ReliabilityTally(Mutex<HashMap<(LaneId, Option<Tier>), Sums>>);
 
-impl Tally {
+impl ReliabilityTally {
     /// Counts events; those that belong to no tier are the lane's.
-    pub fn count(&self, lane: LaneId, tier: Option<Tier>, count: Count, n: u64) {
+    pub fn count(&self, lane: LaneId, tier: Option<Tier>, count: ReliabilityCount, n: u64) {
         self.0.lock().entry((lane, tier)).or_default().0[count as usize] += n;
     }
 
@@ -150,10 +150,10 @@ impl Tally {
     pub fn retried(&self, lane: LaneId, tier: Tier, number: u32) {
         let sums = &mut self.0.lock();
         let sums = &mut sums.entry((lane, Some(tier))).or_default().0;
-        sums[Count::Retries as usize] += 1;
+        sums[ReliabilityCount::Retries as usize] += 1;
         match number {
-            1 => sums[Count::FirstRetries as usize] += 1,
-            2 => sums[Count::SecondRetries as usize] += 1,
+            1 => sums[ReliabilityCount::FirstRetries as usize] += 1,
+            2 => sums[ReliabilityCount::SecondRetries as usize] += 1,
             _ => {}
         }
     }
@@ -163,14 +163,14 @@ impl Tally {
         let sums = &mut self.0.lock();
         let sums = &mut sums.entry((lane, Some(tier))).or_default().0;
         match accepted.retries {
-            1 => sums[Count::FirstAccepted as usize] += 1,
-            2 => sums[Count::SecondAccepted as usize] += 1,
+            1 => sums[ReliabilityCount::FirstAccepted as usize] += 1,
+            2 => sums[ReliabilityCount::SecondAccepted as usize] += 1,
             _ => {}
         }
         if let Some((actual, planned)) = accepted.stretch.filter(|(_, planned)| !planned.is_zero()) {
-            sums[Count::StretchMs as usize] += millis(actual);
-            sums[Count::PlannedMs as usize] += millis(planned);
-            sums[Count::Stretched as usize] += 1;
+            sums[ReliabilityCount::StretchMs as usize] += millis(actual);
+            sums[ReliabilityCount::PlannedMs as usize] += millis(planned);
+            sums[ReliabilityCount::Stretched as usize] += 1;
         }
         sums[COUNTS + (accepted.retries as usize).min(ATTEMPT_CLASSES - 1)] += 1;
         sums[COUNTS + ATTEMPT_CLASSES + class(accepted.delay)] += 1;
@@ -210,7 +210,7 @@ fn class(duration: Duration) -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SliState))]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ReliabilityState {
     /// Too few samples to tell.
     Unknown,
     /// It meets its target.
@@ -258,15 +258,15 @@ impl Sli {
         let of = |count| sums.of(count);
         let share = |part: u64, whole: u64| ((whole > 0).then(|| part as f64 / whole as f64), whole);
         match self {
-            Sli::FirstRetrySuccess => share(of(Count::FirstAccepted), of(Count::FirstRetries)),
-            Sli::SecondRetrySuccess => share(of(Count::SecondAccepted), of(Count::SecondRetries)),
-            Sli::BackoffStretch => (share(of(Count::StretchMs), of(Count::PlannedMs)).0, of(Count::Stretched)),
+            Sli::FirstRetrySuccess => share(of(ReliabilityCount::FirstAccepted), of(ReliabilityCount::FirstRetries)),
+            Sli::SecondRetrySuccess => share(of(ReliabilityCount::SecondAccepted), of(ReliabilityCount::SecondRetries)),
+            Sli::BackoffStretch => (share(of(ReliabilityCount::StretchMs), of(ReliabilityCount::PlannedMs)).0, of(ReliabilityCount::Stretched)),
             Sli::TtlExpiredPurges => {
-                let (expired, sent) = (of(Count::RetriesExpired), of(Count::Retries));
+                let (expired, sent) = (of(ReliabilityCount::RetriesExpired), of(ReliabilityCount::Retries));
                 // Where every delivery expires before its first retry, each expiry counts as one retry in full.
                 (share(expired, sent.max(u64::from(expired > 0))).0, sent + expired)
             }
-            Sli::BreakerTrips => (Some(of(Count::BreakerTrips) as f64 / lanes.max(1) as f64), of(Count::BreakerTrips)),
+            Sli::BreakerTrips => (Some(of(ReliabilityCount::BreakerTrips) as f64 / lanes.max(1) as f64), of(ReliabilityCount::BreakerTrips)),
         }
     }
 }
@@ -274,7 +274,7 @@ impl Sli {
 /// A reliability metric with its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Reading {
+pub struct MetricReading {
     /// Name of the metric.
     pub sli: Sli,
     /// Value of the metric. Null without samples.
@@ -286,30 +286,30 @@ pub struct Reading {
     /// Alert line, beyond which an operator should look.
     pub alert: f64,
     /// State of the metric. A share needs 100 samples.
-    pub state: State,
+    pub state: ReliabilityState,
 }
 
 /// Reads every reliability metric off the sums of an hour, over so many lanes.
-pub fn read(sums: &Sums, lanes: usize) -> [Reading; 5] {
+pub fn read(sums: &Sums, lanes: usize) -> [MetricReading; 5] {
     Sli::ALL.map(|sli| {
         let (value, samples) = sli.weigh(sums, lanes);
         let (target, alert) = sli.lines();
         let enough = samples >= SAMPLES_MIN || sli == Sli::BreakerTrips;
         let state = match value.filter(|_| enough) {
-            None => State::Unknown,
+            None => ReliabilityState::Unknown,
             Some(value) => judge(sli, value),
         };
-        Reading { sli, value, samples, target, alert, state }
+        MetricReading { sli, value, samples, target, alert, state }
     })
 }
 
-fn judge(sli: Sli, value: f64) -> State {
+fn judge(sli: Sli, value: f64) -> ReliabilityState {
     let (target, alert) = sli.lines();
     let past = |line: f64| if sli.more_is_better() { value < line } else { value > line };
     let meets = if sli.more_is_better() { value > target } else { value < target };
     match (meets, past(alert)) {
-        (true, _) => State::Ok,
-        (_, true) => State::Alert,
-        _ => State::Warn,
+        (true, _) => ReliabilityState::Ok,
+        (_, true) => ReliabilityState::Alert,
+        _ => ReliabilityState::Warn,
     }
 }

@@ -44,7 +44,7 @@ pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 1_000;
 
 /// Figures of the server, by the guide's names, and by names after its fashion where it is silent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
+pub struct TierSettings {
     /// `circuitFailureThreshold`: the share of failures that opens a breaker, above 0, at most 1.
     pub circuit_failure_threshold: f64,
     /// `circuitMinAttempts`: that share counts from so many POSTs in a minute on.
@@ -61,13 +61,13 @@ pub struct Settings {
     pub published_retries: bool,
 }
 
-impl Default for Settings {
+impl Default for TierSettings {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-impl Settings {
+impl TierSettings {
     /// The figures by their published names.
     pub fn to_json(self) -> serde_json::Value {
         serde_json::json!({
@@ -81,7 +81,7 @@ impl Settings {
     }
 
     /// Published values of the guide: its openings do not grow. It does not define how many POSTs make a share, or a run.
-    pub const GUIDE: Settings = Settings {
+    pub const GUIDE: TierSettings = TierSettings {
         circuit_failure_threshold: 0.05,
         circuit_attempts_min: 400,
         circuit_failures_in_a_row: 5,
@@ -96,11 +96,11 @@ impl Settings {
     /// and this value lost none. An outage trips by five consecutive failures in any case. Openings grow to a minute. Growing to
     /// 10 minutes, they cost 28,455 of 60,000 deliveries that lived for 10 minutes around an outage of that length, and growing
     /// to a minute 3,099.
-    pub const DEFAULT: Settings = Settings {
+    pub const DEFAULT: TierSettings = TierSettings {
         circuit_failure_threshold: 0.25,
         circuit_open_max: Duration::from_secs(60),
         published_retries: false,
-        ..Settings::GUIDE
+        ..TierSettings::GUIDE
     };
 }
 

@@ -8,21 +8,21 @@ const BUCKET_S: i64 = 5;
 /// Events and hits of the last 60 seconds, in buckets of 5 seconds. An event is dropped between 55 and 60 seconds after its time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Window {
-    buckets: [Counts; BUCKETS],
+    buckets: [WindowCounts; BUCKETS],
     /// The number of the bucket that is being filled: seconds since 1970 over 5.
     newest: i64,
 }
 
 /// Number of events, and of hits among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct WindowCounts {
     pub events: u32,
     pub hits: u32,
 }
 
 impl Window {
     /// Counts one event and returns the totals of the window that ends with it.
-    pub(super) fn count(&mut self, now: Timestamp, hit: bool) -> Counts {
+    pub(super) fn count(&mut self, now: Timestamp, hit: bool) -> WindowCounts {
         self.event(now);
         if hit {
             self.hit(now);
@@ -54,14 +54,14 @@ impl Window {
         }
     }
 
-    fn bucket(&mut self, at: Timestamp) -> Option<&mut Counts> {
+    fn bucket(&mut self, at: Timestamp) -> Option<&mut WindowCounts> {
         let age = self.newest - bucket_of(at).min(self.newest);
         (age < BUCKETS as i64).then(|| &mut self.buckets[slot(self.newest - age)])
     }
 
-    pub(super) fn totals(&mut self, now: Timestamp) -> Counts {
+    pub(super) fn totals(&mut self, now: Timestamp) -> WindowCounts {
         self.advance(bucket_of(now));
-        self.buckets.iter().fold(Counts::default(), |sum, bucket| Counts {
+        self.buckets.iter().fold(WindowCounts::default(), |sum, bucket| WindowCounts {
             events: sum.events.saturating_add(bucket.events),
             hits: sum.hits.saturating_add(bucket.hits),
         })
@@ -73,7 +73,7 @@ impl Window {
             by if by <= -ALL || by >= ALL => *self = Self { newest: bucket, ..Self::default() },
             by if by > 0 => {
                 for passed in self.newest + 1..=bucket {
-                    self.buckets[slot(passed)] = Counts::default();
+                    self.buckets[slot(passed)] = WindowCounts::default();
                 }
                 self.newest = bucket;
             }
@@ -101,11 +101,11 @@ mod tests {
     #[test]
     fn events_count_for_a_minute() {
         let mut window = Window::default();
-        assert_eq!(window.count(at(0), true), Counts { events: 1, hits: 1 });
-        assert_eq!(window.count(at(30), false), Counts { events: 2, hits: 1 });
-        assert_eq!(window.count(at(54), false), Counts { events: 3, hits: 1 });
-        assert_eq!(window.count(at(60), false), Counts { events: 3, hits: 0 });
-        assert_eq!(window.count(at(1_000), true), Counts { events: 1, hits: 1 });
+        assert_eq!(window.count(at(0), true), WindowCounts { events: 1, hits: 1 });
+        assert_eq!(window.count(at(30), false), WindowCounts { events: 2, hits: 1 });
+        assert_eq!(window.count(at(54), false), WindowCounts { events: 3, hits: 1 });
+        assert_eq!(window.count(at(60), false), WindowCounts { events: 3, hits: 0 });
+        assert_eq!(window.count(at(1_000), true), WindowCounts { events: 1, hits: 1 });
     }
 
     #[test]
@@ -114,20 +114,20 @@ mod tests {
         window.event(at(0));
         window.event(at(20));
         window.hit(at(0));
-        assert_eq!(window.totals(at(50)), Counts { events: 2, hits: 1 });
-        assert_eq!(window.totals(at(60)), Counts { events: 1, hits: 0 });
+        assert_eq!(window.totals(at(50)), WindowCounts { events: 2, hits: 1 });
+        assert_eq!(window.totals(at(60)), WindowCounts { events: 1, hits: 0 });
         window.hit(at(0)); // forgotten
         window.withdraw(at(20));
-        assert_eq!(window.totals(at(60)), Counts::default());
+        assert_eq!(window.totals(at(60)), WindowCounts::default());
     }
 
     #[test]
     fn clock_set_back_keeps_hits_for_their_time() {
         let mut window = Window::default();
         window.count(at(100), true);
-        assert_eq!(window.count(at(70), true), Counts { events: 2, hits: 2 });
+        assert_eq!(window.count(at(70), true), WindowCounts { events: 2, hits: 2 });
         window.count(at(1_000_000), true);
-        assert_eq!(window.count(at(100), true), Counts { events: 1, hits: 1 });
-        assert_eq!(window.count(at(160), true), Counts { events: 1, hits: 1 });
+        assert_eq!(window.count(at(100), true), WindowCounts { events: 1, hits: 1 });
+        assert_eq!(window.count(at(160), true), WindowCounts { events: 1, hits: 1 });
     }
 }

@@ -75,7 +75,7 @@ struct Agent {
 }
 
 #[derive(Default)]
-struct State {
+struct BrowserState {
     agents: HashMap<String, Agent>,
     /// Owner of each endpoint, and the last message for it.
     owners: HashMap<u32, (String, Option<Push>)>,
@@ -84,7 +84,7 @@ struct State {
 }
 
 #[derive(Default)]
-pub(super) struct Browsers(Mutex<State>);
+pub(super) struct Browsers(Mutex<BrowserState>);
 
 impl Browsers {
     /// Registers the connection of a browser, answers its hello, and sends its kept messages. An unknown browser gets a
@@ -97,7 +97,7 @@ impl Browsers {
         let greeting =
             json!({"messageType": "hello", "uaid": uaid, "status": 200, "use_webpush": true, "broadcasts": {}});
         post(&outbox, &greeting);
-        let State { agents, figures, .. } = &mut *state;
+        let BrowserState { agents, figures, .. } = &mut *state;
         let agent = agents.entry(uaid.clone()).or_default();
         agent.expire(now_ms, figures);
         agent.connection = Some((serial, outbox));
@@ -118,7 +118,7 @@ impl Browsers {
     pub(super) fn register(&self, visit: &Visit, channel: &str) -> Option<u32> {
         let mut state = self.0.lock();
         let serial = state.next();
-        let State { agents, owners, .. } = &mut *state;
+        let BrowserState { agents, owners, .. } = &mut *state;
         let channels = &mut agents.get_mut(&visit.uaid)?.channels;
         let fresh = || FIRST_INDEX | u32::try_from(serial % u64::from(FIRST_INDEX)).unwrap_or_default();
         let index = *channels.entry(channel.to_owned()).or_insert_with(fresh);
@@ -157,7 +157,7 @@ impl Browsers {
     pub(super) fn push(&self, index: u32, push: Push, now_ms: i64) {
         let mut state = self.0.lock();
         let version = format!("{:x}", state.next());
-        let State { agents, owners, figures, .. } = &mut *state;
+        let BrowserState { agents, owners, figures, .. } = &mut *state;
         let Some((uaid, last)) = owners.get_mut(&index) else { return };
         let Some(agent) = agents.get_mut(uaid) else { return };
         *last = Some(push.clone());
@@ -207,7 +207,7 @@ impl Browsers {
     }
 }
 
-impl State {
+impl BrowserState {
     fn next(&mut self) -> u64 {
         self.serial += 1;
         self.serial

@@ -7,14 +7,14 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::{Deserialize, Serialize};
 
-use super::mint::{Target, fingerprint};
+use super::mint::{MintTarget, fingerprint};
 use bellwire_core::base64url;
 use bellwire_core::lane::Gateway;
 
 /// Fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
+pub enum RequestFault {
     /// The method is not POST.
     Method,
     /// The path is not an endpoint of this host.
@@ -70,40 +70,40 @@ static TOPIC: HeaderName = HeaderName::from_static("topic");
 static TTL: HeaderName = HeaderName::from_static("ttl");
 static CACHE_POLICY: HeaderName = HeaderName::from_static("x-wns-cache-policy");
 
-pub(super) fn ttl(gateway: Gateway, headers: &HeaderMap) -> Result<u64, Fault> {
-    let text = headers.get(&TTL).ok_or(Fault::TtlMissing)?.to_str().map_err(|_| Fault::TtlInvalid)?;
+pub(super) fn ttl(gateway: Gateway, headers: &HeaderMap) -> Result<u64, RequestFault> {
+    let text = headers.get(&TTL).ok_or(RequestFault::TtlMissing)?.to_str().map_err(|_| RequestFault::TtlInvalid)?;
     if let Some(digits) = text.strip_prefix('-') {
-        return Err(if digits.parse::<u64>().is_ok() { Fault::TtlNegative } else { Fault::TtlInvalid });
+        return Err(if digits.parse::<u64>().is_ok() { RequestFault::TtlNegative } else { RequestFault::TtlInvalid });
     }
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Fault::TtlInvalid);
+        return Err(RequestFault::TtlInvalid);
     }
     let ttl = match (text.parse::<u64>(), gateway) {
-        (Ok(ttl), Gateway::Fcm) if ttl > 2_419_200 => return Err(Fault::TtlInvalid),
+        (Ok(ttl), Gateway::Fcm) if ttl > 2_419_200 => return Err(RequestFault::TtlInvalid),
         (Ok(ttl), _) => ttl,
-        (Err(_), Gateway::Fcm | Gateway::Mozilla) => return Err(Fault::TtlInvalid),
+        (Err(_), Gateway::Fcm | Gateway::Mozilla) => return Err(RequestFault::TtlInvalid),
         (Err(_), _) => 1 << 31, // RFC 8030 section 5.2
     };
     let no_cache = || headers.get(&CACHE_POLICY).is_some_and(|policy| policy == "no-cache");
     match gateway {
-        Gateway::Apple if ttl == 0 => Err(Fault::TtlZero),
-        Gateway::Wns if ttl == 0 && !no_cache() => Err(Fault::TtlZero),
+        Gateway::Apple if ttl == 0 => Err(RequestFault::TtlZero),
+        Gateway::Wns if ttl == 0 && !no_cache() => Err(RequestFault::TtlZero),
         _ => Ok(ttl),
     }
 }
 
 /// Checks `Urgency`, `Topic` and `Content-Encoding`, the last only for a body.
-pub(super) fn headers(gateway: Gateway, headers: &HeaderMap, has_body: bool, faults: &mut Vec<Fault>) {
+pub(super) fn headers(gateway: Gateway, headers: &HeaderMap, has_body: bool, faults: &mut Vec<RequestFault>) {
     let mut urgencies = headers.get_all(&URGENCY).iter();
     let known = |value: &HeaderValue| matches!(value.as_bytes(), b"very-low" | b"low" | b"normal" | b"high");
     if urgencies.next().is_some_and(|first| !known(first) || urgencies.next().is_some()) {
-        faults.push(Fault::Urgency);
+        faults.push(RequestFault::Urgency);
     }
     if headers.get(&TOPIC).is_some_and(|topic| !topic_is_fine(gateway, topic.as_bytes())) {
-        faults.push(Fault::Topic);
+        faults.push(RequestFault::Topic);
     }
     if has_body && headers.get(header::CONTENT_ENCODING).is_none_or(|coding| coding != "aes128gcm") {
-        faults.push(Fault::Encoding);
+        faults.push(RequestFault::Encoding);
     }
 }
 
@@ -120,14 +120,14 @@ pub(super) fn text(headers: &HeaderMap, name: &str) -> Option<Box<str>> {
 /// A verified VAPID header. Senders use one header for hours, so it is verified once and later recognised by its
 /// octets. The checks of time and endpoint are repeated.
 #[derive(Debug)]
-pub(super) struct Token {
+pub(super) struct VerifiedToken {
     key: [u8; 8],
     aud: String,
     exp: i64,
     subject_is_fine: bool,
 }
 
-pub(super) type Verified = Arc<Result<Token, Fault>>;
+pub(super) type Verified = Arc<Result<VerifiedToken, RequestFault>>;
 
 #[derive(Deserialize)]
 struct JoseHeader {
@@ -135,7 +135,7 @@ struct JoseHeader {
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct VapidClaims {
     #[serde(default)]
     aud: serde_json::Value,
     exp: i64,
@@ -143,32 +143,32 @@ struct Claims {
     sub: serde_json::Value,
 }
 
-impl Token {
+impl VerifiedToken {
     /// Parses `Authorization` (RFC 8292 section 3) and verifies its signature.
-    pub(super) fn read(authorization: &HeaderValue) -> Result<Self, Fault> {
-        let text = authorization.to_str().map_err(|_| Fault::VapidToken)?;
-        let (scheme, parameters) = text.split_once(' ').ok_or(Fault::VapidToken)?;
+    pub(super) fn read(authorization: &HeaderValue) -> Result<Self, RequestFault> {
+        let text = authorization.to_str().map_err(|_| RequestFault::VapidToken)?;
+        let (scheme, parameters) = text.split_once(' ').ok_or(RequestFault::VapidToken)?;
         if !scheme.eq_ignore_ascii_case("vapid") {
-            return Err(Fault::VapidToken);
+            return Err(RequestFault::VapidToken);
         }
         let parameter = |name: &str| {
             parameters.split(',').find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('=')).map(str::trim)
         };
-        let key = parameter("k").and_then(base64url::decode).ok_or(Fault::VapidKey)?;
+        let key = parameter("k").and_then(base64url::decode).ok_or(RequestFault::VapidKey)?;
         if key.len() != 65 || key[0] != 4 {
-            return Err(Fault::VapidKey);
+            return Err(RequestFault::VapidKey);
         }
-        let (signed, signature) = parameter("t").and_then(|t| t.rsplit_once('.')).ok_or(Fault::VapidToken)?;
-        let (jose, claims) = signed.split_once('.').ok_or(Fault::VapidToken)?;
+        let (signed, signature) = parameter("t").and_then(|t| t.rsplit_once('.')).ok_or(RequestFault::VapidToken)?;
+        let (jose, claims) = signed.split_once('.').ok_or(RequestFault::VapidToken)?;
         let jose: JoseHeader = from_base64_json(jose)?;
-        let claims: Claims = from_base64_json(claims)?;
-        let signature = base64url::decode(signature).ok_or(Fault::VapidToken)?;
+        let claims: VapidClaims = from_base64_json(claims)?;
+        let signature = base64url::decode(signature).ok_or(RequestFault::VapidToken)?;
         if jose.alg != "ES256" {
-            return Err(Fault::VapidToken);
+            return Err(RequestFault::VapidToken);
         }
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &key)
             .verify(signed.as_bytes(), &signature)
-            .map_err(|_| Fault::VapidSignature)?;
+            .map_err(|_| RequestFault::VapidSignature)?;
         Ok(Self {
             key: fingerprint(&key),
             aud: claims.aud.as_str().unwrap_or_default().to_owned(),
@@ -178,30 +178,30 @@ impl Token {
     }
 
     /// Checks this token for a request at time `now` (seconds since 1970) to a subscription.
-    pub(super) fn check(&self, gateway: Gateway, origin: &str, target: Target, now: i64, faults: &mut Vec<Fault>) {
+    pub(super) fn check(&self, gateway: Gateway, origin: &str, target: MintTarget, now: i64, faults: &mut Vec<RequestFault>) {
         // autopush tolerates clock differences; the others do not.
         let leeway = if gateway == Gateway::Mozilla { 60 } else { 0 };
         if self.aud != origin {
-            faults.push(Fault::VapidAudience);
+            faults.push(RequestFault::VapidAudience);
         }
         if self.exp.saturating_add(leeway) <= now {
-            faults.push(Fault::VapidExpired);
+            faults.push(RequestFault::VapidExpired);
         }
         if self.exp > now + DAY_SECS {
-            faults.push(Fault::VapidTooLong);
+            faults.push(RequestFault::VapidTooLong);
         }
         if target.bound.is_some_and(|bound| bound != self.key) {
-            faults.push(Fault::VapidWrongKey);
+            faults.push(RequestFault::VapidWrongKey);
         }
         if !self.subject_is_fine {
-            faults.push(Fault::VapidSubject);
+            faults.push(RequestFault::VapidSubject);
         }
     }
 }
 
-fn from_base64_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    let json = base64url::decode(text).ok_or(Fault::VapidToken)?;
-    serde_json::from_slice(&json).map_err(|_| Fault::VapidToken)
+fn from_base64_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, RequestFault> {
+    let json = base64url::decode(text).ok_or(RequestFault::VapidToken)?;
+    serde_json::from_slice(&json).map_err(|_| RequestFault::VapidToken)
 }
 
 /// Whether Apple accepts a `sub`: a plain mail address at a public name, or an https URL.
@@ -232,22 +232,22 @@ mod tests {
         use Gateway::*;
         for (gateway, value, expected) in [
             (Fcm, "2419200", Ok(2_419_200)),
-            (Fcm, "2419201", Err(Fault::TtlInvalid)),
+            (Fcm, "2419201", Err(RequestFault::TtlInvalid)),
             (Fcm, "0", Ok(0)),
             (Mozilla, "99999999", Ok(99_999_999)),
-            (Mozilla, "99999999999999999999", Err(Fault::TtlInvalid)),
-            (Mozilla, "-1", Err(Fault::TtlNegative)),
-            (Mozilla, "1.5", Err(Fault::TtlInvalid)),
+            (Mozilla, "99999999999999999999", Err(RequestFault::TtlInvalid)),
+            (Mozilla, "-1", Err(RequestFault::TtlNegative)),
+            (Mozilla, "1.5", Err(RequestFault::TtlInvalid)),
             (Other, "99999999999999999999", Ok(1 << 31)),
-            (Other, "", Err(Fault::TtlInvalid)),
-            (Other, "+1", Err(Fault::TtlInvalid)),
-            (Apple, "0", Err(Fault::TtlZero)),
-            (Wns, "0", Err(Fault::TtlZero)),
+            (Other, "", Err(RequestFault::TtlInvalid)),
+            (Other, "+1", Err(RequestFault::TtlInvalid)),
+            (Apple, "0", Err(RequestFault::TtlZero)),
+            (Wns, "0", Err(RequestFault::TtlZero)),
         ] {
             assert_eq!(ttl(gateway, &map(&[("ttl", value)])), expected, "{gateway:?} {value}");
         }
         assert_eq!(ttl(Wns, &map(&[("ttl", "0"), ("x-wns-cache-policy", "no-cache")])), Ok(0));
-        assert_eq!(ttl(Fcm, &map(&[])), Err(Fault::TtlMissing));
+        assert_eq!(ttl(Fcm, &map(&[])), Err(RequestFault::TtlMissing));
     }
 
     #[test]
@@ -259,13 +259,13 @@ mod tests {
         };
         let aes = ("content-encoding", "aes128gcm");
         assert_eq!(faults(Gateway::Fcm, &[aes, ("urgency", "very-low"), ("topic", "abc-_9")]), []);
-        assert_eq!(faults(Gateway::Fcm, &[aes, ("urgency", "urgent")]), [Fault::Urgency]);
-        assert_eq!(faults(Gateway::Fcm, &[aes, ("urgency", "low"), ("urgency", "high")]), [Fault::Urgency]);
-        assert_eq!(faults(Gateway::Fcm, &[aes, ("topic", "a=")]), [Fault::Topic]);
+        assert_eq!(faults(Gateway::Fcm, &[aes, ("urgency", "urgent")]), [RequestFault::Urgency]);
+        assert_eq!(faults(Gateway::Fcm, &[aes, ("urgency", "low"), ("urgency", "high")]), [RequestFault::Urgency]);
+        assert_eq!(faults(Gateway::Fcm, &[aes, ("topic", "a=")]), [RequestFault::Topic]);
         assert_eq!(faults(Gateway::Fcm, &[aes, ("topic", "1234567890123")]), []);
-        assert_eq!(faults(Gateway::Apple, &[aes, ("topic", "1234567890123")]), [Fault::Topic]);
-        assert_eq!(faults(Gateway::Fcm, &[("content-encoding", "aesgcm")]), [Fault::Encoding]);
-        assert_eq!(faults(Gateway::Fcm, &[]), [Fault::Encoding]);
+        assert_eq!(faults(Gateway::Apple, &[aes, ("topic", "1234567890123")]), [RequestFault::Topic]);
+        assert_eq!(faults(Gateway::Fcm, &[("content-encoding", "aesgcm")]), [RequestFault::Encoding]);
+        assert_eq!(faults(Gateway::Fcm, &[]), [RequestFault::Encoding]);
     }
 
     #[test]
@@ -293,25 +293,25 @@ mod tests {
                      MjM3NjgsInN1YiI6Im1haWx0bzpwdXNoQGV4YW1wbGUuY29tIn0.i3CYb7t4xfxCDquptFOepC9GAu_HLGkMlMuCGSK2rpiUfnK\
                      9ojFwDXb1JrErtmysazNjjvW2L9OkSSHzvoD1oA";
         let key = "BA1Hxzyi1RUM1b5wjxsn7nGxAszw2u61m164i3MrAIxHF6YK5h4SDYic-dRuU_RCPCfA5aq9ojSwk5Y2EmClBPs";
-        let read = |value: String| Token::read(&HeaderValue::from_str(&value).unwrap());
+        let read = |value: String| VerifiedToken::read(&HeaderValue::from_str(&value).unwrap());
         let good = read(format!("vapid t={token}, k={key}")).unwrap();
         assert_eq!((good.aud.as_str(), good.exp), ("https://push.example.net", 1_453_523_768));
         let mut faults = Vec::new();
-        let target = Target { index: 0, bound: None };
+        let target = MintTarget { index: 0, bound: None };
         good.check(Gateway::Fcm, "https://push.example.net", target, 1_453_523_768 - DAY_SECS, &mut faults);
         assert_eq!(faults, []);
         good.check(Gateway::Fcm, "https://push.example.net", target, 1_453_523_768, &mut faults);
         good.check(Gateway::Fcm, "https://push.example.org", target, 1_453_523_767 - DAY_SECS, &mut faults);
-        let other = Target { bound: Some([1; 8]), ..target };
+        let other = MintTarget { bound: Some([1; 8]), ..target };
         good.check(Gateway::Mozilla, "https://push.example.net", other, 1_453_523_768 + 30, &mut faults);
-        let expected = [Fault::VapidExpired, Fault::VapidAudience, Fault::VapidTooLong, Fault::VapidWrongKey];
+        let expected = [RequestFault::VapidExpired, RequestFault::VapidAudience, RequestFault::VapidTooLong, RequestFault::VapidWrongKey];
         assert_eq!(faults, expected);
 
-        assert_eq!(read(format!("vapid t={token}!, k={key}")).unwrap_err(), Fault::VapidToken);
+        assert_eq!(read(format!("vapid t={token}!, k={key}")).unwrap_err(), RequestFault::VapidToken);
         let resigned = token.replace("1oA", "1oQ");
-        assert_eq!(read(format!("vapid t={resigned}, k={key}")).unwrap_err(), Fault::VapidSignature);
-        assert_eq!(read(format!("vapid t={token}; k={key}")).unwrap_err(), Fault::VapidKey);
-        assert_eq!(read(format!("WebPush {token}")).unwrap_err(), Fault::VapidToken);
-        assert_eq!(read(format!("Bearer t={token}, k={key}")).unwrap_err(), Fault::VapidToken);
+        assert_eq!(read(format!("vapid t={resigned}, k={key}")).unwrap_err(), RequestFault::VapidSignature);
+        assert_eq!(read(format!("vapid t={token}; k={key}")).unwrap_err(), RequestFault::VapidKey);
+        assert_eq!(read(format!("WebPush {token}")).unwrap_err(), RequestFault::VapidToken);
+        assert_eq!(read(format!("Bearer t={token}, k={key}")).unwrap_err(), RequestFault::VapidToken);
     }
 }

@@ -11,11 +11,11 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::rule::{InvalidRule, Rule};
-use super::{Shared, UnknownHost};
+use super::{SimulatorShared, UnknownHost};
 
 const MINT_MAX: u32 = 50_000;
 
-pub(super) fn router(shared: Arc<Shared>) -> Router {
+pub(super) fn router(shared: Arc<SimulatorShared>) -> Router {
     Router::new()
         .route("/report", get(async |State(shared): Shares| Json(shared.report())))
         .route("/received", get(received))
@@ -31,24 +31,24 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-type Shares = State<Arc<Shared>>;
+type Shares = State<Arc<SimulatorShared>>;
 
 /// Error response to a request.
-struct Refusal(StatusCode, String);
+struct ControlError(StatusCode, String);
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ControlError {
     fn into_response(self) -> Response {
         (self.0, Json(serde_json::json!({ "error": self.1 }))).into_response()
     }
 }
 
-impl From<UnknownHost> for Refusal {
+impl From<UnknownHost> for ControlError {
     fn from(error: UnknownHost) -> Self {
         Self(StatusCode::NOT_FOUND, error.to_string())
     }
 }
 
-impl From<InvalidRule> for Refusal {
+impl From<InvalidRule> for ControlError {
     fn from(error: InvalidRule) -> Self {
         Self(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
     }
@@ -61,18 +61,18 @@ struct ReceivedQuery {
 }
 
 /// Returns the deliveries of one endpoint (percent-encoded like any query value), or the delivery with an id.
-async fn received(State(shared): Shares, Query(query): Query<ReceivedQuery>) -> Result<Response, Refusal> {
+async fn received(State(shared): Shares, Query(query): Query<ReceivedQuery>) -> Result<Response, ControlError> {
     match query {
         ReceivedQuery { endpoint: Some(endpoint), .. } => Ok(Json(shared.received(&endpoint)?).into_response()),
         ReceivedQuery { id: Some(id), .. } => {
             let delivery = shared.logbook.delivery(&id);
             Ok(Json(delivery.into_iter().collect::<Vec<_>>()).into_response())
         }
-        _ => Err(Refusal(StatusCode::BAD_REQUEST, "ask for an endpoint or an id".to_owned())),
+        _ => Err(ControlError(StatusCode::BAD_REQUEST, "ask for an endpoint or an id".to_owned())),
     }
 }
 
-async fn add_rule(State(shared): Shares, Json(rule): Json<Rule>) -> Result<Response, Refusal> {
+async fn add_rule(State(shared): Shares, Json(rule): Json<Rule>) -> Result<Response, ControlError> {
     let id = shared.add_rule(rule)?;
     Ok((StatusCode::CREATED, Json(serde_json::json!({ "id": id }))).into_response())
 }
@@ -98,7 +98,7 @@ struct Endpoint {
 }
 
 /// Sends the last message of an endpoint to a real browser again; 409 if there was none.
-async fn push_again(State(shared): Shares, Json(ask): Json<Endpoint>) -> Result<StatusCode, Refusal> {
+async fn push_again(State(shared): Shares, Json(ask): Json<Endpoint>) -> Result<StatusCode, ControlError> {
     Ok(if shared.push_again(&ask.endpoint)? { StatusCode::NO_CONTENT } else { StatusCode::CONFLICT })
 }
 
@@ -108,7 +108,7 @@ struct HostName {
     host: String,
 }
 
-async fn forget_browsers(State(shared): Shares, Json(ask): Json<HostName>) -> Result<StatusCode, Refusal> {
+async fn forget_browsers(State(shared): Shares, Json(ask): Json<HostName>) -> Result<StatusCode, ControlError> {
     shared.forget_browsers(&ask.host)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -124,8 +124,8 @@ struct Mint {
     vapid: Option<String>,
 }
 
-async fn mint(State(shared): Shares, Json(ask): Json<Mint>) -> Result<Response, Refusal> {
-    let refuse = |why: &str| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why.to_owned());
+async fn mint(State(shared): Shares, Json(ask): Json<Mint>) -> Result<Response, ControlError> {
+    let refuse = |why: &str| ControlError(StatusCode::UNPROCESSABLE_ENTITY, why.to_owned());
     let Some(end) = ask.from.checked_add(ask.count).filter(|_| ask.count <= MINT_MAX) else {
         return Err(refuse("count must be at most 50000, and from + count at most 2^32 - 1"));
     };
@@ -137,7 +137,7 @@ async fn mint(State(shared): Shares, Json(ask): Json<Mint>) -> Result<Response, 
     let minting = tokio::task::spawn_blocking(move || {
         (ask.from..end).map(|index| shared.mint(&ask.host, index, vapid.as_deref())).collect::<Result<Vec<_>, _>>()
     });
-    let minted = minting.await.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
+    let minted = minting.await.map_err(|error| ControlError(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
     let json = serde_json::to_vec(&minted).map_err(|error| refuse(&error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }

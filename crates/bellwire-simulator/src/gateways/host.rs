@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::browsers::{self, Browsers, Push};
-use super::check::{self, Fault, Token, Verified};
+use super::check::{self, RequestFault, VerifiedToken, Verified};
 use super::logbook::{Counters, Logbook, Sample};
 use super::manners;
-use super::mint::{Minter, Resolved, Target, fingerprint};
+use super::mint::{Minter, MintResolution, MintTarget, fingerprint};
 use super::open::{Unreadable, open};
-use super::rule::Action;
+use super::rule::RuleAction;
 use super::script::{self, Live, Rules, Script, Subject};
 use bellwire_core::clock::Clock;
 use bellwire_core::lane::Gateway;
@@ -83,9 +83,9 @@ pub(super) struct Desk {
 }
 
 pub(super) struct Exchange {
-    target: Option<Target>,
+    target: Option<MintTarget>,
     discovery: bool,
-    refusal: Option<Fault>,
+    refusal: Option<RequestFault>,
     gone: bool,
     ttl: u64,
     sample: Option<Sample>,
@@ -147,12 +147,12 @@ impl Desk {
         };
         let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         match host.minter.resolve(path) {
-            Resolved::Known(target) => exchange.target = Some(target),
-            Resolved::Escaped => faults.push(Fault::EscapedToken),
-            Resolved::Unknown => faults.push(Fault::UnknownEndpoint),
+            MintResolution::Known(target) => exchange.target = Some(target),
+            MintResolution::Escaped => faults.push(RequestFault::EscapedToken),
+            MintResolution::Unknown => faults.push(RequestFault::UnknownEndpoint),
         }
         if head.method != Method::POST {
-            faults.insert(0, Fault::Method);
+            faults.insert(0, RequestFault::Method);
         } else if let Some(target) = exchange.target {
             self.check_vapid(head, target, &mut faults);
             match check::ttl(host.gateway, &head.headers) {
@@ -161,7 +161,7 @@ impl Desk {
             }
             check::headers(host.gateway, &head.headers, !body.is_empty(), &mut faults);
             if body.len() > host.body_limit {
-                faults.push(Fault::TooLarge);
+                faults.push(RequestFault::TooLarge);
             }
             if let Some(browsers) = host.browsers_of(target) {
                 exchange.gone = !browsers.knows(target.index);
@@ -183,10 +183,10 @@ impl Desk {
         exchange
     }
 
-    fn check_vapid(&mut self, head: &http::request::Parts, target: Target, faults: &mut Vec<Fault>) {
+    fn check_vapid(&mut self, head: &http::request::Parts, target: MintTarget, faults: &mut Vec<RequestFault>) {
         let Some(authorization) = head.headers.get(header::AUTHORIZATION) else {
             if target.bound.is_some() || manners::demands_vapid(self.host.gateway) {
-                faults.push(Fault::VapidMissing);
+                faults.push(RequestFault::VapidMissing);
             }
             return;
         };
@@ -214,12 +214,12 @@ impl Host {
     }
 
     /// Returns the browsers, if the endpoint belongs to one of them.
-    fn browsers_of(&self, target: Target) -> Option<&Browsers> {
+    fn browsers_of(&self, target: MintTarget) -> Option<&Browsers> {
         self.browsers.as_ref().filter(|_| target.index >= browsers::FIRST_INDEX)
     }
 
     /// Returns the subject of rules for a request, or for a connection without an endpoint.
-    pub(super) fn subject(&self, target: Option<Target>) -> Subject<'_> {
+    pub(super) fn subject(&self, target: Option<MintTarget>) -> Subject<'_> {
         let endpoint = target.map(|target| (target.index, self.minter.fraction(target.index)));
         Subject { host: (self.id, &self.name), gateway: self.gateway, endpoint }
     }
@@ -228,7 +228,7 @@ impl Host {
         if let Some(verified) = self.tokens.lock().get(authorization) {
             return Arc::clone(verified);
         }
-        let verified = Arc::new(Token::read(authorization));
+        let verified = Arc::new(VerifiedToken::read(authorization));
         let mut tokens = self.tokens.lock();
         if tokens.len() >= TOKENS_MAX {
             tokens.clear();
@@ -240,23 +240,23 @@ impl Host {
     fn open(
         &self,
         head: &http::request::Parts,
-        target: Target,
+        target: MintTarget,
         body: &Bytes,
-        faults: &mut Vec<Fault>,
+        faults: &mut Vec<RequestFault>,
     ) -> Option<Sample> {
         let opened = match open(&self.minter.subscriber(target.index), body) {
             Ok(opened) => opened,
             Err(unreadable) => {
                 faults.push(match unreadable {
-                    Unreadable::Header(_) | Unreadable::Delimiter => Fault::Sealing,
-                    Unreadable::Sealed => Fault::Unsealable,
+                    Unreadable::Header(_) | Unreadable::Delimiter => RequestFault::Sealing,
+                    Unreadable::Sealed => RequestFault::Unsealable,
                 });
                 return None;
             }
         };
         let secret = fingerprint(&[&body[..16], &opened.sender].concat());
         if self.logbook.sender_reused(secret, (self.id, target.index)) {
-            faults.push(Fault::SenderKeyReused);
+            faults.push(RequestFault::SenderKeyReused);
         }
         Some(Sample {
             id: delivery_id(&opened.plaintext),
@@ -273,7 +273,7 @@ impl Host {
         }
         match exchange.refusal.and_then(|fault| manners::refusal(self.gateway, fault)) {
             Some(refusal) => refusal,
-            None if exchange.gone => manners::said(self.gateway, manners::Case::Gone),
+            None if exchange.gone => manners::said(self.gateway, manners::ResponseCase::Gone),
             None => {
                 let serial = self.serial.fetch_add(1, Ordering::Relaxed);
                 manners::accepted(self.gateway, self.minter.origin(), serial, exchange.ttl)
@@ -282,7 +282,7 @@ impl Host {
     }
 
     /// Returns the response of an action that consists of a response only.
-    pub(super) fn scripted(&self, action: &Action, exchange: &Exchange) -> Option<Response<Bytes>> {
+    pub(super) fn scripted(&self, action: &RuleAction, exchange: &Exchange) -> Option<Response<Bytes>> {
         let respond = |status: u16, headers: &[(String, String)], body: &str| {
             let mut builder = Response::builder().status(status);
             for (name, value) in headers {
@@ -291,9 +291,9 @@ impl Host {
             builder.body(Bytes::copy_from_slice(body.as_bytes())).ok()
         };
         match action {
-            Action::Behave => Some(self.answer(exchange)),
-            Action::Answer { status, headers, body } => respond(*status, headers, body),
-            Action::Redirect { to } => respond(307, &[("location".to_owned(), to.clone())], ""),
+            RuleAction::Behave => Some(self.answer(exchange)),
+            RuleAction::Answer { status, headers, body } => respond(*status, headers, body),
+            RuleAction::Redirect { to } => respond(307, &[("location".to_owned(), to.clone())], ""),
             other => other.case().map(|case| manners::said(self.gateway, case)),
         }
     }
@@ -319,9 +319,9 @@ impl Host {
 }
 
 /// Counts a request while it is held.
-struct Held<'a>(&'a Live);
+struct HeldRequest<'a>(&'a Live);
 
-impl Drop for Held<'_> {
+impl Drop for HeldRequest<'_> {
     fn drop(&mut self) {
         self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
@@ -331,7 +331,7 @@ impl Host {
     /// Waits until the rule releases this request or is removed.
     pub(super) async fn hold(&self, live: &Live) {
         live.held.fetch_add(1, Ordering::Relaxed);
-        let _held = Held(live);
+        let _held = HeldRequest(live);
         self.logbook.touch(self.now_ms());
         if let Ok(permit) = live.gate.acquire().await {
             permit.forget();

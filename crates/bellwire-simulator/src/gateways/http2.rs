@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::host::{BODY_MAX, Desk, Exchange, Host, Moment, Plan};
-use super::rule::Action;
+use super::rule::RuleAction;
 use super::script::Live;
 
 /// Receive windows in octets. Large enough that a sender never waits for them.
@@ -34,7 +34,7 @@ struct Arrived {
     respond: SendResponse<Bytes>,
 }
 
-enum Event {
+enum Http2Event {
     Done,
     Arrived(Box<Arrived>),
     Close,
@@ -43,13 +43,13 @@ enum Event {
     GoAwayBelow(SendResponse<Bytes>),
 }
 
-type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = Event> + Send>>>;
+type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = Http2Event> + Send>>>;
 
 struct Connection<T> {
-    h2: h2::server::Connection<Wire<T>, Bytes>,
+    h2: h2::server::Connection<FrameWriter<T>, Bytes>,
     desk: Desk,
     arrived: Vec<Arrived>,
-    events: Vec<Event>,
+    events: Vec<Http2Event>,
     pending: Pending,
     wire: Arc<Mutex<Bytes>>,
     /// State after a GOAWAY below a stream: the last stream that is answered, and the ignored ones.
@@ -65,7 +65,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(io: T, host: Arc<Ho
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(streams)
         .max_pending_accept_reset_streams(4_096) // a client that cancels much is being tested, not attacked
-        .handshake(Wire { io, extra: Arc::clone(&wire) });
+        .handshake(FrameWriter { io, extra: Arc::clone(&wire) });
     let Ok(h2) = handshake.await else { return };
     let mut connection = Connection {
         h2,
@@ -114,8 +114,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             Poll::Ready(false) => {}
             Poll::Pending => self.pending.push(Box::pin(async move {
                 match std::future::poll_fn(|cx| poll_body(&mut stream, &mut body, cx)).await {
-                    true => Event::Arrived(Box::new(Arrived { head, body, respond })),
-                    false => Event::Done,
+                    true => Http2Event::Arrived(Box::new(Arrived { head, body, respond })),
+                    false => Http2Event::Done,
                 }
             })),
         }
@@ -129,11 +129,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         let mut open = true;
         for event in std::mem::take(&mut self.events) {
             match event {
-                Event::Done => {}
-                Event::Arrived(arrived) => self.arrived.push(*arrived),
-                Event::Close => open = false,
-                Event::GoAway => self.h2.graceful_shutdown(),
-                Event::GoAwayBelow(respond) => self.go_away_below(respond),
+                Http2Event::Done => {}
+                Http2Event::Arrived(arrived) => self.arrived.push(*arrived),
+                Http2Event::Close => open = false,
+                Http2Event::GoAway => self.h2.graceful_shutdown(),
+                Http2Event::GoAwayBelow(respond) => self.go_away_below(respond),
             }
         }
         for Arrived { head, body, respond } in self.arrived.drain(..) {
@@ -201,7 +201,7 @@ async fn wait(host: &Host, live: &Live, respond: &mut SendResponse<Bytes>) -> bo
         if !time.is_zero() {
             tokio::time::sleep(time).await;
         }
-        if let Action::Hold = live.rule.action {
+        if let RuleAction::Hold = live.rule.action {
             host.hold(live).await;
         }
     };
@@ -213,63 +213,63 @@ async fn wait(host: &Host, live: &Live, respond: &mut SendResponse<Bytes>) -> bo
 }
 
 /// Runs an action that is more than a response. The length of the function follows from the number of actions.
-async fn act(host: Arc<Host>, live: Arc<Live>, exchange: Exchange, mut respond: SendResponse<Bytes>) -> Event {
+async fn act(host: Arc<Host>, live: Arc<Live>, exchange: Exchange, mut respond: SendResponse<Bytes>) -> Http2Event {
     let is_waited_for = wait(&host, &live, &mut respond).await;
     let now = Moment::new(&host.clock);
     let unanswered = |exchange, accepted| host.settle(exchange, None, accepted, now.unix_ms);
     if !is_waited_for {
         unanswered(exchange, false);
-        return Event::Done;
+        return Http2Event::Done;
     }
     if let Some(response) = host.scripted(&live.rule.action, &exchange) {
         send(host.send(exchange, response, &now), respond);
-        return Event::Done;
+        return Http2Event::Done;
     }
     let begin = |exchange, respond: SendResponse<Bytes>, status| begin_answer(&host, exchange, respond, status, &now);
     match live.rule.action {
-        Action::Hold => {
+        RuleAction::Hold => {
             let response = host.answer(&exchange);
             send(host.send(exchange, response, &now), respond);
         }
-        Action::Hang => {
+        RuleAction::Hang => {
             unanswered(exchange, false);
             host.logbook.touch(now.unix_ms);
             given_up(&mut respond).await;
         }
-        Action::Reset { code } => {
+        RuleAction::Reset { code } => {
             unanswered(exchange, false);
             respond.send_reset(code.into());
         }
-        Action::Close => {
+        RuleAction::Close => {
             unanswered(exchange, false);
-            return Event::Close;
+            return Http2Event::Close;
         }
-        Action::LoseAnswer => {
+        RuleAction::LoseAnswer => {
             unanswered(exchange, true);
-            return Event::Close;
+            return Http2Event::Close;
         }
-        Action::GoAway => {
+        RuleAction::GoAway => {
             let response = host.answer(&exchange);
             send(host.send(exchange, response, &now), respond);
-            return Event::GoAway;
+            return Http2Event::GoAway;
         }
-        Action::GoAwayBelow => {
+        RuleAction::GoAwayBelow => {
             unanswered(exchange, false);
-            return Event::GoAwayBelow(respond);
+            return Http2Event::GoAwayBelow(respond);
         }
-        Action::Truncate { status } => {
+        RuleAction::Truncate { status } => {
             if let Some(mut stream) = begin(exchange, respond, status) {
                 let _given_up = stream.send_data(Bytes::from_static(b"{\"reason\":"), false);
                 tokio::task::yield_now().await; // lets the connection write what there is
                 stream.send_reset(Reason::INTERNAL_ERROR);
             }
         }
-        Action::SlowBody { status, octets, every_ms } => {
+        RuleAction::SlowBody { status, octets, every_ms } => {
             if let Some(stream) = begin(exchange, respond, status) {
                 slow_body(stream, octets, Duration::from_millis(every_ms)).await;
             }
         }
-        Action::EndlessBody { status } => {
+        RuleAction::EndlessBody { status } => {
             if let Some(stream) = begin(exchange, respond, status) {
                 endless_body(stream).await;
             }
@@ -277,7 +277,7 @@ async fn act(host: Arc<Host>, live: Arc<Live>, exchange: Exchange, mut respond: 
         // Answered above, or an action for connections.
         _ => unanswered(exchange, false),
     }
-    Event::Done
+    Http2Event::Done
 }
 
 fn begin_answer(
@@ -319,18 +319,18 @@ async fn endless_body(mut stream: h2::SendStream<Bytes>) {
 }
 
 /// Octets of a connection. `extra` is written at the next flush, at which `h2` has written whole frames.
-struct Wire<T> {
+struct FrameWriter<T> {
     io: T,
     extra: Arc<Mutex<Bytes>>,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for FrameWriter<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for FrameWriter<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, octets)
     }

@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::host::Host;
-use super::rule::Action;
+use super::rule::RuleAction;
 use super::script;
 use super::{http1, http2};
 
@@ -19,13 +19,13 @@ const BACKLOG: u32 = 1_024;
 
 /// A port of 127.0.0.1 that can be closed and opened again. While it is closed, a second socket, bound but not
 /// listening, reserves the port, and the kernel refuses connections.
-pub(super) struct Listener {
+pub(super) struct GatewayListener {
     addr: SocketAddr,
     listener: Option<TcpListener>,
     spare: TcpSocket,
 }
 
-impl Listener {
+impl GatewayListener {
     /// Opens a port, or any free port if `port` is 0.
     pub(super) fn open(port: u16) -> std::io::Result<Self> {
         let listener = bind((Ipv4Addr::LOCALHOST, port).into())?.listen(BACKLOG)?;
@@ -70,7 +70,7 @@ fn bind(addr: SocketAddr) -> std::io::Result<TcpSocket> {
 }
 
 /// Serves a host until it is aborted, together with its connections.
-pub(super) async fn serve(host: Arc<Host>, tls: Arc<ServerConfig>, mut listener: Listener, streams: u32) {
+pub(super) async fn serve(host: Arc<Host>, tls: Arc<ServerConfig>, mut listener: GatewayListener, streams: u32) {
     let acceptor = TlsAcceptor::from(tls);
     let mut connections = JoinSet::new();
     let mut script_changed = host.script.watch();
@@ -105,9 +105,9 @@ pub(super) async fn serve(host: Arc<Host>, tls: Arc<ServerConfig>, mut listener:
 }
 
 /// Counts an open connection until it is dropped.
-struct Open(Arc<Host>);
+struct OpenConnection(Arc<Host>);
 
-impl Open {
+impl OpenConnection {
     fn new(host: &Arc<Host>) -> Self {
         host.counters.connections.fetch_add(1, Ordering::Relaxed);
         host.counters.open_connections.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.counters.open_connections.fetch_sub(1, Ordering::Relaxed);
         self.touch();
@@ -129,12 +129,12 @@ impl Drop for Open {
 }
 
 async fn connection(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream, streams: u32) {
-    let _open = Open::new(&host);
+    let _open = OpenConnection::new(&host);
     let rule = script::for_connection(&host.script.current(), &host.subject(None), Instant::now());
     let streams = match rule {
-        Some(Action::RefuseTls) => return,
-        Some(Action::Stall) => return std::future::pending().await,
-        Some(Action::StreamLimit { streams }) => streams,
+        Some(RuleAction::RefuseTls) => return,
+        Some(RuleAction::Stall) => return std::future::pending().await,
+        Some(RuleAction::StreamLimit { streams }) => streams,
         _ => streams,
     };
     // Nagle's algorithm would delay responses. Without the option they are only slower.

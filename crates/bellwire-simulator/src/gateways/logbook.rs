@@ -9,13 +9,13 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use super::browsers::BrowsersReport;
-use super::check::Fault;
+use super::check::RequestFault;
 use super::script::RuleReport;
 use bellwire_core::lane::Gateway;
 
-/// Maximum number of records. Further requests are counted, and [`Report::records_dropped`] has their number.
+/// Maximum number of records. Further requests are counted, and [`SimulatorReport::records_dropped`] has their number.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct LogbookLimits {
     pub deliveries: usize,
     pub plaintexts: usize,
 }
@@ -27,7 +27,7 @@ const FIRST_STATUS: usize = 200;
 
 /// One request for a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Attempt {
+pub struct RecordedAttempt {
     /// Time of the decision in milliseconds since 1970.
     pub at_ms: i64,
     /// Status of the response. Null without one (reset, hang, closed, lost response).
@@ -49,7 +49,7 @@ pub struct Delivery {
     pub host: Box<str>,
     pub index: u32,
     /// Requests for the delivery, at most the first 200.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<RecordedAttempt>,
     /// Number of accepted requests. More than one means that the browser received the message twice.
     pub accepted: u32,
     /// Plaintext of the first accepted request or, before that, of the first request; while there is room.
@@ -87,7 +87,7 @@ pub struct HostReport {
 
 /// Complete state of a simulator at one moment.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct SimulatorReport {
     /// Requests of all hosts.
     pub requests: u64,
     /// Accepted requests of all hosts.
@@ -109,7 +109,7 @@ pub struct Report {
     /// Decrypted bodies that were not recorded for lack of room.
     pub records_dropped: u64,
     /// Faults of requests, refused or not.
-    pub faults: BTreeMap<Fault, FaultReport>,
+    pub faults: BTreeMap<RequestFault, FaultReport>,
     /// Reports by host name.
     pub hosts: BTreeMap<String, HostReport>,
     /// Rules that are in force.
@@ -204,9 +204,9 @@ struct Records {
 
 /// Logbook of all hosts of a simulator.
 pub(super) struct Logbook {
-    limits: Limits,
+    limits: LogbookLimits,
     records: Mutex<Records>,
-    faults: Mutex<BTreeMap<Fault, FaultReport>>,
+    faults: Mutex<BTreeMap<RequestFault, FaultReport>>,
     first_ms: AtomicI64,
     last_ms: AtomicI64,
     /// Wakes the tasks that wait for a change of the report.
@@ -214,7 +214,7 @@ pub(super) struct Logbook {
 }
 
 impl Logbook {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: LogbookLimits) -> Self {
         Self {
             limits,
             records: Mutex::default(),
@@ -232,7 +232,7 @@ impl Logbook {
         self.touched.notify_waiters();
     }
 
-    pub(super) fn fault(&self, fault: Fault, place: impl FnOnce() -> String) {
+    pub(super) fn fault(&self, fault: RequestFault, place: impl FnOnce() -> String) {
         let mut faults = self.faults.lock();
         let report = faults.entry(fault).or_default();
         report.count += 1;
@@ -299,7 +299,7 @@ impl Logbook {
         }
         delivery.accepted += u32::from(accepted);
         if delivery.attempts.len() < ATTEMPTS_MAX {
-            delivery.attempts.push(Attempt { at_ms, status, ttl, urgency, topic });
+            delivery.attempts.push(RecordedAttempt { at_ms, status, ttl, urgency, topic });
         }
     }
 
@@ -315,7 +315,7 @@ impl Logbook {
         records.by_id.get(id).map(|at| records.deliveries[*at].clone())
     }
 
-    pub(super) fn report(&self, hosts: BTreeMap<String, HostReport>, rules: Vec<RuleReport>) -> Report {
+    pub(super) fn report(&self, hosts: BTreeMap<String, HostReport>, rules: Vec<RuleReport>) -> SimulatorReport {
         let records = self.records.lock();
         let sum = |figure: fn(&HostReport) -> u64| hosts.values().map(figure).sum();
         let mut statuses = BTreeMap::new();
@@ -323,7 +323,7 @@ impl Logbook {
             *statuses.entry(*status).or_default() += n;
         }
         let time = |at: &AtomicI64| Some(at.load(Ordering::Relaxed)).filter(|ms| *ms != 0);
-        Report {
+        SimulatorReport {
             requests: sum(|host| host.requests),
             accepted: sum(|host| host.accepted),
             unanswered: sum(|host| host.unanswered),
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn repeated_acceptance_is_a_duplicate_retry_not() {
-        let logbook = Logbook::new(Limits { deliveries: 2, plaintexts: 1 });
+        let logbook = Logbook::new(LogbookLimits { deliveries: 2, plaintexts: 1 });
         for (id, status) in [("a", 503), ("a", 201), ("b", 201), ("b", 201), ("c", 201)] {
             record(&logbook, Some(id), status);
         }
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn recorded_plaintext_is_the_accepted_one() {
-        let logbook = Logbook::new(Limits { deliveries: 1, plaintexts: 1 });
+        let logbook = Logbook::new(LogbookLimits { deliveries: 1, plaintexts: 1 });
         for (text, status) in [("whole", 413), ("small", 201), ("again", 201)] {
             let plaintext = Bytes::from_static(text.as_bytes());
             let sample = Sample { id: Some("a".into()), plaintext, ttl: None, urgency: None, topic: None };
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn an_ephemeral_key_may_serve_one_subscription_only() {
-        let logbook = Logbook::new(Limits { deliveries: 2, plaintexts: 0 });
+        let logbook = Logbook::new(LogbookLimits { deliveries: 2, plaintexts: 0 });
         assert!(!logbook.sender_reused([1; 8], (0, 1)));
         assert!(!logbook.sender_reused([1; 8], (0, 1)), "the same body, sent again");
         assert!(logbook.sender_reused([1; 8], (0, 2)));

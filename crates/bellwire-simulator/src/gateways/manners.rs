@@ -4,12 +4,12 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
-use super::check::Fault;
+use super::check::RequestFault;
 use bellwire_core::lane::Gateway;
 
 /// Response that a rule can request in the form of the gateway, independent of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Case {
+pub(super) enum ResponseCase {
     /// 410: the subscription has ended.
     Gone,
     /// 404: the endpoint is unknown.
@@ -94,13 +94,13 @@ pub(super) fn discovery(gateway: Gateway) -> Response<Bytes> {
         Gateway::Other => {
             with(reply(StatusCode::OK, r#"{"unifiedpush":{"version":1}}"#), "content-type", "application/json")
         }
-        _ => refusal(gateway, Fault::Method).unwrap_or_else(|| reply(StatusCode::METHOD_NOT_ALLOWED, "")),
+        _ => refusal(gateway, RequestFault::Method).unwrap_or_else(|| reply(StatusCode::METHOD_NOT_ALLOWED, "")),
     }
 }
 
 /// Returns the refusal of a faulty request, or `None` if the gateway accepts it nevertheless. No gateway decrypts a
 /// body, and the checks of headers differ.
-pub(super) fn refusal(gateway: Gateway, fault: Fault) -> Option<Response<Bytes>> {
+pub(super) fn refusal(gateway: Gateway, fault: RequestFault) -> Option<Response<Bytes>> {
     match gateway {
         Gateway::Fcm => fcm(fault),
         Gateway::Mozilla => mozilla(fault),
@@ -111,25 +111,25 @@ pub(super) fn refusal(gateway: Gateway, fault: Fault) -> Option<Response<Bytes>>
 }
 
 /// Returns the response of a gateway for a case.
-pub(super) fn said(gateway: Gateway, case: Case) -> Response<Bytes> {
+pub(super) fn said(gateway: Gateway, case: ResponseCase) -> Response<Bytes> {
     let status = |code: u16| StatusCode::from_u16(code).expect("a status written in this module");
     let (response, after) = match case {
-        Case::Gone => {
+        ResponseCase::Gone => {
             (speak(gateway, status(410), "Unregistered", 103, "push subscription has unsubscribed or expired."), None)
         }
-        Case::NotFound => return refusal(gateway, Fault::UnknownEndpoint).unwrap_or_else(|| reply(status(404), "")),
-        Case::Throttled(after) if gateway == Gateway::Wns => {
+        ResponseCase::NotFound => return refusal(gateway, RequestFault::UnknownEndpoint).unwrap_or_else(|| reply(status(404), "")),
+        ResponseCase::Throttled(after) if gateway == Gateway::Wns => {
             let response = with(reply(status(406), ""), "x-wns-notificationstatus", "channelthrottled");
             (with(response, "x-wns-status", "channelthrottled"), after)
         }
-        Case::Throttled(after) => (speak(gateway, status(429), "TooManyRequests", 202, "Too many requests."), after),
-        Case::Unavailable(after) => {
+        ResponseCase::Throttled(after) => (speak(gateway, status(429), "TooManyRequests", 202, "Too many requests."), after),
+        ResponseCase::Unavailable(after) => {
             (speak(gateway, status(503), "ServiceUnavailable", 201, "Service unavailable."), after)
         }
-        Case::ServerError => (speak(gateway, status(500), "InternalServerError", 999, "Internal error."), None),
-        Case::TooLarge => return refusal(gateway, Fault::TooLarge).unwrap_or_else(|| reply(status(413), "")),
-        Case::Unauthorized => return refusal(gateway, Fault::VapidWrongKey).unwrap_or_else(|| reply(status(403), "")),
-        Case::BadRequest => return refusal(gateway, Fault::TtlInvalid).unwrap_or_else(|| reply(status(400), "")),
+        ResponseCase::ServerError => (speak(gateway, status(500), "InternalServerError", 999, "Internal error."), None),
+        ResponseCase::TooLarge => return refusal(gateway, RequestFault::TooLarge).unwrap_or_else(|| reply(status(413), "")),
+        ResponseCase::Unauthorized => return refusal(gateway, RequestFault::VapidWrongKey).unwrap_or_else(|| reply(status(403), "")),
+        ResponseCase::BadRequest => return refusal(gateway, RequestFault::TtlInvalid).unwrap_or_else(|| reply(status(400), "")),
     };
     match after {
         Some(seconds) => with(response, "retry-after", &seconds.to_string()),
@@ -173,134 +173,134 @@ fn reason_json(status: StatusCode, reason: &str) -> Response<Bytes> {
     with(reply(status, body), "content-type", "application/json")
 }
 
-fn fcm(fault: Fault) -> Option<Response<Bytes>> {
+fn fcm(fault: RequestFault) -> Option<Response<Bytes>> {
     let (status, text) = match fault {
-        Fault::Method => (StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed."),
-        Fault::UnknownEndpoint | Fault::EscapedToken => (
+        RequestFault::Method => (StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed."),
+        RequestFault::UnknownEndpoint | RequestFault::EscapedToken => (
             StatusCode::NOT_FOUND,
             "A valid push subscription endpoint should be specified in the URL as such: https://fcm.googleapis.com/wp/dHIoDxE7Hdg",
         ),
-        Fault::VapidMissing => (StatusCode::UNAUTHORIZED, "authorization header must be specified."),
-        Fault::VapidToken | Fault::VapidKey | Fault::VapidSignature | Fault::VapidExpired => {
+        RequestFault::VapidMissing => (StatusCode::UNAUTHORIZED, "authorization header must be specified."),
+        RequestFault::VapidToken | RequestFault::VapidKey | RequestFault::VapidSignature | RequestFault::VapidExpired => {
             (StatusCode::FORBIDDEN, "invalid JWT provided")
         }
-        Fault::VapidAudience => (
+        RequestFault::VapidAudience => (
             StatusCode::FORBIDDEN,
             "the 'aud' claim in the JWT MUST include the origin (protocol, host and, if not default, port) of the endpoint.",
         ),
-        Fault::VapidTooLong => (
+        RequestFault::VapidTooLong => (
             StatusCode::FORBIDDEN,
             "the 'exp' claim in the JWT MUST NOT be more than 24 hours from the time of the request.",
         ),
-        Fault::VapidWrongKey => (
+        RequestFault::VapidWrongKey => (
             StatusCode::FORBIDDEN,
             "the VAPID credentials in the authorization header do not correspond to the credentials used to create the subscriptions.",
         ),
-        Fault::TtlMissing | Fault::TtlInvalid | Fault::TtlNegative => (StatusCode::BAD_REQUEST, "InvalidTtlParameter"),
-        Fault::Topic => (StatusCode::BAD_REQUEST, "InvalidTopic"),
-        Fault::Urgency => (StatusCode::BAD_REQUEST, "InvalidUrgency"),
-        Fault::Encoding => (StatusCode::BAD_REQUEST, "InvalidContentEncoding"),
-        Fault::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Payload too large."),
-        Fault::VapidSubject | Fault::TtlZero | Fault::Sealing | Fault::Unsealable | Fault::SenderKeyReused => {
+        RequestFault::TtlMissing | RequestFault::TtlInvalid | RequestFault::TtlNegative => (StatusCode::BAD_REQUEST, "InvalidTtlParameter"),
+        RequestFault::Topic => (StatusCode::BAD_REQUEST, "InvalidTopic"),
+        RequestFault::Urgency => (StatusCode::BAD_REQUEST, "InvalidUrgency"),
+        RequestFault::Encoding => (StatusCode::BAD_REQUEST, "InvalidContentEncoding"),
+        RequestFault::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Payload too large."),
+        RequestFault::VapidSubject | RequestFault::TtlZero | RequestFault::Sealing | RequestFault::Unsealable | RequestFault::SenderKeyReused => {
             return None;
         }
     };
     Some(plain(status, text))
 }
 
-fn mozilla(fault: Fault) -> Option<Response<Bytes>> {
+fn mozilla(fault: RequestFault) -> Option<Response<Bytes>> {
     let unauthorized = |message| Some(errno_json(StatusCode::UNAUTHORIZED, 109, message));
     let bad = |errno, message| Some(errno_json(StatusCode::BAD_REQUEST, errno, message));
     match fault {
-        Fault::Method => Some(reply(StatusCode::METHOD_NOT_ALLOWED, "")),
-        Fault::UnknownEndpoint | Fault::EscapedToken => Some(reply(StatusCode::NOT_FOUND, "")),
-        Fault::VapidMissing => unauthorized("Missing VAPID token"),
-        Fault::VapidToken | Fault::VapidKey => unauthorized("Invalid VAPID token"),
-        Fault::VapidSignature => unauthorized("InvalidSignature"),
-        Fault::VapidAudience => unauthorized("InvalidAudience"),
-        Fault::VapidExpired => unauthorized("ExpiredSignature"),
-        Fault::VapidTooLong => unauthorized("The VAPID token expiration is too long"),
-        Fault::VapidWrongKey => unauthorized("VAPID public key mismatch"),
-        Fault::TtlMissing | Fault::TtlInvalid => bad(111, "Missing TTL value"),
-        Fault::TtlNegative => bad(114, "Invalid TTL value"),
-        Fault::Topic => bad(113, "Invalid Topic value"),
-        Fault::Encoding => bad(110, "Invalid Content-Encoding"),
-        Fault::TooLarge => Some(errno_json(StatusCode::PAYLOAD_TOO_LARGE, 104, "Data payload too large")),
+        RequestFault::Method => Some(reply(StatusCode::METHOD_NOT_ALLOWED, "")),
+        RequestFault::UnknownEndpoint | RequestFault::EscapedToken => Some(reply(StatusCode::NOT_FOUND, "")),
+        RequestFault::VapidMissing => unauthorized("Missing VAPID token"),
+        RequestFault::VapidToken | RequestFault::VapidKey => unauthorized("Invalid VAPID token"),
+        RequestFault::VapidSignature => unauthorized("InvalidSignature"),
+        RequestFault::VapidAudience => unauthorized("InvalidAudience"),
+        RequestFault::VapidExpired => unauthorized("ExpiredSignature"),
+        RequestFault::VapidTooLong => unauthorized("The VAPID token expiration is too long"),
+        RequestFault::VapidWrongKey => unauthorized("VAPID public key mismatch"),
+        RequestFault::TtlMissing | RequestFault::TtlInvalid => bad(111, "Missing TTL value"),
+        RequestFault::TtlNegative => bad(114, "Invalid TTL value"),
+        RequestFault::Topic => bad(113, "Invalid Topic value"),
+        RequestFault::Encoding => bad(110, "Invalid Content-Encoding"),
+        RequestFault::TooLarge => Some(errno_json(StatusCode::PAYLOAD_TOO_LARGE, 104, "Data payload too large")),
         // autopush checks neither urgency nor `sub`.
-        Fault::Urgency | Fault::VapidSubject | Fault::TtlZero => None,
-        Fault::Sealing | Fault::Unsealable | Fault::SenderKeyReused => None,
+        RequestFault::Urgency | RequestFault::VapidSubject | RequestFault::TtlZero => None,
+        RequestFault::Sealing | RequestFault::Unsealable | RequestFault::SenderKeyReused => None,
     }
 }
 
-fn wns(fault: Fault) -> Option<Response<Bytes>> {
+fn wns(fault: RequestFault) -> Option<Response<Bytes>> {
     let (status, text) = match fault {
-        Fault::Method => (StatusCode::METHOD_NOT_ALLOWED, "Method not allowed."),
-        Fault::UnknownEndpoint => (StatusCode::NOT_FOUND, "Channel URI is not recognized."),
-        Fault::EscapedToken => (StatusCode::UNAUTHORIZED, "The token in the channel URI is not valid."),
-        Fault::VapidMissing
-        | Fault::VapidToken
-        | Fault::VapidKey
-        | Fault::VapidSignature
-        | Fault::VapidAudience
-        | Fault::VapidExpired
-        | Fault::VapidTooLong
-        | Fault::VapidWrongKey => (StatusCode::UNAUTHORIZED, "JWT authentication failed."),
-        Fault::TtlMissing | Fault::TtlInvalid | Fault::TtlNegative => {
+        RequestFault::Method => (StatusCode::METHOD_NOT_ALLOWED, "Method not allowed."),
+        RequestFault::UnknownEndpoint => (StatusCode::NOT_FOUND, "Channel URI is not recognized."),
+        RequestFault::EscapedToken => (StatusCode::UNAUTHORIZED, "The token in the channel URI is not valid."),
+        RequestFault::VapidMissing
+        | RequestFault::VapidToken
+        | RequestFault::VapidKey
+        | RequestFault::VapidSignature
+        | RequestFault::VapidAudience
+        | RequestFault::VapidExpired
+        | RequestFault::VapidTooLong
+        | RequestFault::VapidWrongKey => (StatusCode::UNAUTHORIZED, "JWT authentication failed."),
+        RequestFault::TtlMissing | RequestFault::TtlInvalid | RequestFault::TtlNegative => {
             (StatusCode::BAD_REQUEST, "Ttl value is not valid.")
         }
-        Fault::TtlZero => (StatusCode::BAD_REQUEST, "Ttl value conflicts with X-WNS-Cache-Policy."),
-        Fault::Topic => (StatusCode::BAD_REQUEST, "Topic value is not valid."),
-        Fault::Encoding => (StatusCode::BAD_REQUEST, "Content-Encoding value is not valid."),
-        Fault::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Payload is too large."),
-        Fault::Urgency | Fault::VapidSubject => return None,
-        Fault::Sealing | Fault::Unsealable | Fault::SenderKeyReused => return None,
+        RequestFault::TtlZero => (StatusCode::BAD_REQUEST, "Ttl value conflicts with X-WNS-Cache-Policy."),
+        RequestFault::Topic => (StatusCode::BAD_REQUEST, "Topic value is not valid."),
+        RequestFault::Encoding => (StatusCode::BAD_REQUEST, "Content-Encoding value is not valid."),
+        RequestFault::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Payload is too large."),
+        RequestFault::Urgency | RequestFault::VapidSubject => return None,
+        RequestFault::Sealing | RequestFault::Unsealable | RequestFault::SenderKeyReused => return None,
     };
     let response = with(reply(status, ""), "x-wns-error-description", text);
     Some(with(response, "x-wns-status", "dropped"))
 }
 
-fn apple(fault: Fault) -> Option<Response<Bytes>> {
+fn apple(fault: RequestFault) -> Option<Response<Bytes>> {
     let (status, reason) = match fault {
-        Fault::Method => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
-        Fault::UnknownEndpoint | Fault::EscapedToken => (StatusCode::NOT_FOUND, "BadPath"),
-        Fault::VapidMissing => (StatusCode::FORBIDDEN, "BadAuthorizationHeader"),
-        Fault::VapidKey => (StatusCode::BAD_REQUEST, "BadVapidPublicKey"),
-        Fault::VapidWrongKey => (StatusCode::BAD_REQUEST, "VapidPkHashMismatch"),
-        Fault::VapidToken
-        | Fault::VapidSignature
-        | Fault::VapidAudience
-        | Fault::VapidExpired
-        | Fault::VapidTooLong
-        | Fault::VapidSubject => (StatusCode::FORBIDDEN, "BadJwtToken"),
-        Fault::TtlMissing | Fault::TtlInvalid | Fault::TtlNegative | Fault::TtlZero => {
+        RequestFault::Method => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
+        RequestFault::UnknownEndpoint | RequestFault::EscapedToken => (StatusCode::NOT_FOUND, "BadPath"),
+        RequestFault::VapidMissing => (StatusCode::FORBIDDEN, "BadAuthorizationHeader"),
+        RequestFault::VapidKey => (StatusCode::BAD_REQUEST, "BadVapidPublicKey"),
+        RequestFault::VapidWrongKey => (StatusCode::BAD_REQUEST, "VapidPkHashMismatch"),
+        RequestFault::VapidToken
+        | RequestFault::VapidSignature
+        | RequestFault::VapidAudience
+        | RequestFault::VapidExpired
+        | RequestFault::VapidTooLong
+        | RequestFault::VapidSubject => (StatusCode::FORBIDDEN, "BadJwtToken"),
+        RequestFault::TtlMissing | RequestFault::TtlInvalid | RequestFault::TtlNegative | RequestFault::TtlZero => {
             (StatusCode::BAD_REQUEST, "BadTtl")
         }
-        Fault::Urgency => (StatusCode::BAD_REQUEST, "BadUrgency"),
-        Fault::Topic => (StatusCode::BAD_REQUEST, "BadWebPushTopic"),
-        Fault::Encoding => (StatusCode::BAD_REQUEST, "BadWebPushRequest"),
-        Fault::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge"),
-        Fault::Sealing | Fault::Unsealable | Fault::SenderKeyReused => return None,
+        RequestFault::Urgency => (StatusCode::BAD_REQUEST, "BadUrgency"),
+        RequestFault::Topic => (StatusCode::BAD_REQUEST, "BadWebPushTopic"),
+        RequestFault::Encoding => (StatusCode::BAD_REQUEST, "BadWebPushRequest"),
+        RequestFault::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge"),
+        RequestFault::Sealing | RequestFault::Unsealable | RequestFault::SenderKeyReused => return None,
     };
     Some(reason_json(status, reason))
 }
 
-fn other(fault: Fault) -> Option<Response<Bytes>> {
+fn other(fault: RequestFault) -> Option<Response<Bytes>> {
     let status = match fault {
-        Fault::Method => StatusCode::METHOD_NOT_ALLOWED,
-        Fault::UnknownEndpoint | Fault::EscapedToken => StatusCode::NOT_FOUND,
-        Fault::VapidMissing => StatusCode::UNAUTHORIZED,
-        Fault::VapidToken
-        | Fault::VapidKey
-        | Fault::VapidSignature
-        | Fault::VapidAudience
-        | Fault::VapidExpired
-        | Fault::VapidTooLong
-        | Fault::VapidWrongKey => StatusCode::FORBIDDEN,
-        Fault::TtlMissing | Fault::TtlInvalid | Fault::TtlNegative => StatusCode::BAD_REQUEST,
-        Fault::Urgency | Fault::Topic | Fault::Encoding => StatusCode::BAD_REQUEST,
-        Fault::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Fault::VapidSubject | Fault::TtlZero => return None,
-        Fault::Sealing | Fault::Unsealable | Fault::SenderKeyReused => return None,
+        RequestFault::Method => StatusCode::METHOD_NOT_ALLOWED,
+        RequestFault::UnknownEndpoint | RequestFault::EscapedToken => StatusCode::NOT_FOUND,
+        RequestFault::VapidMissing => StatusCode::UNAUTHORIZED,
+        RequestFault::VapidToken
+        | RequestFault::VapidKey
+        | RequestFault::VapidSignature
+        | RequestFault::VapidAudience
+        | RequestFault::VapidExpired
+        | RequestFault::VapidTooLong
+        | RequestFault::VapidWrongKey => StatusCode::FORBIDDEN,
+        RequestFault::TtlMissing | RequestFault::TtlInvalid | RequestFault::TtlNegative => StatusCode::BAD_REQUEST,
+        RequestFault::Urgency | RequestFault::Topic | RequestFault::Encoding => StatusCode::BAD_REQUEST,
+        RequestFault::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        RequestFault::VapidSubject | RequestFault::TtlZero => return None,
+        RequestFault::Sealing | RequestFault::Unsealable | RequestFault::SenderKeyReused => return None,
     };
     Some(reply(status, ""))
 }
@@ -323,25 +323,25 @@ mod tests {
             (Gateway::Apple, 403, 400, Some(403)),
             (Gateway::Other, 401, 403, None),
         ] {
-            assert_eq!(status(gateway, Fault::VapidMissing), Some(missing), "{gateway:?}");
-            assert_eq!(status(gateway, Fault::VapidWrongKey), Some(wrong_key), "{gateway:?}");
-            assert_eq!(status(gateway, Fault::VapidSubject), subject, "{gateway:?}");
-            assert_eq!(status(gateway, Fault::Unsealable), None, "no gateway looks inside: {gateway:?}");
+            assert_eq!(status(gateway, RequestFault::VapidMissing), Some(missing), "{gateway:?}");
+            assert_eq!(status(gateway, RequestFault::VapidWrongKey), Some(wrong_key), "{gateway:?}");
+            assert_eq!(status(gateway, RequestFault::VapidSubject), subject, "{gateway:?}");
+            assert_eq!(status(gateway, RequestFault::Unsealable), None, "no gateway looks inside: {gateway:?}");
         }
     }
 
     #[test]
     fn gateway_states_its_known_reasons() {
-        let gone = said(Gateway::Mozilla, Case::Gone);
+        let gone = said(Gateway::Mozilla, ResponseCase::Gone);
         assert_eq!(header(&gone, "cache-control"), "max-age=86400");
         assert_eq!(serde_json::from_slice::<serde_json::Value>(gone.body()).unwrap()["errno"], 103);
-        assert_eq!(said(Gateway::Apple, Case::Gone).body(), r#"{"reason":"Unregistered"}"#);
-        let throttled = said(Gateway::Wns, Case::Throttled(Some(900)));
+        assert_eq!(said(Gateway::Apple, ResponseCase::Gone).body(), r#"{"reason":"Unregistered"}"#);
+        let throttled = said(Gateway::Wns, ResponseCase::Throttled(Some(900)));
         assert_eq!((throttled.status().as_u16(), header(&throttled, "retry-after")), (406, "900"));
         assert_eq!(header(&throttled, "x-wns-status"), "channelthrottled");
-        assert_eq!(header(&said(Gateway::Mozilla, Case::Unavailable(None)), "retry-after"), "120");
-        assert_eq!(header(&said(Gateway::Fcm, Case::Unavailable(None)), "retry-after"), "");
-        let zero = refusal(Gateway::Wns, Fault::TtlZero).unwrap();
+        assert_eq!(header(&said(Gateway::Mozilla, ResponseCase::Unavailable(None)), "retry-after"), "120");
+        assert_eq!(header(&said(Gateway::Fcm, ResponseCase::Unavailable(None)), "retry-after"), "");
+        let zero = refusal(Gateway::Wns, RequestFault::TtlZero).unwrap();
         assert_eq!(header(&zero, "x-wns-error-description"), "Ttl value conflicts with X-WNS-Cache-Policy.");
     }
 

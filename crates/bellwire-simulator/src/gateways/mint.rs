@@ -27,16 +27,16 @@ pub struct Minted {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct MintTarget {
     pub index: u32,
     /// [`fingerprint`] of the VAPID key of the subscription, if it has one.
     pub bound: Option<[u8; 8]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Resolved {
+pub(super) enum MintResolution {
     /// An unchanged endpoint of this host.
-    Known(Target),
+    Known(MintTarget),
     /// A WNS endpoint whose percent-escapes were decoded or rewritten.
     Escaped,
     Unknown,
@@ -99,7 +99,7 @@ impl Minter {
         let bound = vapid.map(fingerprint);
         let subscriber = self.subscriber(index);
         Minted {
-            endpoint: format!("{}{}", self.origin, self.path(Target { index, bound })),
+            endpoint: format!("{}{}", self.origin, self.path(MintTarget { index, bound })),
             p256dh: URL_SAFE_NO_PAD.encode(subscriber.public),
             auth: URL_SAFE_NO_PAD.encode(subscriber.auth),
         }
@@ -131,27 +131,27 @@ impl Minter {
         n <= 1 || scatter(!self.mix ^ u64::from(index)).is_multiple_of(u64::from(n))
     }
 
-    pub(super) fn resolve(&self, path: &str) -> Resolved {
+    pub(super) fn resolve(&self, path: &str) -> MintResolution {
         let mut octets = [0; LONG];
         let Some(len) = self.decode(path, &mut octets) else {
             let escaped = self.gateway == Gateway::Wns && path.starts_with("/w/?token=");
-            return if escaped && self.known_when_unescaped(path) { Resolved::Escaped } else { Resolved::Unknown };
+            return if escaped && self.known_when_unescaped(path) { MintResolution::Escaped } else { MintResolution::Unknown };
         };
         let tag: [u8; TAG] = head(&octets[INFO..]);
         let info: [u8; INFO] = std::array::from_fn(|i| octets[i] ^ tag[i]);
         let bound = Some(head(&info[4..])).filter(|bound| *bound != [0; 8]);
-        let target = Target { index: u32::from_be_bytes(head(&info)), bound };
+        let target = MintTarget { index: u32::from_be_bytes(head(&info)), bound };
         if self.length(target) != len || self.octets(target)[..len] != octets[..len] {
-            return Resolved::Unknown;
+            return MintResolution::Unknown;
         }
         // The path must have the version with which the endpoint was minted.
         if self.gateway == Gateway::Mozilla && path.starts_with("/wpush/v2/") != bound.is_some() {
-            return Resolved::Unknown;
+            return MintResolution::Unknown;
         }
-        Resolved::Known(target)
+        MintResolution::Known(target)
     }
 
-    fn length(&self, target: Target) -> usize {
+    fn length(&self, target: MintTarget) -> usize {
         match self.gateway {
             Gateway::Apple => LONG,
             Gateway::Mozilla if target.bound.is_some() => LONG,
@@ -159,7 +159,7 @@ impl Minter {
         }
     }
 
-    fn octets(&self, target: Target) -> [u8; LONG] {
+    fn octets(&self, target: MintTarget) -> [u8; LONG] {
         let mut info = [0; INFO];
         info[..4].copy_from_slice(&target.index.to_be_bytes());
         info[4..].copy_from_slice(&target.bound.unwrap_or_default());
@@ -170,7 +170,7 @@ impl Minter {
         })
     }
 
-    fn path(&self, target: Target) -> String {
+    fn path(&self, target: MintTarget) -> String {
         let all = self.octets(target);
         let octets = &all[..self.length(target)];
         match self.gateway {
@@ -215,7 +215,7 @@ impl Minter {
         let (start, token) = lower.split_at("/w/?token=".len());
         let token = token.replace(['+', ' '], "%2b").replace('/', "%2f").replace('=', "%3d");
         let canonical = format!("{start}{token}");
-        canonical != path && matches!(self.resolve(&canonical), Resolved::Known(_))
+        canonical != path && matches!(self.resolve(&canonical), MintResolution::Known(_))
     }
 }
 
@@ -260,16 +260,16 @@ mod tests {
             for (index, key) in [(0, None), (1, Some(&[4u8; 65][..])), (u32::MAX, Some(&[5u8; 65][..]))] {
                 let endpoint = minter.mint(index, key).endpoint;
                 let path = endpoint.strip_prefix("https://push.test").unwrap();
-                let target = Target { index, bound: key.map(fingerprint) };
-                assert_eq!(minter.resolve(path), Resolved::Known(target), "{endpoint}");
+                let target = MintTarget { index, bound: key.map(fingerprint) };
+                assert_eq!(minter.resolve(path), MintResolution::Known(target), "{endpoint}");
                 for at in 1..path.len() {
                     let mut bent = path.as_bytes().to_vec();
                     bent[at] = if bent[at] == b'A' { b'B' } else { b'A' };
                     let bent = String::from_utf8(bent).unwrap();
-                    assert!(!matches!(minter.resolve(&bent), Resolved::Known(_)), "{bent}");
+                    assert!(!matches!(minter.resolve(&bent), MintResolution::Known(_)), "{bent}");
                 }
                 let elsewhere = Minter::new(7, gateway, "other.test", "https://push.test".into());
-                assert_eq!(elsewhere.resolve(path), Resolved::Unknown);
+                assert_eq!(elsewhere.resolve(path), MintResolution::Unknown);
             }
         }
     }
@@ -281,9 +281,9 @@ mod tests {
         let path = endpoint.strip_prefix("https://push.test").unwrap();
         assert!(path.contains("%2b") && path.ends_with("%3d%3d"), "{path}");
         for re_encoded in [path.replace("%2b", "+"), path.replace("%2b", "%2B"), path.replace("%3d", "=")] {
-            assert_eq!(minter.resolve(&re_encoded), Resolved::Escaped);
+            assert_eq!(minter.resolve(&re_encoded), MintResolution::Escaped);
         }
-        assert_eq!(minter.resolve(&path.replace("token=", "token=x")), Resolved::Unknown);
+        assert_eq!(minter.resolve(&path.replace("token=", "token=x")), MintResolution::Unknown);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! It mints subscriptions whose private keys it can derive again ([`Minted`]), and serves their endpoints over TLS with
 //! HTTP/2 or HTTP/1.1. It checks each request as a push service does and, for all or a sample of them, decrypts it as
 //! the browser does. Responses have the form of each gateway. [`Rule`]s add faults, and a logbook counts and records
-//! all requests ([`Report`], [`Delivery`]).
+//! all requests ([`SimulatorReport`], [`Delivery`]).
 //!
 //! ```text
 //! listener (TCP, TLS, outages) ─ http2 / http1 ─ host (examine → rule → answer → books)
@@ -48,19 +48,19 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use browsers::BrowsersReport;
-pub use check::Fault;
+pub use check::RequestFault;
 pub use command::{Args, run};
-pub use logbook::Report;
-pub use logbook::{Attempt, Delivery, Limits};
+pub use logbook::SimulatorReport;
+pub use logbook::{RecordedAttempt, Delivery, LogbookLimits};
 pub use mint::Minted;
 pub use rule::InvalidRule;
-pub use rule::{Action, Rule};
+pub use rule::{RuleAction, Rule};
 
 use bellwire_core::clock::Clock;
 use bellwire_core::lane::Gateway;
 use browsers::Browsers;
 use host::Host;
-use listener::Listener;
+use listener::GatewayListener;
 use logbook::{Counters, Logbook};
 use mint::Minter;
 use script::Script;
@@ -111,7 +111,7 @@ pub struct Options {
     /// Requests to decrypt and record, see [`Verify`].
     pub verify: Verify,
     /// Maximum number of records.
-    pub limits: Limits,
+    pub limits: LogbookLimits,
     /// SETTINGS_MAX_CONCURRENT_STREAMS of every connection. FCM announces 100.
     pub streams: u32,
     /// Address of the HTTP interface.
@@ -128,7 +128,7 @@ impl Default for Options {
             hosts: Gateway::ALL.map(host).to_vec(),
             seed: 1,
             verify: Verify::All,
-            limits: Limits { deliveries: 200_000, plaintexts: 2_000 },
+            limits: LogbookLimits { deliveries: 200_000, plaintexts: 2_000 },
             streams: 100,
             control: (Ipv4Addr::LOCALHOST, 0).into(),
             clock: Clock::system(),
@@ -175,7 +175,7 @@ struct Site {
     browsers: Option<SocketAddr>,
 }
 
-struct Shared {
+struct SimulatorShared {
     hosts: Vec<Site>,
     logbook: Arc<Logbook>,
     script: Arc<Script>,
@@ -184,7 +184,7 @@ struct Shared {
 
 /// A running simulator. Dropping it ends all of its tasks.
 pub struct Simulator {
-    shared: Arc<Shared>,
+    shared: Arc<SimulatorShared>,
     control: SocketAddr,
     tasks: JoinSet<()>,
 }
@@ -202,7 +202,7 @@ impl Simulator {
                 return Err(StartError::HostTwice(spec.host.clone()));
             }
             let tls = authority.server_config(&spec.host, spec.http1_only)?;
-            let listener = Listener::open(spec.port)?;
+            let listener = GatewayListener::open(spec.port)?;
             let addr = listener.addr();
             let host = Arc::new(host(id, spec, addr, &options, &logbook, &script));
             tasks.spawn(listener::serve(Arc::clone(&host), tls, listener, options.streams));
@@ -217,7 +217,7 @@ impl Simulator {
             };
             hosts.push(Site { host, addr, browsers });
         }
-        let shared = Arc::new(Shared { hosts, logbook, script, ca_pem: authority.pem().to_owned() });
+        let shared = Arc::new(SimulatorShared { hosts, logbook, script, ca_pem: authority.pem().to_owned() });
         let listener = tokio::net::TcpListener::bind(options.control).await?;
         let control = listener.local_addr()?;
         let router = control::router(Arc::clone(&shared));
@@ -272,13 +272,13 @@ impl Simulator {
         self.shared.script.remove(id)
     }
 
-    /// Releases `n` requests that an [`Action::Hold`] rule holds, or will hold. Returns `false` for an unknown id.
+    /// Releases `n` requests that an [`RuleAction::Hold`] rule holds, or will hold. Returns `false` for an unknown id.
     pub fn release(&self, id: u64, n: usize) -> bool {
         self.shared.script.release(id, n)
     }
 
     /// Returns the counters and records so far.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> SimulatorReport {
         self.shared.report()
     }
 
@@ -310,7 +310,7 @@ impl Simulator {
     }
 
     /// Waits until the report satisfies `wanted`. It is evaluated after each event, without a timeout.
-    pub async fn wait_until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
+    pub async fn wait_until(&self, wanted: impl Fn(&SimulatorReport) -> bool) -> SimulatorReport {
         loop {
             let mut touched = std::pin::pin!(self.shared.logbook.touched.notified());
             touched.as_mut().enable(); // before looking, so that nothing is missed in between
@@ -360,7 +360,7 @@ fn host(
     }
 }
 
-impl Shared {
+impl SimulatorShared {
     fn host(&self, name: &str) -> Result<&Arc<Host>, UnknownHost> {
         let hosts = || self.hosts.iter().map(|site| &site.host);
         let by_gateway = || hosts().find(|host| host.gateway.name() == name);
@@ -394,7 +394,7 @@ impl Shared {
         let resolve = |host: &Arc<Host>| {
             let path = endpoint.strip_prefix(host.minter.origin())?;
             match host.minter.resolve(path) {
-                mint::Resolved::Known(target) => Some(target.index),
+                mint::MintResolution::Known(target) => Some(target.index),
                 _ => None,
             }
         };
@@ -419,7 +419,7 @@ impl Shared {
         Ok(self.logbook.received((host.id, index)))
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> SimulatorReport {
         let report = |Site { host, .. }: &Site| {
             let browsers = host.browsers.as_ref().map(Browsers::report);
             (host.name.clone(), host.counters.report(host.gateway, browsers))

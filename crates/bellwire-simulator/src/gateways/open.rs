@@ -6,7 +6,7 @@ use aws_lc_rs::{aead, agreement, hmac};
 use super::mint::{Subscriber, head};
 
 /// Result of the decryption: the plaintext, and the public key and salt of the sender.
-pub(super) struct Opened {
+pub(super) struct DecryptedPush {
     /// Payload for the service worker.
     pub plaintext: Vec<u8>,
     pub sender: [u8; 65],
@@ -26,7 +26,7 @@ pub(super) enum Unreadable {
 const HEADER: usize = 86;
 const AEAD_TAG: usize = 16;
 
-pub(super) fn open(subscriber: &Subscriber, body: &[u8]) -> Result<Opened, Unreadable> {
+pub(super) fn open(subscriber: &Subscriber, body: &[u8]) -> Result<DecryptedPush, Unreadable> {
     let (salt, sender, record) = split(body)?;
     let (key, nonce) = derive(subscriber, salt, sender)?;
     let key = aead::UnboundKey::new(&aead::AES_128_GCM, &key).map_err(|_| Unreadable::Sealed)?;
@@ -38,7 +38,7 @@ pub(super) fn open(subscriber: &Subscriber, body: &[u8]) -> Result<Opened, Unrea
     if opened[end] != 2 {
         return Err(Unreadable::Delimiter);
     }
-    Ok(Opened { plaintext: opened[..end].to_vec(), sender: head(sender) })
+    Ok(DecryptedPush { plaintext: opened[..end].to_vec(), sender: head(sender) })
 }
 
 /// Salt, public key of the sender, and the only record.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::manners::Case;
+use super::manners::ResponseCase;
 use bellwire_core::lane::Gateway;
 
 /// Condition and action. Absent members match everything.
@@ -39,13 +39,13 @@ pub struct Rule {
     /// Delay of the action in milliseconds.
     pub delay_ms: u64,
     /// Action of the rule.
-    pub action: Action,
+    pub action: RuleAction,
 }
 
 /// Action of a rule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Action {
+pub enum RuleAction {
     /// Check the request, and accept or refuse it as usual. With `delay_ms` this adds latency; before other rules it
     /// exempts requests from them.
     #[default]
@@ -140,23 +140,23 @@ pub enum Action {
     Stall,
 }
 
-impl Action {
+impl RuleAction {
     /// Whether the action applies to connections instead of requests.
     pub(super) fn concerns_connections(&self) -> bool {
         matches!(self, Self::StreamLimit { .. } | Self::RefuseTcp | Self::RefuseTls | Self::Stall)
     }
 
     /// Returns the response in the form of the gateway, if the action consists of one.
-    pub(super) fn case(&self) -> Option<Case> {
+    pub(super) fn case(&self) -> Option<ResponseCase> {
         Some(match *self {
-            Self::Gone => Case::Gone,
-            Self::NotFound => Case::NotFound,
-            Self::Throttled { retry_after_s } => Case::Throttled(retry_after_s),
-            Self::Unavailable { retry_after_s } => Case::Unavailable(retry_after_s),
-            Self::ServerError => Case::ServerError,
-            Self::TooLarge => Case::TooLarge,
-            Self::Unauthorized => Case::Unauthorized,
-            Self::BadRequest => Case::BadRequest,
+            Self::Gone => ResponseCase::Gone,
+            Self::NotFound => ResponseCase::NotFound,
+            Self::Throttled { retry_after_s } => ResponseCase::Throttled(retry_after_s),
+            Self::Unavailable { retry_after_s } => ResponseCase::Unavailable(retry_after_s),
+            Self::ServerError => ResponseCase::ServerError,
+            Self::TooLarge => ResponseCase::TooLarge,
+            Self::Unauthorized => ResponseCase::Unauthorized,
+            Self::BadRequest => ResponseCase::BadRequest,
             _ => return None,
         })
     }
@@ -178,28 +178,28 @@ pub enum InvalidRule {
 
 impl Rule {
     /// Returns a rule that acts on every request.
-    pub fn always(action: Action) -> Self {
+    pub fn always(action: RuleAction) -> Self {
         Self { action, ..Self::default() }
     }
 
     /// Refuses a rule with invalid values.
     pub(super) fn validate(&self) -> Result<(), InvalidRule> {
         match &self.action {
-            Action::Answer { status, .. }
-            | Action::Truncate { status }
-            | Action::SlowBody { status, .. }
-            | Action::EndlessBody { status }
+            RuleAction::Answer { status, .. }
+            | RuleAction::Truncate { status }
+            | RuleAction::SlowBody { status, .. }
+            | RuleAction::EndlessBody { status }
                 if !(200..600).contains(status) =>
             {
                 return Err(InvalidRule::Status);
             }
-            Action::Answer { headers, .. } => {
+            RuleAction::Answer { headers, .. } => {
                 for (name, value) in headers {
                     name.parse::<http::HeaderName>().map_err(|_| InvalidRule::Header)?;
                     value.parse::<http::HeaderValue>().map_err(|_| InvalidRule::Header)?;
                 }
             }
-            Action::Redirect { to } => {
+            RuleAction::Redirect { to } => {
                 to.parse::<http::HeaderValue>().map_err(|_| InvalidRule::Header)?;
             }
             _ => {}
@@ -221,11 +221,11 @@ mod tests {
         let rule =
             read(r#"{"gateway":"fcm","share":[0,0.02],"attempts":[1,2],"action":{"unavailable":{"retry_after_s":1}}}"#);
         let rule = rule.unwrap();
-        assert_eq!(rule.action, Action::Unavailable { retry_after_s: Some(1) });
+        assert_eq!(rule.action, RuleAction::Unavailable { retry_after_s: Some(1) });
         assert_eq!(read(&serde_json::to_string(&rule).unwrap()).unwrap(), rule);
-        assert_eq!(read(r#"{"action":"hang"}"#).unwrap().action, Action::Hang);
+        assert_eq!(read(r#"{"action":"hang"}"#).unwrap().action, RuleAction::Hang);
         assert!(read(r#"{"actoin":"hang"}"#).is_err());
-        let answer = |status| Rule::always(Action::Answer { status, headers: vec![], body: String::new() }).validate();
+        let answer = |status| Rule::always(RuleAction::Answer { status, headers: vec![], body: String::new() }).validate();
         assert_eq!(
             (answer(599), answer(600), answer(100)),
             (Ok(()), Err(InvalidRule::Status), Err(InvalidRule::Status))
@@ -233,7 +233,7 @@ mod tests {
         let share = |share| Rule { share: Some(share), ..Rule::default() }.validate();
         assert_eq!((share([0.0, 1.0]), share([0.5, 0.1])), (Ok(()), Err(InvalidRule::Share)));
         let headers = vec![("a b".into(), String::new())];
-        let odd = Rule::always(Action::Answer { status: 200, headers, body: String::new() });
+        let odd = Rule::always(RuleAction::Answer { status: 200, headers, body: String::new() });
         assert_eq!(odd.validate(), Err(InvalidRule::Header));
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::rule::{Action, Rule};
+use super::rule::{RuleAction, Rule};
 use bellwire_core::lane::Gateway;
 
 pub(super) struct Live {
@@ -19,7 +19,7 @@ pub(super) struct Live {
     pub rule: Rule,
     added: Instant,
     hits: AtomicU64,
-    /// Requests that [`Action::Hold`] holds now.
+    /// Requests that [`RuleAction::Hold`] holds now.
     pub held: AtomicU64,
     /// A permit releases one held request. Removing the rule closes the gate, which releases all.
     pub gate: Semaphore,
@@ -173,21 +173,21 @@ pub(super) fn for_request(rules: &Rules, subject: &Subject<'_>, now: Instant) ->
     rules.iter().find(acts).cloned()
 }
 
-/// Returns the action for a new connection, other than [`Action::RefuseTcp`].
-pub(super) fn for_connection(rules: &Rules, subject: &Subject<'_>, now: Instant) -> Option<Action> {
+/// Returns the action for a new connection, other than [`RuleAction::RefuseTcp`].
+pub(super) fn for_connection(rules: &Rules, subject: &Subject<'_>, now: Instant) -> Option<RuleAction> {
     let acts = |live: &&Arc<Live>| {
         live.rule.action.concerns_connections()
-            && live.rule.action != Action::RefuseTcp
+            && live.rule.action != RuleAction::RefuseTcp
             && live.concerns(subject, now)
             && live.hit()
     };
     rules.iter().find(acts).map(|live| live.rule.action.clone())
 }
 
-/// Returns the [`Action::RefuseTcp`] that closes a host's listener, and the time at which that may change without an
+/// Returns the [`RuleAction::RefuseTcp`] that closes a host's listener, and the time at which that may change without an
 /// event.
 pub(super) fn listener(rules: &Rules, subject: &Subject<'_>, now: Instant) -> (Option<Arc<Live>>, Option<Instant>) {
-    let outages = || rules.iter().filter(|live| live.rule.action == Action::RefuseTcp);
+    let outages = || rules.iter().filter(|live| live.rule.action == RuleAction::RefuseTcp);
     let edges = outages().flat_map(|live| [Some(live.begins()), live.ends()]);
     let next = edges.flatten().filter(|edge| *edge > now).min();
     (outages().find(|live| live.concerns(subject, now)).cloned(), next)
@@ -209,29 +209,29 @@ mod tests {
         (script, now)
     }
 
-    fn deciding(script: &Script, endpoint: (u32, f64), now: Instant) -> Option<Action> {
+    fn deciding(script: &Script, endpoint: (u32, f64), now: Instant) -> Option<RuleAction> {
         for_request(&script.current(), &subject(Some(endpoint)), now).map(|live| live.rule.action.clone())
     }
 
     #[test]
     fn the_first_rule_that_matches_decides() {
         let (script, now) = script([
-            Rule { host: Some("wns.test".into()), ..Rule::always(Action::Hang) },
-            Rule { gateway: Some(Gateway::Apple), ..Rule::always(Action::Hang) },
-            Rule { endpoints: Some([7].into()), ..Rule::always(Action::Gone) },
-            Rule { share: Some([0.0, 0.01]), ..Rule::always(Action::TooLarge) },
-            Rule { share: Some([0.01, 0.03]), ..Rule::always(Action::ServerError) },
+            Rule { host: Some("wns.test".into()), ..Rule::always(RuleAction::Hang) },
+            Rule { gateway: Some(Gateway::Apple), ..Rule::always(RuleAction::Hang) },
+            Rule { endpoints: Some([7].into()), ..Rule::always(RuleAction::Gone) },
+            Rule { share: Some([0.0, 0.01]), ..Rule::always(RuleAction::TooLarge) },
+            Rule { share: Some([0.01, 0.03]), ..Rule::always(RuleAction::ServerError) },
         ]);
-        assert_eq!(deciding(&script, (7, 0.0), now), Some(Action::Gone));
-        assert_eq!(deciding(&script, (8, 0.0), now), Some(Action::TooLarge));
-        assert_eq!(deciding(&script, (8, 0.01), now), Some(Action::ServerError));
+        assert_eq!(deciding(&script, (7, 0.0), now), Some(RuleAction::Gone));
+        assert_eq!(deciding(&script, (8, 0.0), now), Some(RuleAction::TooLarge));
+        assert_eq!(deciding(&script, (8, 0.01), now), Some(RuleAction::ServerError));
         assert_eq!(deciding(&script, (8, 0.03), now), None);
         assert!(for_request(&script.current(), &subject(None), now).is_none());
     }
 
     #[test]
     fn attempts_count_per_endpoint_hits_in_total() {
-        let (script, now) = script([Rule { attempts: Some([1, 2]), count: Some(3), ..Rule::always(Action::Gone) }]);
+        let (script, now) = script([Rule { attempts: Some([1, 2]), count: Some(3), ..Rule::always(RuleAction::Gone) }]);
         let acts = |index| deciding(&script, (index, 0.5), now).is_some();
         assert_eq!([acts(1), acts(1), acts(1), acts(2), acts(2)], [true, true, false, true, false]);
         assert_eq!(script.report()[0].hits, 3);
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn a_rule_acts_only_within_its_window() {
-        let rule = Rule { after_ms: 100, for_ms: Some(50), ..Rule::always(Action::Gone) };
-        let (script, now) = script([rule, Rule { after_ms: 200, ..Rule::always(Action::RefuseTcp) }]);
+        let rule = Rule { after_ms: 100, for_ms: Some(50), ..Rule::always(RuleAction::Gone) };
+        let (script, now) = script([rule, Rule { after_ms: 200, ..Rule::always(RuleAction::RefuseTcp) }]);
         let at = |ms| now + Duration::from_millis(ms);
         let acts = |ms| deciding(&script, (1, 0.5), at(ms)).is_some();
         assert_eq!([acts(99), acts(100), acts(149), acts(150)], [false, true, true, false]);

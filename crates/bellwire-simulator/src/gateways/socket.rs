@@ -28,7 +28,7 @@ const EITHER: GeneralPurpose = GeneralPurpose::new(
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "messageType", rename_all = "snake_case")]
-enum Said {
+enum SocketMessage {
     Hello {
         #[serde(default)]
         uaid: Option<String>,
@@ -99,7 +99,7 @@ async fn connection(host: Arc<Host>, stream: TcpStream) {
     let (mut to_browser, mut from_browser) = socket.split();
     // A browser that does not start with a hello is disconnected.
     let Some(Ok(Message::Text(first))) = from_browser.next().await else { return };
-    let Ok(Said::Hello { uaid }) = serde_json::from_str(&first) else { return };
+    let Ok(SocketMessage::Hello { uaid }) = serde_json::from_str(&first) else { return };
     let (outbox, mut inbox) = unbounded_channel();
     let visit = browsers.hello(uaid.as_deref(), outbox, host.now_ms());
     let present = Present(&host, browsers, visit);
@@ -133,19 +133,19 @@ fn answer(host: &Host, browsers: &Browsers, visit: &Visit, said: &str) -> Option
         return Some(json!({}));
     }
     let answer = match serde_json::from_str(said).ok()? {
-        Said::Hello { .. } => return None,
-        Said::Ping {} => json!({"messageType": "ping"}),
-        Said::BroadcastSubscribe {} => json!({"messageType": "broadcast", "broadcasts": {}}),
-        Said::Register { channel, key } => register(host, browsers, visit, &channel, key.as_deref())?,
-        Said::Unregister { channel } => {
+        SocketMessage::Hello { .. } => return None,
+        SocketMessage::Ping {} => json!({"messageType": "ping"}),
+        SocketMessage::BroadcastSubscribe {} => json!({"messageType": "broadcast", "broadcasts": {}}),
+        SocketMessage::Register { channel, key } => register(host, browsers, visit, &channel, key.as_deref())?,
+        SocketMessage::Unregister { channel } => {
             browsers.unregister(visit, &channel);
             json!({"messageType": "unregister", "channelID": channel, "status": 200})
         }
-        Said::Ack { updates } => {
+        SocketMessage::Ack { updates } => {
             updates.iter().for_each(|update| browsers.ack(visit, &update.version, update.code));
             Value::Null
         }
-        Said::Nack { code } => {
+        SocketMessage::Nack { code } => {
             browsers.nack(code);
             Value::Null
         }

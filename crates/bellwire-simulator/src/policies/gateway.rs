@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 
 use super::scenario::{Described, Mishap, Reply};
 use bellwire_core::clock::Timestamp;
-use bellwire_rules::classify::{Answer, Failure, Outcome, classify};
+use bellwire_rules::classify::{PostResult, Failure, Outcome, classify};
 use bellwire_rules::policy::ATTEMPT_DEADLINE;
 
 /// Prepared response of the gateway.
@@ -32,10 +32,10 @@ impl Ready {
 }
 
 /// Index of a prepared response.
-pub(super) type Told = usize;
-const ACCEPTED: Told = 0;
-const OVERLOADED: Told = 1;
-const TOO_LATE: Told = 2;
+pub(super) type ResponseIndex = usize;
+const ACCEPTED: ResponseIndex = 0;
+const OVERLOADED: ResponseIndex = 1;
+const TOO_LATE: ResponseIndex = 2;
 const FAULTS: usize = 3;
 
 /// Fixed position of a delivery in [0, 1). Multiples of the golden ratio are evenly distributed for any number of
@@ -66,7 +66,7 @@ impl<'a> Stub<'a> {
     }
 
     /// Accepts a POST. Returns its response and latency.
-    pub(super) fn take(&mut self, now_us: u64, delivery: u32, rng: &mut StdRng) -> (Told, Duration) {
+    pub(super) fn take(&mut self, now_us: u64, delivery: u32, rng: &mut StdRng) -> (ResponseIndex, Duration) {
         let told = match self.fault(now_us, delivery, rng.random()) {
             Some(told) => told,
             None if self.has_room(now_us) => ACCEPTED,
@@ -82,17 +82,17 @@ impl<'a> Stub<'a> {
     }
 
     /// Classifies a response with the rules of the server.
-    pub(super) fn outcome(&self, told: Told, now: Timestamp) -> Outcome {
+    pub(super) fn outcome(&self, told: ResponseIndex, now: Timestamp) -> Outcome {
         let answer = match &self.answers[told] {
-            Ready::Response { status, headers } => Answer::Response { status: *status, headers, body: b"" },
-            Ready::Failure(failure) => Answer::Failure(*failure),
+            Ready::Response { status, headers } => PostResult::Response { status: *status, headers, body: b"" },
+            Ready::Failure(failure) => PostResult::Failure(*failure),
         };
         classify(self.described.kind, &answer, now)
     }
 
     /// Returns the first active fault that applies to the POST. Faults of one kind share the POSTs, or the deliveries,
     /// among them.
-    fn fault(&self, now_us: u64, delivery: u32, drawn: f64) -> Option<Told> {
+    fn fault(&self, now_us: u64, delivery: u32, drawn: f64) -> Option<ResponseIndex> {
         let now_s = now_us as f64 / 1e6;
         let [mut of_posts, mut of_deliveries] = [0.0, 0.0];
         let on = self.described.faults.iter().enumerate().filter(|(_, fault)| fault.is_on(now_s));

@@ -28,19 +28,19 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
-use bellwire_rules::classify::{Kind, Outcome};
-use bellwire_rules::policy::breaker::State;
-use bellwire_rules::policy::hold::{self, Held};
+use bellwire_rules::classify::{ResponseKind, Outcome};
+use bellwire_rules::policy::breaker::BreakerState;
+use bellwire_rules::policy::hold::{self, HoldReason};
 use bellwire_rules::policy::lane::Passage;
-use bellwire_rules::policy::{Policy, Situation, Step, Verdict, decide, remaining_ttl_s};
-use gateway::{Stub, Told};
-use report::Tally;
+use bellwire_rules::policy::{Policy, Situation, RetryDelay, NextStep, decide, remaining_ttl_s};
+use gateway::{Stub, ResponseIndex};
+use report::SimulationTally;
 use worker::{Post, Worker};
 
-pub use report::Load;
-pub use report::{Report, compare};
+pub use report::LoadSeries;
+pub use report::{SimulationReport, compare};
 pub use scenario::Scenario;
-pub use scenario::{BuiltIn, Fault, ScenarioError};
+pub use scenario::{BuiltIn, FaultPeriod, ScenarioError};
 
 /// Maximum steps at the command line. A policy with very many retries against a gateway that never answers would run
 /// for ever. A million steps take one to two seconds.
@@ -54,16 +54,16 @@ pub struct TooLong {
 }
 
 /// Simulates `scenario` under `policy` until every delivery has ended, in at most `steps_max` steps.
-pub fn run(scenario: &Scenario, policy: &Policy, seed: u64, steps_max: u64) -> Result<Report, TooLong> {
+pub fn run(scenario: &Scenario, policy: &Policy, seed: u64, steps_max: u64) -> Result<SimulationReport, TooLong> {
     Simulation::new(scenario, policy, seed, steps_max).run()
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Event {
+enum SimulationEvent {
     Arrival,
     Due(u32),
     Wake,
-    Answer { worker: u8, delivery: u32, told: Told, post: Post },
+    Answer { worker: u8, delivery: u32, told: ResponseIndex, post: Post },
 }
 
 /// An event and its time. Events of the same time happen in the order in which they were planned.
@@ -71,7 +71,7 @@ enum Event {
 struct Planned {
     at_us: u64,
     order: u64,
-    event: Event,
+    event: SimulationEvent,
 }
 
 impl Ord for Planned {
@@ -100,8 +100,8 @@ struct Simulation<'a> {
     arrived: u32,
     backlog: VecDeque<u32>,
     retries: Vec<u32>,
-    holds: HashMap<u32, Held>,
-    tally: Tally,
+    holds: HashMap<u32, HoldReason>,
+    tally: SimulationTally,
 }
 
 /// Time on the simulated clock, which starts at 1970.
@@ -132,22 +132,22 @@ impl<'a> Simulation<'a> {
             backlog: VecDeque::new(),
             retries: vec![0; scenario.arrival.deliveries as usize],
             holds: HashMap::new(),
-            tally: Tally::new(scenario),
+            tally: SimulationTally::new(scenario),
         }
     }
 
-    fn run(mut self) -> Result<Report, TooLong> {
-        self.plan(0, Event::Arrival);
+    fn run(mut self) -> Result<SimulationReport, TooLong> {
+        self.plan(0, SimulationEvent::Arrival);
         while let Some(Reverse(Planned { at_us, event, .. })) = self.events.pop() {
             if self.planned > self.steps_max {
                 return Err(TooLong { steps_max: self.steps_max });
             }
             self.now_us = at_us;
             match event {
-                Event::Arrival => self.arrive(),
-                Event::Due(delivery) => self.backlog.push_back(delivery),
-                Event::Wake => {}
-                Event::Answer { worker, delivery, told, post } => {
+                SimulationEvent::Arrival => self.arrive(),
+                SimulationEvent::Due(delivery) => self.backlog.push_back(delivery),
+                SimulationEvent::Wake => {}
+                SimulationEvent::Answer { worker, delivery, told, post } => {
                     self.answer(usize::from(worker), delivery, told, post);
                 }
             }
@@ -160,7 +160,7 @@ impl<'a> Simulation<'a> {
         Ok(self.tally.report())
     }
 
-    fn plan(&mut self, at_us: u64, event: Event) {
+    fn plan(&mut self, at_us: u64, event: SimulationEvent) {
         self.planned += 1;
         self.events.push(Reverse(Planned { at_us: at_us.max(self.now_us), order: self.planned, event }));
     }
@@ -169,7 +169,7 @@ impl<'a> Simulation<'a> {
         self.backlog.push_back(self.arrived);
         self.arrived += 1;
         if self.arrived < self.scenario.arrival.deliveries {
-            self.plan(self.arrival_us(self.arrived), Event::Arrival);
+            self.plan(self.arrival_us(self.arrived), SimulationEvent::Arrival);
         }
     }
 
@@ -208,7 +208,7 @@ impl<'a> Simulation<'a> {
         let at_us = self.now_us + took.as_micros() as u64;
         let worker = worker as u8; // at most 16 of them
         let post = Post { began_at: at(self.now_us), number, probe };
-        self.plan(at_us, Event::Answer { worker, delivery, told, post });
+        self.plan(at_us, SimulationEvent::Answer { worker, delivery, told, post });
     }
 
     /// Defers as many deliveries as a worker would have in memory, and lets the worker wait until the lane opens.
@@ -218,15 +218,15 @@ impl<'a> Simulation<'a> {
             let randomness = if self.scenario.jitter { self.rng.random() } else { 0.0 };
             let due = hold::reopens_at(until, self.scenario.tier == Tier::Transactional, randomness);
             self.tally.deferred += 1;
-            self.plan(micros(due), Event::Due(delivery));
+            self.plan(micros(due), SimulationEvent::Due(delivery));
         }
         // The breaker may open at this very time; a refused worker asks again a little later.
         let until_us = micros(until).max(self.now_us + 1);
         self.workers[worker].rests_until_us = until_us;
-        self.plan(until_us, Event::Wake);
+        self.plan(until_us, SimulationEvent::Wake);
     }
 
-    fn answer(&mut self, worker: usize, delivery: u32, told: Told, post: Post) {
+    fn answer(&mut self, worker: usize, delivery: u32, told: ResponseIndex, post: Post) {
         let now = at(self.now_us);
         let mut outcome = self.gateway.outcome(told, now);
         let before = self.holds.get(&delivery).copied();
@@ -238,7 +238,7 @@ impl<'a> Simulation<'a> {
                     other.adopt(&news);
                 }
                 // The cause of the wait is over. The worker notices other changes by itself.
-                if news.breaker.is_some_and(|snapshot| snapshot.state == State::Closed) {
+                if news.breaker.is_some_and(|snapshot| snapshot.state == BreakerState::Closed) {
                     other.rests_until_us = 0;
                 }
             }
@@ -246,7 +246,7 @@ impl<'a> Simulation<'a> {
         match lane_held {
             Some(held) => outcome.bound_wait(now, held.until),
             // Each delivery has its own subscription.
-            None if outcome.kind == Kind::Throttled => {
+            None if outcome.kind == ResponseKind::Throttled => {
                 let held = hold::of_throttled_subscription(before, post.began_at, now, outcome.retry_after);
                 self.holds.insert(delivery, held);
             }
@@ -272,27 +272,27 @@ impl<'a> Simulation<'a> {
             false => nominal(self.policy, outcome.kind, retries),
         };
         match decide(outcome, self.policy, &attempt, randomness) {
-            Verdict::Accepted => {
+            NextStep::Accepted => {
                 let took_us = self.now_us - self.arrival_us(delivery);
                 self.tally.accepted(posted_at_us, took_us, retries);
             }
-            Verdict::Gone => self.tally.gone(),
-            Verdict::Expired => self.tally.expired(),
-            Verdict::Dead { reason } => self.tally.dead(reason),
+            NextStep::Gone => self.tally.gone(),
+            NextStep::Expired => self.tally.expired(),
+            NextStep::Dead { reason } => self.tally.dead(reason),
             // Payloads have no size here, so none can be made smaller.
-            Verdict::Shrink => self.tally.dead(bellwire_rules::classify::DeadReason::PayloadTooLarge),
-            Verdict::Retry { after, counts } => {
+            NextStep::Shrink => self.tally.dead(bellwire_rules::classify::DeadReason::PayloadTooLarge),
+            NextStep::Retry { after, counts } => {
                 self.retries[delivery as usize] += u32::from(counts);
-                self.plan(self.now_us + after.as_micros() as u64, Event::Due(delivery));
+                self.plan(self.now_us + after.as_micros() as u64, SimulationEvent::Due(delivery));
             }
         }
     }
 }
 
 /// Returns the draw that gives the nominal delay without jitter.
-fn nominal(policy: &Policy, kind: Kind, retries: u32) -> f64 {
+fn nominal(policy: &Policy, kind: ResponseKind, retries: u32) -> f64 {
     let step = policy.retry.step_after(kind.is_throttling(), retries);
-    let share = |step: Step| {
+    let share = |step: RetryDelay| {
         let (above, range) = (step.nominal.saturating_sub(step.shortest), step.longest.saturating_sub(step.shortest));
         above.as_secs_f64() / range.as_secs_f64()
     };

@@ -20,7 +20,7 @@ const RECOVERY_S: usize = 60;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = SimulationReport))]
-pub struct Report {
+pub struct SimulationReport {
     /// Number of simulated deliveries.
     pub deliveries: u64,
     /// Number of POSTs at the gateways.
@@ -55,7 +55,7 @@ pub struct Report {
     /// Number of times that a delivery was deferred without an attempt.
     pub deferrals: u64,
     /// Load on the gateway over time.
-    pub load: Load,
+    pub load: LoadSeries,
 }
 
 /// Quantiles of a time in seconds.
@@ -89,7 +89,7 @@ pub struct Recovery {
 /// Number of POSTs over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Load {
+pub struct LoadSeries {
     /// Seconds of one bucket.
     pub bucket_s: u32,
     /// Maximum number of POSTs in one second of each bucket.
@@ -99,7 +99,7 @@ pub struct Load {
 }
 
 /// Counters during a simulation.
-pub(super) struct Tally {
+pub(super) struct SimulationTally {
     deliveries: u64,
     recovery_s: Option<f64>,
     at_once: u64,
@@ -123,7 +123,7 @@ fn count_at(series: &mut Vec<u32>, at_us: u64) {
     series[second] += 1;
 }
 
-impl Tally {
+impl SimulationTally {
     pub(super) fn new(scenario: &Scenario) -> Self {
         Self {
             deliveries: scenario.arrival.deliveries.into(),
@@ -165,14 +165,14 @@ impl Tally {
         *self.dead.entry(reason).or_default() += 1;
     }
 
-    pub(super) fn report(mut self) -> Report {
+    pub(super) fn report(mut self) -> SimulationReport {
         let dead: BTreeMap<_, _> = self.dead.iter().map(|(reason, n)| (reason.name(), *n)).collect();
         let ended = self.at_once + self.after_retry + self.gone + self.expired + dead.values().sum::<u64>();
         assert_eq!(ended, self.deliveries, "every delivery has exactly one ending");
         self.took_ms.sort_unstable();
         let posts: u64 = self.posts.iter().map(|n| u64::from(*n)).sum();
         let peak = self.posts.iter().copied().zip(0..).max_by_key(|(n, at_s)| (*n, u32::MAX - at_s)).unwrap_or((0, 0));
-        Report {
+        SimulationReport {
             deliveries: self.deliveries,
             posts,
             posts_per_delivery: posts as f64 / self.deliveries as f64,
@@ -215,12 +215,12 @@ fn quantiles(sorted_ms: &[u32]) -> Option<Quantiles> {
     Some(Quantiles { p50_s: of(0.5), p95_s: of(0.95), p99_s: of(0.99), max_s: of(1.0) })
 }
 
-fn load(posts: Vec<u32>, mut accepted: Vec<u32>) -> Load {
+fn load(posts: Vec<u32>, mut accepted: Vec<u32>) -> LoadSeries {
     accepted.resize(posts.len(), 0);
-    Load { bucket_s: 1, posts_per_s: posts, accepted_per_s: accepted }.in_at_most(BUCKETS_MAX)
+    LoadSeries { bucket_s: 1, posts_per_s: posts, accepted_per_s: accepted }.in_at_most(BUCKETS_MAX)
 }
 
-impl Load {
+impl LoadSeries {
     /// Merges buckets, so that at most `entries` remain.
     #[must_use]
     pub fn in_at_most(self, entries: usize) -> Self {
@@ -234,17 +234,17 @@ impl Load {
 }
 
 /// A row of the comparison: its name, and the function for its cell.
-type Sli = (&'static str, fn(&Report) -> String);
+type Sli = (&'static str, fn(&SimulationReport) -> String);
 
 fn share(n: u64, of: u64) -> String {
     format!("{:.2} %", n as f64 * 100.0 / of.max(1) as f64)
 }
 
-fn quantile(report: &Report, pick: fn(&Quantiles) -> f64) -> String {
+fn quantile(report: &SimulationReport, pick: fn(&Quantiles) -> f64) -> String {
     report.to_acceptance.as_ref().map_or("-".to_owned(), |quantiles| seconds(pick(quantiles)))
 }
 
-fn recovery(report: &Report, write: fn(&Recovery) -> String) -> String {
+fn recovery(report: &SimulationReport, write: fn(&Recovery) -> String) -> String {
     report.recovery.as_ref().map_or("-".to_owned(), write)
 }
 
@@ -270,10 +270,10 @@ const FIGURES: [Sli; 18] = [
 ];
 
 /// Formats the figures of several simulations side by side, each under its name. Dead letters by reason follow below.
-pub fn compare(reports: &[(String, Report)]) -> String {
+pub fn compare(reports: &[(String, SimulationReport)]) -> String {
     let mut rows: Vec<Vec<String>> =
         vec![std::iter::once(String::new()).chain(reports.iter().map(|(name, _)| name.clone())).collect()];
-    let mut row = |name: String, cell: &dyn Fn(&Report) -> String| {
+    let mut row = |name: String, cell: &dyn Fn(&SimulationReport) -> String| {
         rows.push(std::iter::once(name).chain(reports.iter().map(|(_, report)| cell(report))).collect());
     };
     for (name, cell) in FIGURES {

@@ -109,7 +109,7 @@ pub struct Described {
     /// Latency of the responses.
     pub latency: Latency,
     /// Faults, at most 16. The rates of simultaneous faults add up to at most 1.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<FaultPeriod>,
 }
 
 impl Default for Described {
@@ -138,7 +138,7 @@ impl Default for Latency {
 /// A period in which a share of the POSTs gets a different response. A share of 1 is an outage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fault {
+pub struct FaultPeriod {
     /// Start in seconds; 0 by default.
     #[serde(default)]
     pub from_s: f64,
@@ -159,7 +159,7 @@ fn all() -> f64 {
     1.0
 }
 
-impl Fault {
+impl FaultPeriod {
     /// End in seconds; may be infinite.
     pub fn until_s(&self) -> f64 {
         self.for_s.map_or(f64::INFINITY, |long_s| self.from_s + long_s)
@@ -286,10 +286,10 @@ impl Scenario {
     /// Returns the end of the last finite outage, in seconds from the start.
     pub(crate) fn recovery_s(&self) -> Option<f64> {
         let outages = self.outages().filter(|fault| fault.until_s().is_finite());
-        outages.map(Fault::until_s).max_by(f64::total_cmp)
+        outages.map(FaultPeriod::until_s).max_by(f64::total_cmp)
     }
 
-    pub fn outages(&self) -> impl Iterator<Item = &Fault> {
+    pub fn outages(&self) -> impl Iterator<Item = &FaultPeriod> {
         self.gateway.faults.iter().filter(|fault| fault.rate >= 1.0)
     }
 

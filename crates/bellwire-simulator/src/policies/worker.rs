@@ -5,8 +5,8 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
 use bellwire_rules::classify::Outcome;
-use bellwire_rules::policy::Settings;
-use bellwire_rules::policy::breaker::{PROBE_PATIENCE, State};
+use bellwire_rules::policy::TierSettings;
+use bellwire_rules::policy::breaker::{PROBE_PATIENCE, BreakerState};
 use bellwire_rules::policy::lane::{Answered, Lane, Passage, Share};
 use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
 
@@ -25,7 +25,7 @@ pub(super) struct Worker {
     fixed: Option<u32>,
     transactional: bool,
     /// Settings of the policy. Without breakers their threshold is never reached.
-    settings: Settings,
+    settings: TierSettings,
     /// Whether this worker gets the right to probe.
     is_prober: bool,
     /// Time before which the worker claims nothing.
@@ -36,10 +36,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(scenario: &Scenario, policy: &Settings, number: u32) -> Self {
+    pub(super) fn new(scenario: &Scenario, policy: &TierSettings, number: u32) -> Self {
         let share = Share { limit_max: scenario.workers.concurrency, workers: scenario.workers.replicas };
         let never =
-            Settings { circuit_failure_threshold: f64::INFINITY, circuit_failures_in_a_row: u32::MAX, ..*policy };
+            TierSettings { circuit_failure_threshold: f64::INFINITY, circuit_failures_in_a_row: u32::MAX, ..*policy };
         Self {
             lane: Lane::new(scenario.gateway.kind, share),
             fixed: (!scenario.workers.adaptive).then(|| share.of(scenario.gateway.kind)),
@@ -102,7 +102,7 @@ impl Worker {
             settings: &self.settings,
         };
         let told = self.lane.answered(&answered, &mut news);
-        self.trips += u64::from(news.breaker.is_some_and(|breaker| matches!(breaker.state, State::Open { .. })));
+        self.trips += u64::from(news.breaker.is_some_and(|breaker| matches!(breaker.state, BreakerState::Open { .. })));
         self.holds += u64::from(news.held.is_some() && !was_held);
         told.then_some(news)
     }

@@ -19,7 +19,7 @@ const PRIVATE: [&str; 2] = ["private", "priv:"];
 const PUBLIC: [&str; 2] = ["public", "pub:"];
 
 #[derive(Default)]
-struct Found {
+struct ParsedKeys {
     private: Vec<SigningKey>,
     public: Vec<[u8; 65]>,
     /// Reason for which the first text that looked like a key was refused.
@@ -31,10 +31,10 @@ impl SigningKey {
     /// JSON or text, `.env`, YAML, or base64 or hex, in any spelling, of the number, of DER or of one of these files. Other text
     /// around it is ignored. A public key next to it (base64 or hex of the point, or PEM) must match.
     pub fn import(private: &str, public: Option<&str>) -> Result<Self, KeyError> {
-        let mut found = Found::default();
+        let mut found = ParsedKeys::default();
         found.read(private, WRAPPINGS_MAX);
         let stated = public.map(|public| point_of(public).ok_or(KeyError::PublicKey)).transpose()?;
-        let Found { private, public, refused } = found;
+        let ParsedKeys { private, public, refused } = found;
         if private.is_empty() || refused == Some(KeyError::PublicKey) {
             return Err(match refused {
                 None | Some(KeyError::Unrecognised) if !public.is_empty() => KeyError::PublicOnly,
@@ -53,7 +53,7 @@ impl SigningKey {
     }
 }
 
-impl Found {
+impl ParsedKeys {
     fn take(&mut self, key: Result<SigningKey, KeyError>) {
         match key {
             Ok(key) if self.private.iter().any(|known| known.public == key.public) => {}

@@ -3,7 +3,7 @@
 use aws_lc_rs::rand;
 use bellwire_p256_lanes::{Engine, Scalars};
 
-use super::{Accelerator, Exchange, LANES};
+use super::{Accelerator, ExchangeRecord, LANES};
 
 impl Accelerator for Engine {
     fn name(&self) -> String {
@@ -14,10 +14,10 @@ impl Accelerator for Engine {
         Engine::knows_answers(*self)
     }
 
-    fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<Exchange> {
+    fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<ExchangeRecord> {
         let scalars = Scalars::generate(rand::fill).ok()?;
         let found = Engine::exchange(*self, &scalars, browsers);
-        Some(Exchange { public: found.public, shared: found.shared, private: scalars.expose(shown) })
+        Some(ExchangeRecord { public: found.public, shared: found.shared, private: scalars.expose(shown) })
     }
 }
 

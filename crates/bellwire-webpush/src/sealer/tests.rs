@@ -32,7 +32,7 @@ impl Accelerator for Imitation {
         self.error != Error::Forgets
     }
 
-    fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<Exchange> {
+    fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<ExchangeRecord> {
         let errs = self.passes.fetch_add(1, Ordering::Relaxed) >= self.errs_at;
         let error = if errs { self.error } else { Error::None };
         let keys: [_; LANES] = from_fn(|_| PrivateKey::generate(&ECDH_P256).unwrap());
@@ -49,7 +49,7 @@ impl Accelerator for Imitation {
             Error::Fails => return None,
         }
         let private: EcPrivateKeyBin = keys[shown].as_be_bytes().unwrap();
-        Some(Exchange { public, shared, private: Zeroizing::new(private.as_ref().try_into().unwrap()) })
+        Some(ExchangeRecord { public, shared, private: Zeroizing::new(private.as_ref().try_into().unwrap()) })
     }
 }
 
@@ -157,18 +157,18 @@ fn later_faults_are_found_at_the_next_check() {
 #[test]
 fn each_lane_is_checked_in_its_turn() {
     #[derive(Debug)]
-    struct Shown(parking_lot::Mutex<Vec<usize>>, Imitation);
-    impl Accelerator for std::sync::Arc<Shown> {
+    struct CountingAccelerator(parking_lot::Mutex<Vec<usize>>, Imitation);
+    impl Accelerator for std::sync::Arc<CountingAccelerator> {
         fn name(&self) -> String {
             self.1.name()
         }
-        fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<Exchange> {
+        fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<ExchangeRecord> {
             self.0.lock().push(shown);
             self.1.exchange(browsers, shown)
         }
     }
     let imitation = Imitation { passes: AtomicU32::new(0), errs_at: u32::MAX, error: Error::None };
-    let shown = std::sync::Arc::new(Shown(parking_lot::Mutex::default(), imitation));
+    let shown = std::sync::Arc::new(CountingAccelerator(parking_lot::Mutex::default(), imitation));
     let (sealer, browsers) = (Sealer::watching(Box::new(shown.clone()), 2), browsers(8));
     assert_eq!(std::mem::take(&mut *shown.0.lock()), [0, 1, 2, 3, 4, 5, 6, 7]);
     for _ in 0..18 {

@@ -12,7 +12,7 @@ use bellwire_core::clock::Timestamp;
 const LIFE_MAX_S: i64 = 24 * 3600;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claims {
+pub(super) struct VerifiedClaims {
     pub(super) audience: String,
     /// Expiry, in seconds since 1970.
     pub(super) expires_s: i64,
@@ -49,7 +49,7 @@ pub(super) enum VapidError {
 }
 
 /// Checks an `Authorization` as the strictest push service would: scheme, key, signature, audience, life, contact.
-pub(super) fn verify(authorization: &str, audience: &str, now: Timestamp) -> Result<Claims, VapidError> {
+pub(super) fn verify(authorization: &str, audience: &str, now: Timestamp) -> Result<VerifiedClaims, VapidError> {
     let (token, key) = parameters(authorization)?;
     let key: [u8; 65] = base64url::decode(key).and_then(|point| point.try_into().ok()).ok_or(VapidError::Key)?;
     if key[0] != 4 {
@@ -75,7 +75,7 @@ pub(super) fn verify(authorization: &str, audience: &str, now: Timestamp) -> Res
     } else if check_subject(&claims.sub).is_err() {
         Err(VapidError::Subject)
     } else {
-        Ok(Claims { audience: claims.aud, expires_s: claims.exp, subject: claims.sub, key })
+        Ok(VerifiedClaims { audience: claims.aud, expires_s: claims.exp, subject: claims.sub, key })
     }
 }
 

@@ -7,9 +7,9 @@ use super::super::super::extract::{USER_ID_RULE, is_user_id};
 use super::super::super::policies::of_new;
 use super::super::super::problem::{Faults, FieldError, Problem};
 use super::super::super::push_address::{PushKeys, PushSubscription, check_address};
-use super::super::super::subscription_input::Said;
-use super::super::entry::{Entry, Wrong};
-use super::{Checked, KEYS_MAX, Source};
+use super::super::super::subscription_input::SubscriptionInput;
+use super::super::entry::{RecordInput, Wrong};
+use super::{CheckedRecord, KEYS_MAX, ImportSource};
 use crate::store::audience::subscriptions::Merge;
 use crate::store::keys::vapid_keys;
 use bellwire_core::base64url;
@@ -17,16 +17,16 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::VapidKeyId;
 use bellwire_core::permission::Speaker;
 use bellwire_core::subscription::Consent;
-use bellwire_rules::policy::Place;
+use bellwire_rules::policy::PolicyLevel;
 
-impl Source<'_> {
+impl ImportSource<'_> {
     /// Checks a record as a request to register is checked, by the same code. Details that are left out are noted in `warnings`.
     pub(super) async fn check(
         &mut self,
         line: i64,
-        entry: Entry,
+        entry: RecordInput,
         warnings: &mut Vec<Wrong>,
-    ) -> Result<Result<Checked, Vec<Wrong>>, Problem> {
+    ) -> Result<Result<CheckedRecord, Vec<Wrong>>, Problem> {
         let (mut faults, mut details) = (Faults::default(), Faults::default());
         let (now, stated) = (self.state.clock.now(), entry.vapid_key.is_some());
         for (there, field) in [(&entry.endpoint, "/endpoint"), (&entry.p256dh, "/p256dh"), (&entry.auth, "/auth")] {
@@ -48,7 +48,7 @@ impl Source<'_> {
             details.require(is_user_id(user), "/user_id", USER_ID_RULE);
             is_user_id(user)
         });
-        let said = Said {
+        let said = SubscriptionInput {
             by: Speaker::Server,
             user_id: user_id.map(Some),
             tags: entry.tags.map(Value::from),
@@ -65,7 +65,7 @@ impl Source<'_> {
         faults.require(vapid_key.is_some(), "/vapid_key", "is no key of this app");
         let mut unfit = Faults::default();
         let policy =
-            of_new(Place::Subscription, entry.policy, self.app, Some(self.caller), &mut unfit).map_err(|why| {
+            of_new(PolicyLevel::Subscription, entry.policy, self.app, Some(self.caller), &mut unfit).map_err(|why| {
                 unfit.refuse("/policy", why.detail.clone());
             });
         let unfit = wrong(unfit);
@@ -82,7 +82,7 @@ impl Source<'_> {
         // Who agreed then was there by then.
         let (id, created_at) = (self.state.clock.uuid(), created_at.or(consent.at));
         let consent = Some(consent).filter(Consent::is_known);
-        Ok(Ok(Checked { line, id, address, vapid_key, stated, wanted, created_at, consent, unsubscribed_at, policy }))
+        Ok(Ok(CheckedRecord { line, id, address, vapid_key, stated, wanted, created_at, consent, unsubscribed_at, policy }))
     }
 
     async fn key(&mut self, named: String) -> Result<Option<VapidKeyId>, Problem> {

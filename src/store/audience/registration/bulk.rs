@@ -10,14 +10,14 @@ use super::{Registered, Registration, Unregistered, begin, endpoint_mac, insert_
 use crate::store::audience::subscriptions::row::{SubscriptionRow, lock_in_order, read_all};
 use crate::store::audience::{membership, topics};
 use crate::store::connections::engine;
-use crate::store::keys::audit::{Action, Entry};
+use crate::store::keys::audit::{AuditAction, AuditEntry};
 use crate::store::queue::{lanes, policies};
 use crate::vault::Vault;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_rules::policy::Place;
+use bellwire_rules::policy::PolicyLevel;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Enrolled {
@@ -83,7 +83,7 @@ pub(in crate::store) async fn register_all(
 }
 
 /// A subscription to be added, and at which place of the round.
-struct Beginning {
+struct PendingInsert {
     at: usize,
     row: SubscriptionRow,
 }
@@ -133,7 +133,7 @@ impl Enrolment<'_> {
                 let mut row = begin(vault, request, (id, lane), &item.mac, None, now);
                 let fits = request.wanted.apply(&mut row);
                 if fits {
-                    new.push(Beginning { at, row });
+                    new.push(PendingInsert { at, row });
                 }
                 (!fits).then_some(Enrolled::TooLarge)
             });
@@ -158,7 +158,7 @@ impl Enrolment<'_> {
 async fn add(
     conn: &mut PgConnection,
     (app, items, topics): (AppId, &[&Item<'_>], &HashMap<String, i32>),
-    mut new: Vec<Beginning>,
+    mut new: Vec<PendingInsert>,
     became: &mut [Option<Enrolled>],
     now: Timestamp,
 ) -> sqlx::Result<()> {
@@ -169,7 +169,7 @@ async fn add(
     let rows: Vec<_> = new.iter().map(|beginning| (&beginning.row, None)).collect();
     let added = insert_all(conn, app, &rows).await?;
     let mut members = Vec::new();
-    for Beginning { at, row } in new.iter().filter(|beginning| added.contains(&beginning.row.id)) {
+    for PendingInsert { at, row } in new.iter().filter(|beginning| added.contains(&beginning.row.id)) {
         let request = items[*at].request;
         if request.unsubscribed_at.is_some() {
             became[*at] = Some(Enrolled::Ended);
@@ -228,8 +228,8 @@ async fn set_policy(
 ) -> sqlx::Result<()> {
     let Some((policy, by)) = request.policy else { return Ok(()) };
     if policies::adopt_subscription(conn, request.app, id, policy).await? {
-        let target = format!("{}:{id}", Place::Subscription.name());
-        Entry::new(by, Some(request.app), Action::PolicySet, target).record(conn, 1, now).await?;
+        let target = format!("{}:{id}", PolicyLevel::Subscription.name());
+        AuditEntry::new(by, Some(request.app), AuditAction::PolicySet, target).record(conn, 1, now).await?;
     }
     Ok(())
 }

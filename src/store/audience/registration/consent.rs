@@ -5,7 +5,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::subscription::Consent;
 
 #[derive(Debug, Clone)]
-pub(super) struct Case<'a> {
+pub(super) struct ConsentCase<'a> {
     /// The consent of the same person to this subscription, or to the one that it takes the place of.
     pub kept: Consent,
     /// Consent of the request. A browser's consent has the current time.
@@ -19,8 +19,8 @@ pub(super) struct Case<'a> {
 /// Decides the consent. A server's statement replaces an earlier consent, and an unknown one. A browser's statement replaces an
 /// unknown one, so that repeated requests of an SDK do not change the time. A browser that begins without a statement has
 /// consented by the permission. Without a server's statement, a consent is unknown.
-pub(super) fn decide(case: Case<'_>, now: Timestamp) -> Consent {
-    let Case { kept, given, by_server, begins } = case;
+pub(super) fn decide(case: ConsentCase<'_>, now: Timestamp) -> Consent {
+    let ConsentCase { kept, given, by_server, begins } = case;
     match given {
         Some(given) if !kept.is_known() || by_server && given.at > kept.at => given.clone(),
         None if begins && !by_server && !kept.is_known() => {
@@ -63,7 +63,7 @@ mod tests {
             (&form, Some(&undated), true, false, &form),
             (&undated, Some(&form), true, false, &form),
         ] {
-            let case = Case { kept: kept.clone(), given, by_server, begins };
+            let case = ConsentCase { kept: kept.clone(), given, by_server, begins };
             assert_eq!(decide(case.clone(), now), *expected, "{case:?}");
         }
     }

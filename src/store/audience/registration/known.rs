@@ -24,7 +24,7 @@ impl KeyRank {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Case<'a> {
+pub(super) struct ReplacementCase<'a> {
     /// The request shows the subscription's token or a server's key.
     pub covered: bool,
     pub same_keys: bool,
@@ -36,7 +36,7 @@ pub(super) struct Case<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RegistrationVerdict {
     GoesOn,
     /// The subscription is refreshed and loses its user and details.
     BeginsAnew,
@@ -50,7 +50,7 @@ pub(super) enum Verdict {
     BelongsToUser,
 }
 
-pub(super) fn judge(case: &Case<'_>) -> Verdict {
+pub(super) fn judge(case: &ReplacementCase<'_>) -> RegistrationVerdict {
     let proves_user = case.user.is_some() && case.wanted == Some(case.user);
     // The user token of another user does not vouch against a user's subscription: every user of the site has one.
     let names_first_user = case.user.is_none() && matches!(case.wanted, Some(Some(_)));
@@ -59,16 +59,16 @@ pub(super) fn judge(case: &Case<'_>) -> Verdict {
         let outranked = KeyRank::of(vouches, false) < case.rank;
         let stays_ended = case.state == SubscriptionState::Unsubscribed && !case.covered;
         return match outranked || stays_ended {
-            true => Verdict::Taken,
-            false => Verdict::TakesOver { keeps: case.covered || proves_user },
+            true => RegistrationVerdict::Taken,
+            false => RegistrationVerdict::TakesOver { keeps: case.covered || proves_user },
         };
     }
     match case {
-        Case { covered: true, .. } | Case { user: None, .. } => Verdict::GoesOn,
-        _ if proves_user => Verdict::GoesOn,
+        ReplacementCase { covered: true, .. } | ReplacementCase { user: None, .. } => RegistrationVerdict::GoesOn,
+        _ if proves_user => RegistrationVerdict::GoesOn,
         // Otherwise every page that does not know its user would log the user out.
-        Case { wanted: None, state: SubscriptionState::Active, .. } => Verdict::BelongsToUser,
-        _ => Verdict::BeginsAnew,
+        ReplacementCase { wanted: None, state: SubscriptionState::Active, .. } => RegistrationVerdict::BelongsToUser,
+        _ => RegistrationVerdict::BeginsAnew,
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn same_keys_of_a_user_need_a_right() {
         use SubscriptionState::{Active, Gone, Unsubscribed};
-        use Verdict::{BeginsAnew, BelongsToUser, GoesOn};
+        use RegistrationVerdict::{BeginsAnew, BelongsToUser, GoesOn};
         for (state, user, wanted, verdict) in [
             (Active, None, None, GoesOn),
             (Active, None, Some(BOB), GoesOn),
@@ -95,9 +95,9 @@ mod tests {
             (Gone, ANN, Some(ANN), GoesOn),
         ] {
             for rank in [KeyRank::Unproven, KeyRank::Vouched, KeyRank::Confirmed] {
-                let case = Case { covered: false, same_keys: true, rank, state, user, wanted };
+                let case = ReplacementCase { covered: false, same_keys: true, rank, state, user, wanted };
                 assert_eq!(judge(&case), verdict, "{case:?}");
-                assert_eq!(judge(&Case { covered: true, ..case }), GoesOn, "{case:?}");
+                assert_eq!(judge(&ReplacementCase { covered: true, ..case }), GoesOn, "{case:?}");
             }
         }
     }
@@ -106,8 +106,8 @@ mod tests {
     fn other_keys_never_replace_a_higher_rank() {
         use KeyRank::{Confirmed, Unproven, Vouched};
         use SubscriptionState::{Active, Gone, Unsubscribed};
-        use Verdict::Taken;
-        let (keeps, bare) = (Verdict::TakesOver { keeps: true }, Verdict::TakesOver { keeps: false });
+        use RegistrationVerdict::Taken;
+        let (keeps, bare) = (RegistrationVerdict::TakesOver { keeps: true }, RegistrationVerdict::TakesOver { keeps: false });
         for (covered, rank, state, user, wanted, verdict) in [
             (false, Unproven, Active, None, None, bare),
             (false, Unproven, Active, None, Some(None), bare),
@@ -128,7 +128,7 @@ mod tests {
             (false, Confirmed, Active, ANN, Some(ANN), Taken),
             (true, Confirmed, Active, ANN, Some(ANN), Taken),
         ] {
-            let case = Case { covered, same_keys: false, rank, state, user, wanted };
+            let case = ReplacementCase { covered, same_keys: false, rank, state, user, wanted };
             assert_eq!(judge(&case), verdict, "{case:?}");
         }
     }

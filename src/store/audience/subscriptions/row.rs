@@ -9,7 +9,7 @@ use crate::vault::{Purpose, Vault};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
-use bellwire_core::permission::{BrowserRight, Refused, Speaker};
+use bellwire_core::permission::{BrowserRight, RefusedField, Speaker};
 use bellwire_core::subscription::{Consent, SubscriptionState};
 
 /// Most octets of a subscription's attributes, as JSON.
@@ -160,9 +160,9 @@ impl Changes {
     }
 
     /// Returns the values that [`apply`](Self::apply) left out of a row, except those that the row has anyway.
-    pub(in crate::store) fn left_out(&self, row: &SubscriptionRow) -> Vec<Refused> {
-        let tags = self.tags.as_ref().is_some_and(|tags| *tags != row.tags).then_some(Refused::Tags);
-        let attributes = (self.attributes_from(&row.attributes) != row.attributes).then_some(Refused::Attributes);
+    pub(in crate::store) fn left_out(&self, row: &SubscriptionRow) -> Vec<RefusedField> {
+        let tags = self.tags.as_ref().is_some_and(|tags| *tags != row.tags).then_some(RefusedField::Tags);
+        let attributes = (self.attributes_from(&row.attributes) != row.attributes).then_some(RefusedField::Attributes);
         tags.into_iter().chain(attributes).collect()
     }
 }
@@ -220,7 +220,7 @@ pub(in crate::store) async fn lock_in_order(
     conn: &mut PgConnection,
     ids: impl Iterator<Item = SubscriptionId>,
 ) -> Result<(), sqlx::Error> {
-    let Keys { shards, ids } = Keys::of(ids.collect());
+    let SubscriptionKeys { shards, ids } = SubscriptionKeys::of(ids.collect());
     if engine::is_distributed() {
         // Citus locks rows in one shard at a time.
         for of_shard in ids.chunk_by(|a, b| a.shard() == b.shard()) {
@@ -246,12 +246,12 @@ pub(in crate::store) async fn lock_in_order(
 }
 
 /// Subscriptions as a statement is given them: by their keys, in the order that everybody locks them in.
-pub(in crate::store) struct Keys {
+pub(in crate::store) struct SubscriptionKeys {
     pub shards: Vec<i16>,
     pub ids: Vec<SubscriptionId>,
 }
 
-impl Keys {
+impl SubscriptionKeys {
     pub(in crate::store) fn of(mut ids: Vec<SubscriptionId>) -> Self {
         ids.sort_unstable_by_key(|id| (id.shard(), *id));
         Self { shards: ids.iter().map(|id| id.shard()).collect(), ids }
@@ -261,7 +261,7 @@ impl Keys {
 /// Those of these that a user has left, and when.
 pub(in crate::store) async fn left_by_users(
     conn: &mut PgConnection,
-    keys: &Keys,
+    keys: &SubscriptionKeys,
 ) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
     let left = sqlx::query!(
         r#"SELECT s.id AS "id: SubscriptionId", s.user_left_at AS "at!"

@@ -18,7 +18,7 @@ use crate::vault::Vault;
 use crate::vault::retry_token::Queued;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
-use bellwire_segment::Filter;
+use bellwire_segment::AudienceFilter;
 
 /// A message that is for the new subscription and that no fan-out brings to it.
 pub(super) struct Ahead {
@@ -95,7 +95,7 @@ struct FanOut {
     tier: i16,
     accepted_at: Timestamp,
     assigned_at: Option<Timestamp>,
-    filter: Option<Json<Filter>>,
+    filter: Option<Json<AudienceFilter>>,
 }
 
 impl FanOut {
@@ -125,7 +125,7 @@ async fn under_way(
             sqlx::query_as!(
                 FanOut,
                 r#"SELECT c.message AS "message: MessageId", c.lane AS "lane: LaneId", c.after AS "after: SubscriptionId", c.topic,
-                          m.tier, m.accepted_at, m.assigned_at, m.filter AS "filter: Json<Filter>"
+                          m.tier, m.accepted_at, m.assigned_at, m.filter AS "filter: Json<AudienceFilter>"
                    FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $5
                    WHERE "# + $comes_to + " ORDER BY c.message, c.lane FOR UPDATE OF c",
                 old.lane.0,

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::{Filter, push_filter};
+use super::{DeadLetterFilter, push_filter};
 use crate::store::connections::engine;
-use crate::store::keys::audit::{self, Actor, Entry};
+use crate::store::keys::audit::{self, Actor, AuditEntry};
 use crate::store::operations::retrying::retrying;
 use crate::store::queue::sending::{self, Addressed, Audience, NewMessage};
 use crate::store::transactions::{begin, begin_by_index};
@@ -30,7 +30,7 @@ const DISCARD_CHUNK: i64 = 10_000;
 
 named! {
     /// Kind of an operation.
-    pub(crate) enum Action {
+    pub(crate) enum HandlingAction {
         /// Sends dead letters again.
         Replay = "replay",
         /// Discards dead letters.
@@ -40,12 +40,12 @@ named! {
     }
 }
 
-impl Action {
-    fn audited(self) -> audit::Action {
+impl HandlingAction {
+    fn audited(self) -> audit::AuditAction {
         match self {
-            Action::Replay => audit::Action::DeadLettersReplayed,
-            Action::Discard => audit::Action::DeadLettersDiscarded,
-            Action::Export => audit::Action::DeadLettersExported,
+            HandlingAction::Replay => audit::AuditAction::DeadLettersReplayed,
+            HandlingAction::Discard => audit::AuditAction::DeadLettersDiscarded,
+            HandlingAction::Export => audit::AuditAction::DeadLettersExported,
         }
     }
 }
@@ -56,9 +56,9 @@ pub(crate) struct Operation {
     /// Id of the operation, a UUIDv7 of its start.
     pub id: ActionId,
     pub app: AppId,
-    pub action: Action,
+    pub action: HandlingAction,
     pub actor: Actor,
-    pub filter: Filter,
+    pub filter: DeadLetterFilter,
     /// Start of the operation. Later dead letters are not included.
     pub began: Timestamp,
 }
@@ -74,7 +74,7 @@ impl Operation {
 
 /// Number of open dead letters that an operation would find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
-pub(crate) struct Found {
+pub(crate) struct OperationPreview {
     pub matched: i64,
     /// Number of those whose subscription is no longer active.
     pub unreachable: i64,
@@ -93,7 +93,7 @@ const USER_LEFT: &str = "coalesce(s.user_left_at >= m.accepted_at \
 /// The dead letter's message, and the one that was sent first if it replays another.
 const MESSAGES: &str = " LEFT JOIN messages m ON m.id = l.message LEFT JOIN messages o ON o.id = m.replay_of";
 
-pub(crate) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
+pub(crate) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<OperationPreview> {
     if engine::is_distributed() {
         return citus::count(pool, operation).await;
     }
@@ -147,10 +147,10 @@ pub(crate) async fn replay(
 }
 
 /// A dead letter's place in the order of replaying: its message, then itself.
-type Place = (MessageId, DeadLetterId);
+type ReplayCursor = (MessageId, DeadLetterId);
 
 /// Before all of them.
-const FIRST: Place = (MessageId(Uuid::nil()), DeadLetterId(Uuid::nil()));
+const FIRST: ReplayCursor = (MessageId(Uuid::nil()), DeadLetterId(Uuid::nil()));
 
 #[derive(Debug, Clone, Copy, FromRow)]
 struct Letter {
@@ -163,7 +163,7 @@ struct Chunk {
     letters: i64,
     messages: Vec<MessageId>,
     /// None: there are no more.
-    last: Option<Place>,
+    last: Option<ReplayCursor>,
 }
 
 async fn replay_chunk(
@@ -173,14 +173,14 @@ async fn replay_chunk(
     operation: &Operation,
     ttl_s: Option<i32>,
     made_before: &[MessageId],
-    (after, limit, part): (Place, i64, i32),
+    (after, limit, part): (ReplayCursor, i64, i32),
 ) -> sqlx::Result<Chunk> {
     let now = clock.now();
     let mut tx = begin_by_index(pool).await?;
     let mut letters = lock(&mut tx, operation, made_before, after, limit, now).await?;
     keep_messages_whole(&mut letters);
     let originals = load(&mut tx, &letters).await?;
-    let mut made = Made::default();
+    let mut made = ReplayChunk::default();
     for group in letters.chunk_by(|one, next| one.message == next.message) {
         let Some(original) = originals.get(&group[0].message) else { continue };
         let Some(message) = compose(vault, MessageId(clock.uuid()), operation, original, group, ttl_s, now) else {
@@ -213,7 +213,7 @@ async fn lock(
     conn: &mut PgConnection,
     operation: &Operation,
     made_before: &[MessageId],
-    after: Place,
+    after: ReplayCursor,
     limit: i64,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Letter>> {
@@ -320,7 +320,7 @@ fn compose(
 
 /// Result of a chunk: new messages with their originals, and dead letters with their new messages.
 #[derive(Default)]
-struct Made {
+struct ReplayChunk {
     messages: Vec<MessageId>,
     roots: Vec<MessageId>,
     /// Of the original, since the first message may be past its retention.
@@ -330,7 +330,7 @@ struct Made {
 }
 
 /// Marks the dead letters that have a queue row now: a subscription that ended a moment ago got none. Returns how many.
-async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &Made, now: Timestamp) -> sqlx::Result<i64> {
+async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &ReplayChunk, now: Timestamp) -> sqlx::Result<i64> {
     if made.messages.is_empty() {
         return Ok(0);
     }
@@ -437,7 +437,7 @@ pub(crate) async fn record(
     )
     .execute(&mut *conn)
     .await?;
-    let entry = Entry::new(operation.actor, Some(operation.app), operation.action.audited(), operation.id);
+    let entry = AuditEntry::new(operation.actor, Some(operation.app), operation.action.audited(), operation.id);
     entry.record(conn, n, now).await
 }
 

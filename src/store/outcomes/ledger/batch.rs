@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::closing::Closing;
 use super::consequences;
 use super::enqueue::{NewRow, NewRows};
-use super::log::{self, Entry};
-use super::settlement::{Due, Fate, Fenced, Settlement, stored};
+use super::log::{self, LogEntry};
+use super::settlement::{ClaimableAt, Fate, Fenced, Settlement, stored};
 use crate::store::audience::refusals;
 use crate::store::hooks;
 use crate::store::outcomes::notes;
@@ -51,7 +51,7 @@ async fn settle_others(
     mut error: sqlx::Error,
     now: Timestamp,
 ) -> sqlx::Result<Fenced> {
-    let key = |entry: Entry<'_>| (entry.message, entry.subscription, entry.number);
+    let key = |entry: LogEntry<'_>| (entry.message, entry.subscription, entry.number);
     let keys: Vec<_> = settlements.iter().flat_map(Settlement::logged).map(key).collect();
     let mut found = 0;
     loop {
@@ -156,7 +156,7 @@ async fn hand_on(
 }
 
 async fn log_attempts(connection: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<()> {
-    let entries: Vec<Entry<'_>> = settlements.iter().flat_map(Settlement::logged).collect();
+    let entries: Vec<LogEntry<'_>> = settlements.iter().flat_map(Settlement::logged).collect();
     log::copy(connection, entries.into_iter()).await
 }
 
@@ -190,10 +190,10 @@ fn rest(vault: &Vault, settlement: &Settlement, lease: Uuid, now: Timestamp) -> 
     let of = settlement.delivery();
     let (retries, due, scheduled_at, lease) = match *settlement.fate() {
         Fate::Ended(..) => return None,
-        Fate::Retry { retries, due, .. } => (retries, Due::At(due), due, None),
-        Fate::Deferred(due @ Due::Reopening(_)) => (0, due, now, None),
+        Fate::Retry { retries, due, .. } => (retries, ClaimableAt::At(due), due, None),
+        Fate::Deferred(due @ ClaimableAt::Reopening(_)) => (0, due, now, None),
         Fate::Deferred(due) => (0, due, due.time(now), None),
-        Fate::InFlight { retries, lease_until } => (retries, Due::At(lease_until), now, Some(lease)),
+        Fate::InFlight { retries, lease_until } => (retries, ClaimableAt::At(lease_until), now, Some(lease)),
     };
     Some(NewRow {
         subscription: of.subscription,
@@ -202,7 +202,7 @@ fn rest(vault: &Vault, settlement: &Settlement, lease: Uuid, now: Timestamp) -> 
         tier: of.tier.code(),
         retries: stored(retries),
         due_at: due.time(now),
-        parked: due == Due::Parked,
+        parked: due == ClaimableAt::Parked,
         scheduled_at,
         lease,
         leases: i16::from(lease.is_some()),

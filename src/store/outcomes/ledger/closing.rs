@@ -2,7 +2,7 @@
 
 use sqlx::PgConnection;
 
-use super::take::Waiting;
+use super::take::QueuedDelivery;
 use crate::store::outcomes::events::{self, Event};
 use crate::store::outcomes::slas;
 use crate::store::outcomes::tally::Tally;
@@ -27,7 +27,7 @@ impl Closing {
     }
 
     /// Adds a delivery that ended without another POST. Whether that missed its SLA is looked up.
-    pub(super) fn ended_unsent(&mut self, row: &Waiting, ending: Ending) {
+    pub(super) fn ended_unsent(&mut self, row: &QueuedDelivery, ending: Ending) {
         self.tally.count(row.message, row.lane, ending);
         if ending.misses_sla() {
             self.missed.push((row.message, row.lane));

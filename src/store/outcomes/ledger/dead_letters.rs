@@ -4,7 +4,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::closing::Closing;
-use crate::store::outcomes::events::{Body, Event};
+use crate::store::outcomes::events::{EventData, Event};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
@@ -65,7 +65,7 @@ impl<'a> DeadLetters<'a> {
     /// Adds a dead letter and its event.
     pub(super) fn push(&mut self, dead: DeadLetter<'a>, closing: &mut Closing) {
         if let (Cause::Dead(reason), Some(app)) = (dead.cause, dead.app) {
-            let body = Body::DeadLetterCreated { reason: reason.name().to_owned(), dead_letter: dead.id };
+            let body = EventData::DeadLetterCreated { reason: reason.name().to_owned(), dead_letter: dead.id };
             closing.tell([Event { app, body, n: 1 }]);
         }
         self.ids.push(dead.id);

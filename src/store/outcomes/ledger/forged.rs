@@ -6,9 +6,9 @@ use uuid::Uuid;
 
 use super::closing::Closing;
 use super::settlement::Fenced;
-use super::take::Waiting;
+use super::take::QueuedDelivery;
 use super::unsent::{How, end_within, write_dead_letters};
-use crate::store::outcomes::alerts::{self, Alert, Kind};
+use crate::store::outcomes::alerts::{self, Alert, AlertKind};
 use crate::store::outcomes::events;
 use crate::store::transactions::begin;
 use bellwire_core::clock::Timestamp;
@@ -57,7 +57,7 @@ pub(crate) async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Re
     .fetch_one(&mut *tx)
     .await?;
     let how = How::Dead { reason: row.reason, app: row.app, id: row.letter };
-    let waited = Waiting {
+    let waited = QueuedDelivery {
         subscription: row.subscription,
         message: row.message,
         lane: row.lane,
@@ -71,7 +71,7 @@ pub(crate) async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Re
         end_within(&mut tx, vec![waited], how, &mut closing, now).await?;
     }
     let told = closing.count(&mut tx, now).await?;
-    let kind = if row.reason == DeadReason::Replayed { Kind::Replayed } else { Kind::Tampered };
+    let kind = if row.reason == DeadReason::Replayed { AlertKind::Replayed } else { AlertKind::Tampered };
     let subject = row.message.to_string();
     let detail = format!(
         "a row of the queue was changed or put back by hand; it was not sent: see the dead letter {}",

@@ -10,7 +10,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct LogEntry<'a> {
     pub message: MessageId,
     pub subscription: SubscriptionId,
     pub number: i32,
@@ -24,7 +24,7 @@ pub(super) struct Entry<'a> {
 /// Writes entries. One that is there already fails all of them.
 pub(super) async fn copy(
     conn: &mut PgConnection,
-    entries: impl ExactSizeIterator<Item = Entry<'_>>,
+    entries: impl ExactSizeIterator<Item = LogEntry<'_>>,
 ) -> sqlx::Result<()> {
     if entries.len() == 0 {
         return Ok(());
@@ -61,21 +61,21 @@ pub(super) fn is_there_already(error: &sqlx::Error) -> bool {
 /// Writes those of these entries that do not exist yet, on other machines of Citus: 500 entries in 64 shards take 14 ms of CPU,
 /// where INSERT … SELECT … ON CONFLICT takes 640. The caller holds the rows of the queue by which others could log the same
 /// entries.
-pub(super) async fn copy_new(conn: &mut PgConnection, entries: &[Entry<'_>]) -> sqlx::Result<()> {
+pub(super) async fn copy_new(conn: &mut PgConnection, entries: &[LogEntry<'_>]) -> sqlx::Result<()> {
     let keys: Vec<_> = entries.iter().map(|entry| (entry.message, entry.subscription, entry.number)).collect();
     let mut there = logged(&mut *conn, &keys).await?;
-    let is_new = |entry: &&Entry<'_>| there.insert((entry.message, entry.subscription, entry.number));
-    let new: Vec<Entry<'_>> = entries.iter().filter(is_new).copied().collect();
+    let is_new = |entry: &&LogEntry<'_>| there.insert((entry.message, entry.subscription, entry.number));
+    let new: Vec<LogEntry<'_>> = entries.iter().filter(is_new).copied().collect();
     copy(conn, new.into_iter()).await
 }
 
-type Keys = HashSet<(MessageId, SubscriptionId, i32)>;
+type DeliveryKeys = HashSet<(MessageId, SubscriptionId, i32)>;
 
 /// Those of these attempts that are logged, asked of the shards that they would lie in alone.
 pub(crate) async fn logged(
     executor: impl PgExecutor<'_>,
     keys: &[(MessageId, SubscriptionId, i32)],
-) -> sqlx::Result<Keys> {
+) -> sqlx::Result<DeliveryKeys> {
     let ids: Vec<SubscriptionId> = keys.iter().map(|(_, subscription, _)| *subscription).collect();
     let there = sqlx::query!(
         r#"

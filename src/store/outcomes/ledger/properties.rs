@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::settlement::{Attempt, Death, Delivery, Due, End, Fate, Origin, Settlement};
+use super::settlement::{Attempt, Death, Delivery, ClaimableAt, End, Fate, MessageOrigin, Settlement};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, Tier};
-use bellwire_core::hook::Heard;
+use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
 
@@ -30,7 +30,7 @@ enum ModelState {
 
 #[derive(Debug, Clone, Copy)]
 enum ModelStep {
-    Defer(Due),
+    Defer(ClaimableAt),
     ToSuccessor,
 }
 
@@ -47,13 +47,13 @@ fn delivery() -> Delivery {
         tier: Tier::Promotional,
         life: 0,
         proven: true,
-        origin: Origin { free_at: NOW, enveloped: true, charted: false, heard: Heard::default() },
+        origin: MessageOrigin { free_at: NOW, enveloped: true, charted: false, heard: WebhookKinds::default() },
         sla: None,
     }
 }
 
-fn due() -> impl Strategy<Value = Due> {
-    prop::sample::select(vec![Due::At(NOW), Due::Turn(NOW), Due::Reopening(NOW), Due::Parked])
+fn due() -> impl Strategy<Value = ClaimableAt> {
+    prop::sample::select(vec![ClaimableAt::At(NOW), ClaimableAt::Turn(NOW), ClaimableAt::Reopening(NOW), ClaimableAt::Parked])
 }
 
 fn end() -> impl Strategy<Value = End> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 
 use super::closing::Closing;
-use super::take::Waiting;
+use super::take::QueuedDelivery;
 use super::unsent::{How, end_within};
 use crate::store::connections::engine;
 use crate::store::outcomes::events;
@@ -65,7 +65,7 @@ pub(in crate::store) async fn prune(
         let (subscription, lane) = (SubscriptionId(row.subscription), LaneId(row.lane));
         match (row.message.map(MessageId), row.tier, row.retries) {
             (Some(message), Some(tier), Some(retries)) => {
-                dropped.push(Waiting { subscription, message, lane, tier, retries });
+                dropped.push(QueuedDelivery { subscription, message, lane, tier, retries });
             }
             _ => *lost.entry(lane).or_insert(0) += 1,
         }

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::closing::Closing;
 use super::consequences;
-use super::log::{Entry, copy_new};
-use super::settlement::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
+use super::log::{LogEntry, copy_new};
+use super::settlement::{ClaimableAt, Fate, RowSettlement, Settlement, stored, stored_status};
 use crate::store::audience::refusals;
 use crate::store::connections::engine;
 use crate::store::hooks;
@@ -171,7 +171,7 @@ async fn write_rows(
     counted_last: bool,
     now: Timestamp,
 ) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
-    let (mut given, mut profiles) = (Given::default(), Profiles::default());
+    let (mut given, mut profiles) = (LedgerArrays::default(), Profiles::default());
     for row in rows {
         given.push(vault, row, now);
         given.profiles.push(profiles.of(&row.settlement));
@@ -225,13 +225,13 @@ async fn log(
         let of = row.settlement.delivery();
         ours.contains(&(of.subscription, of.message))
     };
-    let entries: Vec<Entry<'_>> = rows.iter().filter(is_ours).flat_map(|row| row.settlement.logged()).collect();
+    let entries: Vec<LogEntry<'_>> = rows.iter().filter(is_ours).flat_map(|row| row.settlement.logged()).collect();
     copy_new(connection, &entries).await
 }
 
 /// The arrays of [`write_rows`]: a row an element.
 #[derive(Default)]
-struct Given {
+struct LedgerArrays {
     shards: Vec<i16>,
     subscriptions: Vec<SubscriptionId>,
     messages: Vec<MessageId>,
@@ -261,15 +261,15 @@ struct Log<'a> {
     reasons: Vec<Option<&'a str>>,
 }
 
-impl Given {
+impl LedgerArrays {
     fn push(&mut self, vault: &Vault, row: &RowSettlement, now: Timestamp) {
         let (settlement, of) = (&row.settlement, row.settlement.delivery());
         let (ending, retries, due) = match settlement.fate() {
-            Fate::Ended(_, end) => (Some(end.ending().code()), None, Due::At(now)),
-            Fate::Retry { retries, due, .. } => (None, Some(*retries), Due::At(*due)),
+            Fate::Ended(_, end) => (Some(end.ending().code()), None, ClaimableAt::At(now)),
+            Fate::Retry { retries, due, .. } => (None, Some(*retries), ClaimableAt::At(*due)),
             Fate::Deferred(due) => (None, None, *due),
             // A row in flight is not settled; should one get here, it is simply due again.
-            Fate::InFlight { lease_until, .. } => (None, None, Due::At(*lease_until)),
+            Fate::InFlight { lease_until, .. } => (None, None, ClaimableAt::At(*lease_until)),
         };
         let token = retries.map(|retries| settlement.queued(retries, due.time(now)).sign(vault).to_vec());
         self.shards.push(of.subscription.shard());
@@ -279,7 +279,7 @@ impl Given {
         self.endings.push(ending);
         self.retries.push(retries.map(stored));
         self.dues.push(due.time(now));
-        self.parked.push(due == Due::Parked);
+        self.parked.push(due == ClaimableAt::Parked);
         self.tokens.push(token);
         self.failed_at.push(settlement.failed_at());
         self.has_turn.push(due.is_turn());

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use uuid::Uuid;
 
-use super::log::Entry;
+use super::log::LogEntry;
 use crate::otlp::DeliverySpan;
 use crate::vault::retry_token::Queued;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, Tier};
-use bellwire_core::hook::Heard;
+use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
-use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::hold::HoldReason;
 
 /// One POST, or why there was none. What it came to is said by the [`Fate`] that it leads to.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Attempt {
 
 /// Time from which a delivery that stays in the queue may be claimed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
+pub enum ClaimableAt {
     /// At a fixed time.
     At(Timestamp),
     /// At this time, which its subscription's throttle has given it as its turn.
@@ -45,17 +45,17 @@ pub enum Due {
     Parked,
 }
 
-impl Due {
+impl ClaimableAt {
     /// The column `due_at`, but for what is parked, which is due at infinity.
     pub(super) fn time(self, now: Timestamp) -> Timestamp {
         match self {
-            Due::At(at) | Due::Turn(at) | Due::Reopening(at) => at,
-            Due::Parked => now,
+            ClaimableAt::At(at) | ClaimableAt::Turn(at) | ClaimableAt::Reopening(at) => at,
+            ClaimableAt::Parked => now,
         }
     }
 
     pub(super) fn is_turn(self) -> bool {
-        matches!(self, Due::Turn(_))
+        matches!(self, ClaimableAt::Turn(_))
     }
 }
 
@@ -105,7 +105,7 @@ pub enum Fate {
         due: Timestamp,
     },
     /// It did not have its turn: no attempt was made, none is counted.
-    Deferred(Due),
+    Deferred(ClaimableAt),
     /// Only in a batch: the POST is under way. It becomes a row that is leased under the batch's lease.
     InFlight {
         /// Attempts made so far.
@@ -139,7 +139,7 @@ pub struct Sla {
 
 /// Values of a delivery's message for metrics over time.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin {
+pub struct MessageOrigin {
     /// Time at which it could be sent. The time to acceptance begins then.
     pub free_at: Timestamp,
     /// Whether its pushes carry the token that receipts come with.
@@ -147,7 +147,7 @@ pub struct Origin {
     /// Whether it has figures over time of its own.
     pub charted: bool,
     /// Endings that the app's webhooks receive.
-    pub heard: Heard,
+    pub heard: WebhookKinds,
 }
 
 /// Settled delivery.
@@ -168,7 +168,7 @@ pub struct Delivery {
     /// Whether its subscription is known to be proven: see [`refusals`](crate::store::audience::refusals).
     pub proven: bool,
     /// Values for metrics over time.
-    pub origin: Origin,
+    pub origin: MessageOrigin,
     /// Promise of its tier, if any.
     pub sla: Option<Sla>,
 }
@@ -181,7 +181,7 @@ pub struct Settlement {
     earlier: Box<[Attempt]>,
     fate: Fate,
     /// Boxed, since few have one, and there are many settlements.
-    hold: Option<Box<Held>>,
+    hold: Option<Box<HoldReason>>,
     /// Span of its turn, if traced. It ends when this is dropped, after the settlement was written or abandoned.
     _span: Option<Arc<DeliverySpan>>,
 }
@@ -199,9 +199,9 @@ impl Settlement {
         let fate = match fate {
             Fate::Deferred(due) if let Some(failed) = earlier.pop() => {
                 let due = match due {
-                    Due::At(due) | Due::Turn(due) => due,
+                    ClaimableAt::At(due) | ClaimableAt::Turn(due) => due,
                     // Nobody claims it before its lane opens.
-                    Due::Reopening(_) | Due::Parked => now,
+                    ClaimableAt::Reopening(_) | ClaimableAt::Parked => now,
                 };
                 Fate::Retry { retries: failed.number + 1, failed, due }
             }
@@ -211,11 +211,11 @@ impl Settlement {
     }
 
     /// The same, of a delivery whose responses held its subscription, or ended such a hold.
-    pub(crate) fn holding(self, hold: Option<Held>) -> Self {
+    pub(crate) fn holding(self, hold: Option<HoldReason>) -> Self {
         Self { hold: hold.map(Box::new), ..self }
     }
 
-    pub(crate) fn hold(&self) -> Option<Held> {
+    pub(crate) fn hold(&self) -> Option<HoldReason> {
         self.hold.as_deref().copied()
     }
 
@@ -232,7 +232,7 @@ impl Settlement {
             Fate::Ended(last, End::Gone) if last.took_ms.is_some() => {
                 Fate::Retry { retries: last.number + 1, failed: last, due: now }
             }
-            Fate::Ended(_, End::Gone) => Fate::Deferred(Due::At(now)),
+            Fate::Ended(_, End::Gone) => Fate::Deferred(ClaimableAt::At(now)),
             fate => fate,
         };
         Self { hold, _span, ..Self::after(earlier.into(), delivery, fate, now) }
@@ -257,7 +257,7 @@ impl Settlement {
     }
 
     /// Makes it wait instead of ending it. Its last attempt is neither counted nor logged.
-    pub(crate) fn defer(&mut self, due: Due, now: Timestamp) {
+    pub(crate) fn defer(&mut self, due: ClaimableAt, now: Timestamp) {
         let earlier = std::mem::take(&mut self.earlier).into_vec();
         let Self { earlier, fate, .. } = Self::after(earlier, self.delivery.clone(), Fate::Deferred(due), now);
         (self.earlier, self.fate) = (earlier, fate);
@@ -283,8 +283,8 @@ impl Settlement {
         self.earlier.iter().map(|attempt| (attempt, Ending::Retry)).chain(last)
     }
 
-    pub(super) fn logged(&self) -> impl Iterator<Item = Entry<'_>> {
-        self.attempts().map(|(attempt, ending)| Entry {
+    pub(super) fn logged(&self) -> impl Iterator<Item = LogEntry<'_>> {
+        self.attempts().map(|(attempt, ending)| LogEntry {
             message: self.delivery.message,
             subscription: self.delivery.subscription,
             number: stored(attempt.number),
@@ -375,7 +375,7 @@ mod tests {
             tier: Tier::Promotional,
             life: 0,
             proven: true,
-            origin: Origin { free_at: NOW, enveloped: true, charted: false, heard: Heard::default() },
+            origin: MessageOrigin { free_at: NOW, enveloped: true, charted: false, heard: WebhookKinds::default() },
             sla: seconds.map(|seconds| Sla { seconds, since: NOW }),
         }
     }
@@ -384,7 +384,7 @@ mod tests {
     fn attempted_delivery_is_not_merely_deferred() {
         let soon = NOW + TimeDelta::seconds(9);
         for (due, expected) in
-            [(Due::At(soon), soon), (Due::Turn(soon), soon), (Due::Reopening(soon), NOW), (Due::Parked, NOW)]
+            [(ClaimableAt::At(soon), soon), (ClaimableAt::Turn(soon), soon), (ClaimableAt::Reopening(soon), NOW), (ClaimableAt::Parked, NOW)]
         {
             let earlier = vec![attempt(3, 0), attempt(4, 0)];
             let settled = Settlement::after(earlier, delivery(None), Fate::Deferred(due), NOW);

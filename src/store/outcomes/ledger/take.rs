@@ -14,7 +14,7 @@ pub(crate) const CHUNK: i64 = 10_000;
 const BATCHES_AT_ONCE: i64 = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedDelivery {
     pub subscription: SubscriptionId,
     pub message: MessageId,
     pub lane: LaneId,
@@ -27,7 +27,7 @@ pub(crate) struct Waiting {
 macro_rules! take {
     ($condition:literal, $($bind:expr),+ $(,)?) => {
         sqlx::query_as!(
-            Waiting,
+            QueuedDelivery,
             "DELETE FROM queue WHERE " + $condition + " RETURNING subscription, message, lane, tier, retries",
             $($bind),+
         )
@@ -38,7 +38,7 @@ pub(crate) async fn of_message(
     conn: &mut PgConnection,
     message: MessageId,
     now: Timestamp,
-) -> sqlx::Result<Vec<Waiting>> {
+) -> sqlx::Result<Vec<QueuedDelivery>> {
     take!(
         "ctid = ANY (ARRAY(
            SELECT ctid FROM queue WHERE message = $1 AND (lease IS NULL OR due_at <= $2)
@@ -56,7 +56,7 @@ pub(crate) async fn of_expired_parked(
     conn: &mut PgConnection,
     expired_before: Timestamp,
     now: Timestamp,
-) -> sqlx::Result<Vec<Waiting>> {
+) -> sqlx::Result<Vec<QueuedDelivery>> {
     take!(
         "ctid = ANY (ARRAY(
            SELECT q.row FROM messages m, LATERAL (
@@ -71,7 +71,7 @@ pub(crate) async fn of_expired_parked(
     .await
 }
 
-pub(crate) async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
+pub(crate) async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<QueuedDelivery>> {
     take!(
         "ctid = ANY (ARRAY(
            SELECT q.row FROM lanes l, LATERAL (
@@ -88,7 +88,7 @@ pub(crate) async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) 
 
 /// Takes the rest of some batches of an app whose workers were lost. Only for an app without further claims, because otherwise
 /// another worker takes them.
-pub(crate) async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
+pub(crate) async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<QueuedDelivery>> {
     let batches = sqlx::query!(
         "DELETE FROM batches WHERE ctid = ANY (ARRAY(
            SELECT p.row FROM lanes l, LATERAL (
@@ -102,7 +102,7 @@ pub(crate) async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Ti
     .fetch_all(conn)
     .await?;
     let rows = batches.into_iter().flat_map(|batch| {
-        batch.recipients.into_iter().map(move |subscription| Waiting {
+        batch.recipients.into_iter().map(move |subscription| QueuedDelivery {
             subscription: SubscriptionId(subscription),
             message: MessageId(batch.message),
             lane: LaneId(batch.lane),
@@ -117,7 +117,7 @@ pub(crate) async fn of_subscription(
     conn: &mut PgConnection,
     subscription: SubscriptionId,
     now: Timestamp,
-) -> sqlx::Result<Vec<Waiting>> {
+) -> sqlx::Result<Vec<QueuedDelivery>> {
     take!(
         "shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)",
         subscription.shard(),
@@ -134,7 +134,7 @@ pub(crate) async fn of_previous_users(
     conn: &mut PgConnection,
     subscription: SubscriptionId,
     now: Timestamp,
-) -> sqlx::Result<Vec<Waiting>> {
+) -> sqlx::Result<Vec<QueuedDelivery>> {
     sqlx::query!(
         "UPDATE subscriptions SET user_left_at = $3, life = life + 1 WHERE shard = $1 AND id = $2",
         subscription.shard(),
@@ -144,7 +144,7 @@ pub(crate) async fn of_previous_users(
     .execute(&mut *conn)
     .await?;
     sqlx::query_as!(
-        Waiting,
+        QueuedDelivery,
         "DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
            AND m.audience ?| ARRAY['users', 'subscriptions'] AND (q.lease IS NULL OR q.due_at <= $3)
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries",
@@ -163,7 +163,7 @@ pub(crate) async fn of_delivery(
     message: MessageId,
     subscription: SubscriptionId,
     now: Timestamp,
-) -> sqlx::Result<Option<Waiting>> {
+) -> sqlx::Result<Option<QueuedDelivery>> {
     take!(
         "shard = $1 AND subscription = $2 AND message = $3 AND (lease IS NULL OR due_at <= $4)
            AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)",

@@ -4,8 +4,8 @@ use sqlx::PgConnection;
 
 use super::closing::Closing;
 use super::dead_letters::{Cause, DeadLetter, DeadLetters};
-use super::log::{Entry, copy_new};
-use super::take::{self, Waiting};
+use super::log::{LogEntry, copy_new};
+use super::take::{self, QueuedDelivery};
 use crate::store::connections::engine;
 use crate::store::hooks;
 use crate::store::outcomes::notes;
@@ -60,7 +60,7 @@ impl How {
 }
 
 /// Ends rows that the same transaction has taken out. Nothing that [comes earlier](crate::store) may follow in it.
-pub(crate) async fn end(conn: &mut PgConnection, rows: Vec<Waiting>, how: How, now: Timestamp) -> sqlx::Result<()> {
+pub(crate) async fn end(conn: &mut PgConnection, rows: Vec<QueuedDelivery>, how: How, now: Timestamp) -> sqlx::Result<()> {
     let mut closing = Closing::default();
     end_within(conn, rows, how, &mut closing, now).await?;
     closing.write(conn, now).await
@@ -69,7 +69,7 @@ pub(crate) async fn end(conn: &mut PgConnection, rows: Vec<Waiting>, how: How, n
 /// [`end`] but for what comes last in a transaction that does more than that.
 pub(crate) async fn end_within(
     conn: &mut PgConnection,
-    mut rows: Vec<Waiting>,
+    mut rows: Vec<QueuedDelivery>,
     how: How,
     closing: &mut Closing,
     now: Timestamp,
@@ -78,7 +78,7 @@ pub(crate) async fn end_within(
         return Ok(());
     }
     rows.sort_unstable_by_key(|row| (row.message, row.subscription));
-    let entry = |row: &Waiting| Entry {
+    let entry = |row: &QueuedDelivery| LogEntry {
         message: row.message,
         subscription: row.subscription,
         number: row.retries,
@@ -102,7 +102,7 @@ pub(crate) async fn end_within(
 }
 
 /// Logs how they ended, but those that are logged already.
-async fn log_unsent(conn: &mut PgConnection, rows: &[Waiting], how: How, now: Timestamp) -> sqlx::Result<()> {
+async fn log_unsent(conn: &mut PgConnection, rows: &[QueuedDelivery], how: How, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!(
         "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
          SELECT message, subscription, attempt, shard, $5, $6, $7
@@ -124,7 +124,7 @@ async fn log_unsent(conn: &mut PgConnection, rows: &[Waiting], how: How, now: Ti
 /// Writes the dead letters of rows that ended so, if they leave any.
 pub(super) async fn write_dead_letters(
     conn: &mut PgConnection,
-    rows: &[Waiting],
+    rows: &[QueuedDelivery],
     how: How,
     closing: &mut Closing,
     now: Timestamp,
@@ -136,7 +136,7 @@ pub(super) async fn write_dead_letters(
             How::Dead { id, app, .. } => (id, Some(app)),
             _ => (DeadLetterId(uuid_of(now)), None),
         };
-        let Waiting { subscription, message, lane, tier, retries } = *row;
+        let QueuedDelivery { subscription, message, lane, tier, retries } = *row;
         let dead = DeadLetter {
             id,
             app,

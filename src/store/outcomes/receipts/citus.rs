@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use super::Receipt;
 use crate::store::connections::engine::shards_of;
 use crate::store::outcomes::copy::Rows;
-use crate::store::outcomes::ledger::take::Waiting;
+use crate::store::outcomes::ledger::take::QueuedDelivery;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
@@ -19,7 +19,7 @@ pub(super) async fn insert(
     batch: &[&Receipt],
     heard: &[MessageId],
     now: Timestamp,
-) -> sqlx::Result<Vec<Waiting>> {
+) -> sqlx::Result<Vec<QueuedDelivery>> {
     let there = reported(conn, batch).await?;
     let is_new = |receipt: &&&Receipt| {
         let kind = receipt.kind.code();
@@ -99,9 +99,9 @@ async fn count(
     lanes: &HashMap<SubscriptionId, LaneId>,
     heard: &[MessageId],
     now: Timestamp,
-) -> sqlx::Result<Vec<Waiting>> {
+) -> sqlx::Result<Vec<QueuedDelivery>> {
     sqlx::query_as!(
-        Waiting,
+        QueuedDelivery,
         r#"WITH new AS (
              SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::smallint[], $5::timestamptz[], $6::boolean[], $7::integer[])
                AS n (message, subscription, kind, shard, at, is_first, lane)),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use sqlx::PgConnection;
 
-use super::{FoundRow, Stretch, Wanted};
+use super::{FoundRow, Stretch, SearchQuery};
 use crate::store::connections::engine::shards_of;
 use crate::store::keyset::Towards;
 use bellwire_core::clock::Timestamp;
@@ -32,7 +32,7 @@ pub(super) async fn look(
     conn: &mut PgConnection,
     app: AppId,
     stretch: &Stretch,
-    wanted: &Wanted,
+    wanted: &SearchQuery,
     now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
     let browsers = browsers(conn, &stretch.subscriptions).await?;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use sqlx::PgPool;
 
 use super::FoundRow;
-use crate::store::audience::subscriptions::row::{Keys, left_by_users};
+use crate::store::audience::subscriptions::row::{SubscriptionKeys, left_by_users};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
 
@@ -19,7 +19,7 @@ pub(crate) async fn of_user(pool: &PgPool, user: &str, mut rows: Vec<FoundRow>) 
     // Somebody else may have logged in since the list of subscriptions was read.
     rows.retain(|row| row.user_id.as_deref() == Some(user));
     let mut conn = pool.acquire().await?;
-    let keys = Keys::of(rows.iter().map(|row| row.subscription).collect::<HashSet<_>>().into_iter().collect());
+    let keys = SubscriptionKeys::of(rows.iter().map(|row| row.subscription).collect::<HashSet<_>>().into_iter().collect());
     let (ids, times) = left_by_users(&mut conn, &keys).await?;
     let left: HashMap<SubscriptionId, Timestamp> = ids.into_iter().zip(times).collect();
     if left.is_empty() {

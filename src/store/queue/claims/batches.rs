@@ -7,8 +7,8 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::due::Span;
-use super::recipient::{Found, Recipient, Standing};
+use super::due::DueSpan;
+use super::recipient::{RecipientRow, Recipient, Sendability};
 use super::{cursors, filtered, walk};
 use crate::store::connections::engine;
 use crate::store::outcomes::ledger::closing::Closing;
@@ -20,7 +20,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::message::MessageState;
-use bellwire_segment::Filter;
+use bellwire_segment::AudienceFilter;
 
 /// Part of its lost time that a paced message makes up for at once.
 const MADE_UP_FOR: chrono::TimeDelta = chrono::TimeDelta::seconds(2);
@@ -50,7 +50,7 @@ pub struct Batch {
 
 /// Result of taking a batch.
 #[derive(Debug)]
-pub enum Taken {
+pub enum TakeBatchResult {
     /// Nothing of this lane and tier is left to take now.
     Nothing,
     /// No recipients: the cursor passed this many candidates that its message is not for, or ended.
@@ -67,13 +67,13 @@ pub enum Taken {
 ///
 /// The batch is durable when this returns. If a crash of Postgres lost it, its POSTs would be unknown, also those to recipients
 /// who unsubscribe before it is taken again. The function is as long as its statements.
-pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, until: Timestamp) -> sqlx::Result<Taken> {
-    let Span { lane, tier, since, now } = span;
+pub async fn take_batch(pool: &PgPool, span: DueSpan, size: usize, batch: Uuid, until: Timestamp) -> sqlx::Result<TakeBatchResult> {
+    let DueSpan { lane, tier, since, now } = span;
     let mut tx = begin(pool).await?;
     let Some(cursor) = sqlx::query!(
         r#"
         SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.state AS "state: MessageState", m.accepted_at, m.assigned_at, m.app,
-               m.filter AS "filter: Json<Filter>", a.caps IS NOT NULL AS "is_capped!"
+               m.filter AS "filter: Json<AudienceFilter>", a.caps IS NOT NULL AS "is_capped!"
         FROM cursors c JOIN messages m ON m.id = c.message JOIN apps a ON a.id = m.app
         WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
         ORDER BY c.due_at LIMIT 1 FOR UPDATE OF c SKIP LOCKED
@@ -86,13 +86,13 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     .fetch_optional(&mut *tx)
     .await?
     else {
-        return Ok(Taken::Nothing);
+        return Ok(TakeBatchResult::Nothing);
     };
     if cursors::put_aside(&mut tx, MessageId(cursor.message), lane, cursor.state).await? {
         tx.commit().await?;
-        return Ok(Taken::Nobody { passed: 0 });
+        return Ok(TakeBatchResult::Nobody { passed: 0 });
     }
-    let place = Place {
+    let place = BatchScope {
         app: AppId(cursor.app),
         lane,
         topic: cursor.topic,
@@ -165,9 +165,9 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     }
     tx.commit().await?;
     if ids.is_empty() {
-        return Ok(Taken::Nobody { passed: cut.passed });
+        return Ok(TakeBatchResult::Nobody { passed: cut.passed });
     }
-    Ok(Taken::Batch(Batch {
+    Ok(TakeBatchResult::Batch(Batch {
         id: batch,
         lease: batch,
         message: MessageId(cursor.message),
@@ -193,7 +193,7 @@ fn paced(due_at: Timestamp, pace_us: i64, n: usize, now: Timestamp) -> Timestamp
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BatchScope {
     pub app: AppId,
     pub lane: LaneId,
     pub topic: Option<i32>,
@@ -207,7 +207,7 @@ pub(super) struct Place {
     pub is_capped: bool,
 }
 
-pub(super) struct Cut {
+pub(super) struct BatchChunk {
     pub recipients: Vec<Recipient>,
     pub after: SubscriptionId,
     /// Whether no recipients remain after it.
@@ -221,17 +221,17 @@ pub(super) struct Cut {
 /// Cuts the next off whom a cursor's message is for.
 pub(super) async fn cut(
     conn: &mut PgConnection,
-    place: &Place,
-    filter: Option<&Filter>,
+    place: &BatchScope,
+    filter: Option<&AudienceFilter>,
     size: usize,
     now: Timestamp,
-) -> sqlx::Result<Cut> {
+) -> sqlx::Result<BatchChunk> {
     if let Some(filter) = filter {
         return filtered::cut(conn, place, filter, size, now).await;
     }
     let recipients = read_recipients(conn, place, size, now).await?;
     let after = recipients.last().map_or(place.after, |recipient| recipient.subscription);
-    Ok(Cut { is_last: recipients.len() < size, recipients, after, passed: 0, sunset: 0 })
+    Ok(BatchChunk { is_last: recipients.len() < size, recipients, after, passed: 0, sunset: 0 })
 }
 
 /// The statements of [`read_recipients`], of all shards or one.
@@ -282,7 +282,7 @@ macro_rules! recipients {
 
 async fn read_recipients(
     conn: &mut PgConnection,
-    place: &Place,
+    place: &BatchScope,
     size: usize,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Recipient>> {
@@ -315,7 +315,7 @@ impl From<Sendable> for Recipient {
             subscription: row.id,
             origin_id: row.origin_id,
             address: row.address,
-            standing: Standing::Sendable,
+            standing: Sendability::Sendable,
             policy: row.policy,
             timezone: row.timezone,
             user_id: row.user_id,
@@ -329,12 +329,12 @@ impl From<Sendable> for Recipient {
 /// that.
 pub async fn lease_lost_batch(
     pool: &PgPool,
-    span: Span,
+    span: DueSpan,
     own: &[Uuid],
     lease: Uuid,
     until: Timestamp,
 ) -> sqlx::Result<Option<Batch>> {
-    let Span { lane, tier, since, now } = span;
+    let DueSpan { lane, tier, since, now } = span;
     let Some(batch) = sqlx::query!(
         r#"
         WITH leased AS (
@@ -361,7 +361,7 @@ pub async fn lease_lost_batch(
     };
     let ids: Vec<SubscriptionId> = batch.recipients.into_iter().map(SubscriptionId).collect();
     let found = sqlx::query_as!(
-        Found,
+        RecipientRow,
         r#"
         SELECT s.id, s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
                s.user_id, s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
@@ -376,9 +376,9 @@ pub async fn lease_lost_batch(
         &ids as &[SubscriptionId],
         batch.accepted_at
     );
-    let mut found: HashMap<SubscriptionId, Found> =
+    let mut found: HashMap<SubscriptionId, RecipientRow> =
         found.fetch_all(pool).await?.into_iter().map(|found| (found.id, found)).collect();
-    let of = |id| found.remove(&id).unwrap_or_else(|| Found::deleted(id)).of(&batch.state);
+    let of = |id| found.remove(&id).unwrap_or_else(|| RecipientRow::deleted(id)).of(&batch.state);
     let recipients = ids.into_iter().map(of).collect();
     Ok(Some(Batch {
         id: batch.id,

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::due::Span;
-use super::recipient::Found;
+use super::due::DueSpan;
+use super::recipient::RecipientRow;
 use super::{ClaimedRow, LETS_PASS, TURN_KEPT, Unopened, claimed, give_back};
 use crate::store::connections::engine::shards_of;
 use crate::store::outcomes::ledger::log::logged;
@@ -32,8 +32,8 @@ struct Claimed {
 }
 
 /// A recipient, and what else decides.
-struct Read {
-    found: Found,
+struct RecipientRead {
+    found: RecipientRow,
     lane: LaneId,
     life: i32,
     revived: i32,
@@ -42,7 +42,7 @@ struct Read {
 /// Implements [`super::claim_rows`] on Citus.
 pub(super) async fn claim_rows(
     pool: &PgPool,
-    span: Span,
+    span: DueSpan,
     limit: usize,
     lease: Uuid,
     until: Timestamp,
@@ -70,7 +70,7 @@ pub(super) async fn claim_rows(
     Ok(claimed.into_iter().map(open).collect())
 }
 
-async fn claim(pool: &PgPool, span: Span, limit: usize, lease: Uuid, until: Timestamp) -> sqlx::Result<Vec<Claimed>> {
+async fn claim(pool: &PgPool, span: DueSpan, limit: usize, lease: Uuid, until: Timestamp) -> sqlx::Result<Vec<Claimed>> {
     claimed!(
         query_as,
         [Claimed],
@@ -90,7 +90,7 @@ async fn claim(pool: &PgPool, span: Span, limit: usize, lease: Uuid, until: Time
     .await
 }
 
-async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<SubscriptionId, Read>> {
+async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<SubscriptionId, RecipientRead>> {
     let ids: HashSet<SubscriptionId> = claimed.iter().map(|row| row.subscription).collect();
     let ids: Vec<SubscriptionId> = ids.into_iter().collect();
     let rows = sqlx::query!(
@@ -105,7 +105,7 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
         &shards_of(&ids)
     );
     let read = rows.fetch_all(pool).await?.into_iter().map(|row| {
-        let found = Found {
+        let found = RecipientRow {
             id: row.id,
             origin_id: Some(row.origin_id),
             address: Some(row.address),
@@ -118,15 +118,15 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
             proven: Some(row.proven),
             life: None,
         };
-        (row.id, Read { found, lane: row.lane, life: row.life, revived: row.revived })
+        (row.id, RecipientRead { found, lane: row.lane, life: row.life, revived: row.revived })
     });
     Ok(read.collect())
 }
 
 impl Claimed {
     /// Returns the row with its recipient as read. `None`: the subscription no longer exists.
-    fn open(self, of: Option<&Read>, is_recorded: bool) -> ClaimedRow {
-        let mut found = of.map_or_else(|| Found::deleted(self.subscription), |of| of.found.clone());
+    fn open(self, of: Option<&RecipientRead>, is_recorded: bool) -> ClaimedRow {
+        let mut found = of.map_or_else(|| RecipientRow::deleted(self.subscription), |of| of.found.clone());
         found.is_past = of.is_some_and(|of| self.life < of.revived || self.life < of.life && self.is_named);
         found.life = Some(self.life);
         ClaimedRow {

@@ -2,12 +2,12 @@
 
 use sqlx::{PgConnection, PgPool};
 
-use super::due::Span;
+use super::due::DueSpan;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{LaneId, MessageId};
 use bellwire_core::message::MessageState;
 
-pub(crate) async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Option<MessageId>> {
+pub(crate) async fn next_cursor(pool: &PgPool, span: DueSpan) -> sqlx::Result<Option<MessageId>> {
     let message = sqlx::query_scalar!(
         "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $3 AND $4 ORDER BY due_at LIMIT 1",
         span.lane.0,

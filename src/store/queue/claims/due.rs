@@ -17,7 +17,7 @@ pub struct DueLane {
 
 /// The three tables that work is claimed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum WorkTable {
     Queue,
     Batches,
     Cursors,
@@ -26,11 +26,11 @@ pub enum Source {
 /// Of each [source](Source) that has something due, since when the first of it has been.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// Due time of [`Source::Queue`].
+    /// Due time of [`WorkTable::Queue`].
     pub queue: Option<Timestamp>,
-    /// Due time of [`Source::Batches`].
+    /// Due time of [`WorkTable::Batches`].
     pub batches: Option<Timestamp>,
-    /// Due time of [`Source::Cursors`].
+    /// Due time of [`WorkTable::Cursors`].
     pub cursors: Option<Timestamp>,
 }
 
@@ -51,8 +51,8 @@ impl Sources {
     }
 
     /// One by one, in the order in which they are drawn from: what has begun goes before what has not.
-    pub fn iter(self) -> impl Iterator<Item = (Source, Timestamp)> {
-        let all = [(Source::Queue, self.queue), (Source::Batches, self.batches), (Source::Cursors, self.cursors)];
+    pub fn iter(self) -> impl Iterator<Item = (WorkTable, Timestamp)> {
+        let all = [(WorkTable::Queue, self.queue), (WorkTable::Batches, self.batches), (WorkTable::Cursors, self.cursors)];
         all.into_iter().filter_map(|(source, since)| Some((source, since?)))
     }
 }
@@ -63,7 +63,7 @@ impl Sources {
 /// a backup for example, prevents Postgres from removing them, and each claim would read all of them. A row that becomes due
 /// earlier later on, because it was moved or its commit was late, is the first one that the next poll finds.
 #[derive(Debug, Clone, Copy)]
-pub struct Span {
+pub struct DueSpan {
     /// Lane of the rows.
     pub lane: LaneId,
     /// Tier of the rows.
@@ -74,7 +74,7 @@ pub struct Span {
     pub now: Timestamp,
 }
 
-impl Span {
+impl DueSpan {
     /// Everything that is due.
     pub fn all(lane: LaneId, tier: Tier, now: Timestamp) -> Self {
         Self { lane, tier, since: Timestamp::UNIX_EPOCH, now }

@@ -6,14 +6,14 @@
 
 use sqlx::PgConnection;
 
-use super::batches::{Cut, Place, Sendable};
+use super::batches::{BatchChunk, BatchScope, Sendable};
 use super::recipient::Recipient;
 use crate::store::audience::candidates::{self, Stretch};
 use crate::store::audience::judge::Judge;
 use crate::store::connections::engine;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
-use bellwire_segment::{Filter, Verdict};
+use bellwire_segment::{AudienceFilter, FilterVerdict};
 
 pub(super) const LOOKED_AT_MAX: usize = 4_000;
 /// Fewest that one statement asks for: what it costs to start one counts for each.
@@ -22,13 +22,13 @@ const ASKED_MIN: usize = 100;
 /// Cuts up to `size` of those off who come after a cursor and are taken by its message's filter.
 pub(super) async fn cut(
     conn: &mut PgConnection,
-    place: &Place,
-    filter: &Filter,
+    place: &BatchScope,
+    filter: &AudienceFilter,
     size: usize,
     now: Timestamp,
-) -> sqlx::Result<Cut> {
+) -> sqlx::Result<BatchChunk> {
     let judge = Judge::new(conn, place.app, filter, &[place.lane], now).await?.assigned_at(place.assigned_at);
-    let Place { lane, topic, shard, after, accepted_at, .. } = *place;
+    let BatchScope { lane, topic, shard, after, accepted_at, .. } = *place;
     let mut stretch = Stretch { lane, topic, shard, after, accepted_at };
     let (mut taken, mut passed, mut sunset, mut is_last) = (Vec::new(), 0, 0, false);
     while !is_last && taken.len() < size && taken.len() + passed < LOOKED_AT_MAX {
@@ -37,21 +37,21 @@ pub(super) async fn cut(
         is_last = candidates.len() < asked;
         for (id, verdict) in judge.judge(conn, &candidates).await? {
             match verdict {
-                Verdict::Taken if taken.len() == size => {
+                FilterVerdict::Taken if taken.len() == size => {
                     is_last = false;
                     break;
                 }
-                Verdict::Taken => taken.push(id),
+                FilterVerdict::Taken => taken.push(id),
                 verdict => {
                     passed += 1;
-                    sunset += i64::from(verdict == Verdict::Sunset);
+                    sunset += i64::from(verdict == FilterVerdict::Sunset);
                 }
             }
             stretch.after = id;
         }
     }
     let recipients = recipients(conn, &taken, place.is_capped).await?;
-    Ok(Cut { recipients, after: stretch.after, is_last, passed, sunset })
+    Ok(BatchChunk { recipients, after: stretch.after, is_last, passed, sunset })
 }
 
 /// Returns the number of candidates to read, to find this many more after so many were taken and passed.

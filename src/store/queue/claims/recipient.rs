@@ -9,7 +9,7 @@ use bellwire_core::subscription::SubscriptionState;
 
 /// Permission of a claimed delivery at the time of its claim. Later changes arrive as a [stop](crate::store::queue::stops).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Sendability {
     /// It may be sent: its subscription is active and its message is sending.
     Sendable,
     /// It is parked: its message is paused.
@@ -46,16 +46,16 @@ impl Circumstances {
     }
 }
 
-fn standing(circumstances: &Circumstances) -> Standing {
+fn standing(circumstances: &Circumstances) -> Sendability {
     use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
     match (circumstances.message, circumstances.subscription) {
-        (MessageState::Cancelled, _) => Standing::Cancelled,
-        _ if circumstances.is_past => Standing::Cancelled,
-        (_, Some(Gone | Expired)) => Standing::Gone,
-        (_, Some(Replaced)) if circumstances.has_successor => Standing::Replaced,
-        (_, None | Some(Unsubscribed | Replaced | Suspended)) => Standing::Cancelled,
-        (MessageState::Paused, Some(Active)) => Standing::Paused,
-        (MessageState::Scheduled | MessageState::Sending, Some(Active)) => Standing::Sendable,
+        (MessageState::Cancelled, _) => Sendability::Cancelled,
+        _ if circumstances.is_past => Sendability::Cancelled,
+        (_, Some(Gone | Expired)) => Sendability::Gone,
+        (_, Some(Replaced)) if circumstances.has_successor => Sendability::Replaced,
+        (_, None | Some(Unsubscribed | Replaced | Suspended)) => Sendability::Cancelled,
+        (MessageState::Paused, Some(Active)) => Sendability::Paused,
+        (MessageState::Scheduled | MessageState::Sending, Some(Active)) => Sendability::Sendable,
     }
 }
 
@@ -69,7 +69,7 @@ pub struct Recipient {
     /// Sealed p256dh, auth and endpoint; empty where there is nothing to send.
     pub address: Vec<u8>,
     /// Whether it may be sent.
-    pub standing: Standing,
+    pub standing: Sendability,
     /// Delivery policy of the subscription.
     pub policy: Option<Value>,
     /// Time zone (IANA), if the browser reported one.
@@ -84,7 +84,7 @@ pub struct Recipient {
 
 /// Data of a recipient at a claim. If the subscription no longer exists, hardly more than its id.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(super) struct RecipientRow {
     pub id: SubscriptionId,
     pub origin_id: Option<Uuid>,
     pub address: Option<Vec<u8>>,
@@ -98,7 +98,7 @@ pub(super) struct Found {
     pub life: Option<i32>,
 }
 
-impl Found {
+impl RecipientRow {
     /// Returns the data of a subscription that no longer exists.
     pub(super) fn deleted(id: SubscriptionId) -> Self {
         Self {
@@ -139,19 +139,19 @@ mod tests {
     #[test]
     fn first_ending_decides_waiting_moves_to_successor() {
         for (message, subscription, has_successor, is_past, expected) in [
-            ("sending", Some("active"), false, false, Standing::Sendable),
-            ("paused", Some("active"), false, false, Standing::Paused),
-            ("cancelled", Some("gone"), false, false, Standing::Cancelled),
-            ("sending", None, false, false, Standing::Cancelled),
-            ("sending", Some("unsubscribed"), false, false, Standing::Cancelled),
-            ("paused", Some("suspended"), false, false, Standing::Cancelled),
-            ("paused", Some("gone"), false, false, Standing::Gone),
-            ("sending", Some("expired"), false, false, Standing::Gone),
-            ("paused", Some("replaced"), true, false, Standing::Replaced),
-            ("sending", Some("replaced"), false, false, Standing::Cancelled), // before successors were remembered
-            ("cancelled", Some("replaced"), true, false, Standing::Cancelled),
-            ("sending", Some("replaced"), true, true, Standing::Cancelled),
-            ("sending", Some("active"), false, true, Standing::Cancelled),
+            ("sending", Some("active"), false, false, Sendability::Sendable),
+            ("paused", Some("active"), false, false, Sendability::Paused),
+            ("cancelled", Some("gone"), false, false, Sendability::Cancelled),
+            ("sending", None, false, false, Sendability::Cancelled),
+            ("sending", Some("unsubscribed"), false, false, Sendability::Cancelled),
+            ("paused", Some("suspended"), false, false, Sendability::Cancelled),
+            ("paused", Some("gone"), false, false, Sendability::Gone),
+            ("sending", Some("expired"), false, false, Sendability::Gone),
+            ("paused", Some("replaced"), true, false, Sendability::Replaced),
+            ("sending", Some("replaced"), false, false, Sendability::Cancelled), // before successors were remembered
+            ("cancelled", Some("replaced"), true, false, Sendability::Cancelled),
+            ("sending", Some("replaced"), true, true, Sendability::Cancelled),
+            ("sending", Some("active"), false, true, Sendability::Cancelled),
         ] {
             let circumstances = Circumstances::read(message, subscription, has_successor, is_past);
             assert_eq!(standing(&circumstances), expected, "{message} {subscription:?} {has_successor} {is_past}");

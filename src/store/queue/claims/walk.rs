@@ -7,34 +7,34 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::batches::{self, Cut, Place};
+use super::batches::{self, BatchChunk, BatchScope};
 use super::filtered::LOOKED_AT_MAX;
 use crate::store::connections::engine;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{SHARDS, SubscriptionId};
-use bellwire_segment::Filter;
+use bellwire_segment::AudienceFilter;
 
 /// Cuts the next recipients off, in the cursor's shard or in the first one after it with any. There are fewer than `size` at the
 /// end of that shard.
 pub(super) async fn cut(
     conn: &mut PgConnection,
-    mut place: Place,
-    filter: Option<&Filter>,
+    mut place: BatchScope,
+    filter: Option<&AudienceFilter>,
     size: usize,
     now: Timestamp,
-) -> sqlx::Result<Cut> {
+) -> sqlx::Result<BatchChunk> {
     let (mut passed, mut sunset) = (0, 0);
     loop {
         let shard = place.after.shard();
         place.shard = Some(shard);
         let cut = batches::cut(conn, &place, filter, size, now).await?;
         (passed, sunset) = (passed + cut.passed, sunset + cut.sunset);
-        let cut = Cut { passed, sunset, ..cut };
+        let cut = BatchChunk { passed, sunset, ..cut };
         let next = u8::try_from(shard + 1).ok().filter(|next| cut.is_last && *next < SHARDS);
         let Some(next) = next else { return Ok(cut) };
         place.after = SubscriptionId::new(Uuid::nil(), next); // before everybody there
         if !cut.recipients.is_empty() || passed >= LOOKED_AT_MAX {
-            return Ok(Cut { after: place.after, is_last: false, ..cut });
+            return Ok(BatchChunk { after: place.after, is_last: false, ..cut });
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::store::queue::opening::{Conditions, MessageRow};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
-use bellwire_segment::Filter;
+use bellwire_segment::AudienceFilter;
 
 #[derive(Debug)]
 pub(crate) struct NewMessage {
@@ -20,7 +20,7 @@ pub(crate) struct NewMessage {
     /// `to`, as it was given.
     pub audience: Value,
     /// Filter of its audience. `None`: all of it. Only with an audience without named recipients.
-    pub filter: Option<Filter>,
+    pub filter: Option<AudienceFilter>,
     /// Sealed [`bellwire_core::message::Content`], as JSON.
     pub content: Vec<u8>,
     pub ttl_s: i32,
@@ -87,13 +87,13 @@ impl Addressed {
 
 /// Holder of rows that are born leased, who must send [`Sent::born`] after the commit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Holder {
+pub(crate) struct LeaseHolder {
     pub lease: Uuid,
     pub until: Timestamp,
 }
 
 #[derive(Debug)]
-pub(crate) enum Reach {
+pub(crate) enum ResolvedReach {
     Rows(Vec<SubscriptionId>),
     Lanes(Vec<(LaneId, i64)>),
 }
@@ -110,15 +110,15 @@ impl Audience {
 }
 
 /// An audience that was looked up.
-pub(super) struct Resolved {
-    pub(super) reach: Reach,
+pub(super) struct ResolvedAudience {
+    pub(super) reach: ResolvedReach,
     pub(super) topic: Option<i32>,
     pub(super) lacks_topic: bool,
     pub(super) unreachable: i64,
 }
 
-impl Resolved {
-    pub(super) fn new(reach: Reach) -> Self {
+impl ResolvedAudience {
+    pub(super) fn new(reach: ResolvedReach) -> Self {
         Self { reach, topic: None, lacks_topic: false, unreachable: 0 }
     }
 }
@@ -155,7 +155,7 @@ pub(crate) struct Sent {
     pub unreachable: i64,
     /// The message that has its key. If there is one, nothing was done.
     pub key_taken_by: Option<MessageId>,
-    /// Rows that were born leased, for the [`Holder`].
+    /// Rows that were born leased, for the [`LeaseHolder`].
     pub born: Vec<Born>,
 }
 

@@ -9,11 +9,11 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::HELD_MAX;
-use super::addressed::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
+use super::addressed::{Born, LeaseHolder, NewMessage, ResolvedReach, ResolvedAudience, Sent, count, missing};
 use crate::store::audience::user_shards;
 use crate::store::connections::engine;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
-use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
+use crate::store::queue::claims::{ClaimedRow, Recipient, Sendability};
 use crate::store::queue::opening::{Conditions, MessageRow, StoredConditions};
 use crate::vault::Vault;
 use crate::vault::retry_token::Queued;
@@ -43,14 +43,14 @@ impl Parcel<'_> {
     }
 }
 
-struct Found {
+struct RecipientCandidate {
     n: i32,
     id: Uuid,
     user_id: String,
 }
 
 /// Finds the subscriptions of several groups of users, each of which is of one app and names each user once.
-pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String])]) -> sqlx::Result<Vec<Resolved>> {
+pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String])]) -> sqlx::Result<Vec<ResolvedAudience>> {
     if groups.is_empty() {
         return Ok(Vec::new());
     }
@@ -65,7 +65,7 @@ pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String
     macro_rules! found {
         ($within:literal $(, $shards:expr)?) => {
             sqlx::query_as!(
-                Found,
+                RecipientCandidate,
                 r#"SELECT t.n AS "n!", s.id, t.user_id AS "user_id!"
          FROM unnest($1::integer[], $2::uuid[], $3::text[]) AS t (n, app, user_id)
          JOIN subscriptions s ON s.app = t.app AND s.user_id = t.user_id AND s.state = 'active'"# + $within,
@@ -91,7 +91,7 @@ pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String
     }
     let resolved = groups.iter().zip(ids).zip(reached).map(|(((_, named), ids), reached)| {
         let unreachable = count(named.len() - reached.len());
-        Resolved { unreachable, ..Resolved::new(Reach::Rows(ids)) }
+        ResolvedAudience { unreachable, ..ResolvedAudience::new(ResolvedReach::Rows(ids)) }
     });
     Ok(resolved.collect())
 }
@@ -101,7 +101,7 @@ fn place(n: i32, first: i32) -> usize {
 }
 
 /// A recipient, as the statement of [`write`] found it.
-struct Named {
+struct ResolvedRecipient {
     n: i32,
     id: Uuid,
     lane: i32,
@@ -127,7 +127,7 @@ struct Named {
     sla_seconds: Option<i32>,
 }
 
-impl Named {
+impl ResolvedRecipient {
     /// Takes its app's settings for messages of this tier, if they were requested.
     fn take_conditions(&mut self, tier: Tier) -> Option<Conditions> {
         let stored = StoredConditions {
@@ -150,7 +150,7 @@ pub(super) async fn write(
     conn: &mut PgConnection,
     vault: &Vault,
     parcels: &[Parcel<'_>],
-    holder: Option<Holder>,
+    holder: Option<LeaseHolder>,
 ) -> sqlx::Result<Vec<Sent>> {
     if parcels.is_empty() {
         return Ok(Vec::new());
@@ -173,7 +173,7 @@ pub(super) async fn write(
     macro_rules! written {
         ($within:literal) => {
             sqlx::query_as!(
-                Named,
+                ResolvedRecipient,
         r#"WITH named AS (
              SELECT t.n, ($1::uuid[])[t.n] AS message, s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone,
                s.user_id, s.proven, s.life, t.token,
@@ -278,7 +278,7 @@ pub(super) async fn write(
                 subscription: id,
                 origin_id: SubscriptionId(row.origin_id),
                 address: row.address,
-                standing: Standing::Sendable,
+                standing: Sendability::Sendable,
                 policy: row.policy,
                 timezone: row.timezone,
                 user_id: row.user_id,

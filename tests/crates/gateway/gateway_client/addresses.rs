@@ -1,17 +1,17 @@
 //! Addresses that a host may have: public ones, loopback where it is allowed, and translations by NAT64.
 
-use bellwire_gateway::Settings;
+use bellwire_gateway::GatewayConfig;
 use bellwire_rules::classify::Failure;
 
 use super::guarding::with_dns;
 
-fn settings(allow_loopback: bool, nat64: &[&str]) -> Settings {
+fn settings(allow_loopback: bool, nat64: &[&str]) -> GatewayConfig {
     let nat64 = nat64.iter().map(|prefix| prefix.parse().unwrap()).collect();
-    Settings { allow_loopback, nat64, ..Settings::default() }
+    GatewayConfig { allow_loopback, nat64, ..GatewayConfig::default() }
 }
 
 /// Whether a host with this address may be connected to.
-async fn passes(settings: &Settings, address: &'static str) -> bool {
+async fn passes(settings: &GatewayConfig, address: &'static str) -> bool {
     let resolved = with_dns(settings.clone(), move |_| vec![address]).resolve("ntfy.example.org").await;
     assert!(matches!(resolved, Ok(_) | Err(Failure::Forbidden)), "{address}: {resolved:?}");
     resolved.is_ok()

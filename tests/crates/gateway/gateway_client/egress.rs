@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Egress, Gateways, HostRefused, Proxy, Resolve, Settings};
+use bellwire_gateway::{Egress, Gateways, HostRefused, Proxy, Resolve, GatewayConfig};
 use bellwire_rules::classify::Failure;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -144,7 +144,7 @@ async fn post_tunnels_to_the_checked_address() {
     let proxy = FakeProxy::http(TUNNEL, Some(server.address)).await;
     let egress = proxy.by("http://us%65r:wo%3Ard@", Resolve::Here);
     // Its certificate is for that name, and 192.0.2.1 is nobody.
-    let settings = Settings { egress, hosts: vec![], ..server.settings() };
+    let settings = GatewayConfig { egress, hosts: vec![], ..server.settings() };
     let gateways = with_dns(settings, |_| vec!["2606:4700:4700::1111", "1.1.1.1"]);
     for _ in 0..2 {
         let reply = gateways.post(post_to(&format!("https://a.{HOST}:8443/up"))).await;
@@ -165,12 +165,12 @@ async fn socks_proxy_receives_an_address_or_name() {
         ("socks5h://user:wo%3Ard@", format!("{HOST}=other"), "push.example.net 443"),
     ] {
         let hosts = vec![hosts.parse().unwrap()];
-        let settings = Settings { egress: proxy.by(scheme, Resolve::Here), hosts, ..server.settings() };
+        let settings = GatewayConfig { egress: proxy.by(scheme, Resolve::Here), hosts, ..server.settings() };
         assert_eq!(Gateways::new(settings).unwrap().post(post("/")).await.unwrap().status, 201, "{scheme}");
         assert_eq!(proxy.asked().last().unwrap(), asked);
     }
     let open = FakeProxy::socks(None, 0, server.address).await;
-    let settings = Settings { egress: open.by("socks5://user:word@", Resolve::Here), ..server.settings() };
+    let settings = GatewayConfig { egress: open.by("socks5://user:word@", Resolve::Here), ..server.settings() };
     assert_eq!(Gateways::new(settings).unwrap().post(post("/")).await.unwrap().status, 201, "it does not ask who");
 }
 
@@ -194,7 +194,7 @@ async fn any_proxy_error_counts_as_our_failure() {
     ] {
         let proxy = FakeProxy::http(answer, None).await;
         let egress = proxy.by("http://", Resolve::Here);
-        let settings = Settings { egress, told_after: Duration::ZERO, ..server.settings() };
+        let settings = GatewayConfig { egress, told_after: Duration::ZERO, ..server.settings() };
         let gateways = Gateways::new(settings).unwrap();
         assert_eq!(statuses(burst(&gateways, 3).await), [Err(Failure::Proxy); 3], "{answer}");
         let told: Vec<_> = gateways.troubles().into_iter().map(|it| (it.gateway, it.words)).collect();
@@ -215,13 +215,13 @@ async fn a_proxy_of_socks_that_refuses_says_why() {
     ] {
         let proxy = FakeProxy::socks(credentials, reply, server.address).await;
         let egress = proxy.by("socks5://user:word@", Resolve::Here);
-        let gateways = Gateways::new(Settings { egress, told_after: Duration::ZERO, ..server.settings() }).unwrap();
+        let gateways = Gateways::new(GatewayConfig { egress, told_after: Duration::ZERO, ..server.settings() }).unwrap();
         assert_eq!(gateways.post(post("/")).await.unwrap_err(), Failure::Proxy);
         assert_eq!(gateways.troubles()[0].words, words);
     }
     let wants = FakeProxy::socks(Some(("user", "word")), 0, server.address).await;
     let egress = wants.by("socks5://", Resolve::Here);
-    let gateways = Gateways::new(Settings { egress, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { egress, ..server.settings() }).unwrap();
     assert_eq!(gateways.post(post("/")).await.unwrap_err(), Failure::Proxy);
     assert!(wants.asked().is_empty());
 }
@@ -238,7 +238,7 @@ async fn absent_or_silent_proxy_is_our_failure() {
             let hosts = vec![format!("{HOST}=fcm@192.0.2.1:443").parse().unwrap()];
             let (connect_timeout, told_after) = (Duration::from_millis(100), Duration::ZERO);
             let egress = Some(egress);
-            let settings = Settings { egress, hosts, connect_timeout, told_after, ..Settings::default() };
+            let settings = GatewayConfig { egress, hosts, connect_timeout, told_after, ..GatewayConfig::default() };
             let gateways = Gateways::new(settings).unwrap();
             assert_eq!(gateways.post(post("/")).await.unwrap_err(), Failure::Proxy);
             assert!(gateways.troubles()[0].words.contains(word), "{:?}", gateways.troubles());
@@ -250,7 +250,7 @@ async fn absent_or_silent_proxy_is_our_failure() {
 async fn foreign_names_are_always_resolved_and_guarded_locally() {
     for resolve in [Resolve::Here, Resolve::Proxy] {
         let proxy = FakeProxy::http("HTTP/1.1 502 Bad Gateway\r\n\r\n", None).await;
-        let settings = || Settings { egress: proxy.by("http://", resolve), ..Settings::default() };
+        let settings = || GatewayConfig { egress: proxy.by("http://", resolve), ..GatewayConfig::default() };
         let stranger = || post_to("https://ntfy.example.org:8443/up");
         for inside in ["10.0.0.1", "127.0.0.1", "169.254.169.254", "fd00::1"] {
             let gateways = with_dns(settings(), move |_| vec![inside]);
@@ -273,7 +273,7 @@ async fn foreign_names_are_always_resolved_and_guarded_locally() {
 #[tokio::test]
 async fn resolving_proxy_needs_no_local_dns() {
     let proxy = FakeProxy::http("HTTP/1.1 502 Bad Gateway\r\n\r\n", None).await;
-    let settings = Settings { egress: proxy.by("http://", Resolve::Proxy), ..Settings::default() };
+    let settings = GatewayConfig { egress: proxy.by("http://", Resolve::Proxy), ..GatewayConfig::default() };
     let gateways = with_dns(settings, |_| panic!("nobody is asked here"));
     let fcm = post_to("https://fcm.googleapis.com/fcm/send/x");
     assert_eq!(gateways.check_public(&fcm.endpoint).await, Ok(()));
@@ -288,9 +288,9 @@ async fn exempt_hosts_bypass_the_proxy_but_are_guarded() {
     let url = format!("http://{}", proxy.address);
     let exempt =
         |host: &str| Some(Egress::new(Proxy::parse(&url).unwrap(), Resolve::Proxy, vec![host.parse().unwrap()]));
-    let settings = Settings { egress: exempt("example.net"), ..server.settings() };
+    let settings = GatewayConfig { egress: exempt("example.net"), ..server.settings() };
     assert_eq!(Gateways::new(settings).unwrap().post(post("/")).await.unwrap().status, 201);
-    let settings = Settings { egress: exempt("ntfy.example.org"), ..Settings::default() };
+    let settings = GatewayConfig { egress: exempt("ntfy.example.org"), ..GatewayConfig::default() };
     let gateways = with_dns(settings, |_| vec!["10.0.0.1"]);
     assert_eq!(gateways.post(post_to("https://ntfy.example.org/up")).await.unwrap_err(), Failure::Forbidden);
     assert!(proxy.asked().is_empty());
@@ -314,7 +314,7 @@ async fn proxy_tries_at_most_three_addresses() {
         }
     })
     .await;
-    let settings = Settings { egress: proxy.by("http://", Resolve::Here), hosts: vec![], ..server.settings() };
+    let settings = GatewayConfig { egress: proxy.by("http://", Resolve::Here), hosts: vec![], ..server.settings() };
     let gateways = with_dns(settings, |_| vec!["1.1.1.1", "1.1.1.2", "1.1.1.3", "1.1.1.4"]);
     assert_eq!(gateways.post(post_to(&format!("https://a.{HOST}/up"))).await.unwrap().status, 201);
     assert_eq!(proxy.asked().len(), 3);

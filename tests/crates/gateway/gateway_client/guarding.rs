@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Gateways, HostRefused, NoAddress, Settings};
+use bellwire_gateway::{Gateways, HostRefused, NoAddress, GatewayConfig};
 use bellwire_rules::classify::Failure;
 use tokio::net::TcpListener;
 
@@ -15,7 +15,7 @@ use super::{burst, post, post_to, settings, statuses};
 
 /// Gateways whose DNS answers every name with what `answer` makes of the number of the question.
 pub(super) fn with_dns(
-    settings: Settings,
+    settings: GatewayConfig,
     answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static,
 ) -> Gateways {
     let asked = AtomicUsize::new(0);
@@ -44,12 +44,12 @@ async fn name_with_one_private_address_is_refused() {
     ] {
         let expected = if answers.is_empty() { Failure::Resolve } else { Failure::Forbidden };
         let answered = answers.clone();
-        let gateways = with_dns(Settings::default(), move |_| answered.clone());
+        let gateways = with_dns(GatewayConfig::default(), move |_| answered.clone());
         let post = post_to("https://ntfy.example.org/up");
         assert_eq!(gateways.check_public(&post.endpoint).await, Err(refused), "{answers:?}");
         assert_eq!(gateways.post(post).await.unwrap_err(), expected, "{answers:?}");
     }
-    let gateways = with_dns(Settings::default(), |_| vec!["1.1.1.1", "2606:4700:4700::1111"]);
+    let gateways = with_dns(GatewayConfig::default(), |_| vec!["1.1.1.1", "2606:4700:4700::1111"]);
     let public = Endpoint::parse("https://ntfy.example.org/up").unwrap();
     assert_eq!(gateways.check_public(&public).await, Ok(()));
 }
@@ -65,11 +65,11 @@ async fn dns64_address_is_judged_as_its_original() {
         (vec!["64:ff9b:1::1.1.1.1"], Err(HostRefused::NotPublic)),
     ] {
         let answered = answers.clone();
-        let gateways = with_dns(Settings { nat64: nat64(), ..Settings::default() }, move |_| answered.clone());
+        let gateways = with_dns(GatewayConfig { nat64: nat64(), ..GatewayConfig::default() }, move |_| answered.clone());
         let endpoint = Endpoint::parse("https://ntfy.example.org/up").unwrap();
         assert_eq!(gateways.check_public(&endpoint).await, judged, "{answers:?}");
     }
-    let gateways = Gateways::new(Settings { nat64: nat64(), ..Settings::default() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { nat64: nat64(), ..GatewayConfig::default() }).unwrap();
     let literal = |url: &str| gateways.recognise(&Endpoint::parse(url).unwrap());
     assert!(literal("https://[64:ff9b::101:101]/up").is_ok());
     assert_eq!(literal("https://[64:ff9b::a00:1]/up"), Err(HostRefused::NotPublic));
@@ -78,7 +78,7 @@ async fn dns64_address_is_judged_as_its_original() {
 #[tokio::test]
 async fn name_that_becomes_private_is_not_connected() {
     let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gateways = with_dns(Settings::default(), |asked| if asked == 0 { vec!["1.1.1.1"] } else { vec!["127.0.0.1"] });
+    let gateways = with_dns(GatewayConfig::default(), |asked| if asked == 0 { vec!["1.1.1.1"] } else { vec!["127.0.0.1"] });
     let post = post_to(&format!("https://ntfy.example.org:{}/up", inside.local_addr().unwrap().port()));
     assert_eq!(gateways.check_public(&post.endpoint).await, Ok(()));
     assert_eq!(gateways.post(post).await.unwrap_err(), Failure::Forbidden);
@@ -96,7 +96,7 @@ async fn missing(host: &str, there: impl Fn(&str) -> Result<bool, NoAddress> + S
         true => Ok(vec!["1.1.1.1".parse().unwrap()]),
         false => Err(NoAddress::NoSuchName),
     };
-    let settings = Settings { gone_after: Duration::ZERO, ..Settings::default() };
+    let settings = GatewayConfig { gone_after: Duration::ZERO, ..GatewayConfig::default() };
     let gateways = Gateways::with_dns(settings, Box::new(fake)).unwrap();
     [gateways.resolve(host).await.unwrap_err(), gateways.resolve(host).await.unwrap_err()]
 }
@@ -124,14 +124,14 @@ async fn own_dns_failure_does_not_mark_hosts_gone() {
 
 #[tokio::test]
 async fn a_known_gateway_gets_no_pass() {
-    let gateways = with_dns(Settings::default(), |_| vec!["10.0.0.1"]);
+    let gateways = with_dns(GatewayConfig::default(), |_| vec!["10.0.0.1"]);
     assert_eq!(gateways.post(post_to("https://fcm.googleapis.com/fcm/send/x")).await.unwrap_err(), Failure::Forbidden);
 }
 
 #[tokio::test]
 async fn private_address_is_refused_at_connect() {
     let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gateways = Gateways::new(Settings::default()).unwrap();
+    let gateways = Gateways::new(GatewayConfig::default()).unwrap();
     let post = post_to(&format!("https://127.0.0.1:{}/", inside.local_addr().unwrap().port()));
     assert_eq!(gateways.post(post).await.unwrap_err(), Failure::Forbidden);
 }
@@ -143,7 +143,7 @@ async fn checked_address_is_used_with_requested_name() {
         answer(&mut respond, if asked { 201 } else { 400 });
     })
     .await;
-    let settings = Settings { allow_loopback: true, hosts: vec![], ..server.settings() };
+    let settings = GatewayConfig { allow_loopback: true, hosts: vec![], ..server.settings() };
     let gateways = with_dns(settings, |_| vec!["127.0.0.1"]);
     let post = post_to(&format!("https://a.push.example.net:{}/up", server.address.port()));
     assert_eq!(gateways.check_public(&post.endpoint).await, Ok(()));
@@ -156,11 +156,11 @@ async fn foreign_certificate_is_a_tls_failure() {
         answer(&mut respond, 201);
     })
     .await;
-    let stranger = Settings { extra_ca_pem: None, ..server.settings() };
+    let stranger = GatewayConfig { extra_ca_pem: None, ..server.settings() };
     assert_eq!(Gateways::new(stranger).unwrap().post(post("/")).await.unwrap_err(), Failure::Tls);
 
     let hosts = vec![format!("push.example.com=other@{}", server.address).parse().unwrap()];
-    let misnamed = Gateways::new(Settings { hosts, ..server.settings() }).unwrap();
+    let misnamed = Gateways::new(GatewayConfig { hosts, ..server.settings() }).unwrap();
     assert_eq!(misnamed.post(post_to("https://push.example.com/")).await.unwrap_err(), Failure::Tls);
 }
 
@@ -168,7 +168,7 @@ async fn foreign_certificate_is_a_tls_failure() {
 async fn hanging_handshake_ends_at_connect_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hosts = vec![format!("push.example.net=other@{}", listener.local_addr().unwrap()).parse().unwrap()];
-    let settings = Settings { hosts, connect_timeout: Duration::from_millis(50), ..Settings::default() };
+    let settings = GatewayConfig { hosts, connect_timeout: Duration::from_millis(50), ..GatewayConfig::default() };
     assert_eq!(Gateways::new(settings).unwrap().post(post("/")).await.unwrap_err(), Failure::Connect);
 }
 
@@ -180,7 +180,7 @@ async fn many_posts_share_one_failed_connect() {
         counter.fetch_add(1, Ordering::SeqCst);
         Err(NoAddress::NotNow)
     };
-    let settings = Settings { connect_pause: Duration::from_secs(3600), ..Settings::default() };
+    let settings = GatewayConfig { connect_pause: Duration::from_secs(3600), ..GatewayConfig::default() };
     let gateways = Gateways::with_dns(settings, Box::new(fake)).unwrap();
     for _ in 0..2 {
         assert_eq!(statuses(burst(&gateways, 100).await), vec![Err(Failure::Resolve); 100]);
@@ -195,7 +195,7 @@ async fn recovered_host_is_reached_after_the_pause() {
     })
     .await;
     let settings =
-        Settings { allow_loopback: true, hosts: vec![], connect_pause: Duration::from_millis(20), ..server.settings() };
+        GatewayConfig { allow_loopback: true, hosts: vec![], connect_pause: Duration::from_millis(20), ..server.settings() };
     let gateways = with_dns(settings, |asked| if asked == 0 { vec![] } else { vec!["127.0.0.1"] });
     let post = || gateways.post(post_to(&format!("https://a.push.example.net:{}/", server.address.port())));
     assert_eq!(post().await.unwrap_err(), Failure::Resolve);
@@ -214,7 +214,7 @@ async fn a_closed_port_is_a_connect_failure() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let hosts = vec![format!("push.example.net=other@{address}").parse().unwrap()];
-    let gateways = Gateways::new(Settings { hosts, ..Settings::default() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { hosts, ..GatewayConfig::default() }).unwrap();
     assert_eq!(gateways.post(post("/")).await.unwrap_err(), Failure::Connect);
 }
 
@@ -225,11 +225,11 @@ fn settings_that_cannot_work_are_refused() {
         assert!(Gateways::new(settings(address, pem)).is_err(), "{pem}");
     }
     for zero in [
-        Settings { connections_per_origin: 0, ..Settings::default() },
-        Settings { streams_per_connection: 0, ..Settings::default() },
-        Settings { connect_timeout: Duration::ZERO, ..Settings::default() },
-        Settings { connect_pause: Duration::ZERO, ..Settings::default() },
-        Settings { idle_after: Duration::ZERO, ..Settings::default() },
+        GatewayConfig { connections_per_origin: 0, ..GatewayConfig::default() },
+        GatewayConfig { streams_per_connection: 0, ..GatewayConfig::default() },
+        GatewayConfig { connect_timeout: Duration::ZERO, ..GatewayConfig::default() },
+        GatewayConfig { connect_pause: Duration::ZERO, ..GatewayConfig::default() },
+        GatewayConfig { idle_after: Duration::ZERO, ..GatewayConfig::default() },
     ] {
         assert!(Gateways::new(zero).is_err());
     }

@@ -2,13 +2,13 @@
 
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Gateways, HostMapping, HostRefused, Settings};
+use bellwire_gateway::{Gateways, HostMapping, HostRefused, GatewayConfig};
 
 use super::guarding::with_dns;
 
-fn settings(mappings: &[&str], allow_loopback: bool) -> Settings {
+fn settings(mappings: &[&str], allow_loopback: bool) -> GatewayConfig {
     let hosts = mappings.iter().map(|mapping| mapping.parse().unwrap()).collect();
-    Settings { hosts, allow_loopback, ..Settings::default() }
+    GatewayConfig { hosts, allow_loopback, ..GatewayConfig::default() }
 }
 
 fn recognise(gateways: &Gateways, url: &str) -> Result<Gateway, HostRefused> {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use bellwire_gateway::{Gateways, Settings, Streams};
+use bellwire_gateway::{Gateways, GatewayConfig, Streams};
 use bellwire_rules::classify::Failure;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -85,7 +85,7 @@ async fn connections_grow_while_all_are_busy() {
         }
     })
     .await;
-    let gateways = Gateways::new(Settings { http1_connections_per_origin: 20, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { http1_connections_per_origin: 20, ..server.settings() }).unwrap();
     assert_eq!(gateways.streams(HOST), Streams::NONE);
     assert_eq!(statuses(burst(&gateways, 40).await), vec![Ok(201); 40]);
     assert_eq!(server.accepted(), 20);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwire_core::delivery::Urgency;
 use bellwire_core::lane::Gateway;
-use bellwire_gateway::{BODY_MAX, Gateways, Post, Settings};
+use bellwire_gateway::{BODY_MAX, Gateways, Post, GatewayConfig};
 use bellwire_rules::classify::Failure;
 use bytes::Bytes;
 use h2::server::Builder;
@@ -115,7 +115,7 @@ async fn requests_respect_the_stream_limit_of_peers() {
             }
         })
         .await;
-        let gateways = Gateways::new(Settings { connections_per_origin: 1, ..server.settings() }).unwrap();
+        let gateways = Gateways::new(GatewayConfig { connections_per_origin: 1, ..server.settings() }).unwrap();
         // One too many would be refused by the server's own library, and seen here as unprocessed.
         assert_eq!(statuses(burst(&gateways, 100).await), vec![Ok(201); 100]);
         assert_eq!(server.accepted(), 1);
@@ -134,7 +134,7 @@ async fn connections_grow_under_load_up_to_the_limit() {
         }
     })
     .await;
-    let gateways = Gateways::new(Settings { connections_per_origin: 3, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { connections_per_origin: 3, ..server.settings() }).unwrap();
     assert_eq!(statuses(burst(&gateways, 90).await), vec![Ok(201); 90]);
     assert_eq!(server.accepted(), 3);
 }
@@ -214,7 +214,7 @@ async fn a_request_without_a_stream_is_unprocessed() {
         std::future::poll_fn(|cx| respond.poll_reset(cx)).await.unwrap();
     })
     .await;
-    let gateways = Gateways::new(Settings { connections_per_origin: 1, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { connections_per_origin: 1, ..server.settings() }).unwrap();
     let begun = Instant::now();
     let hanging = gateways.post(post("/hang"));
     tokio::select! {
@@ -237,7 +237,7 @@ async fn post_waiting_for_stream_is_rechecked_before_sending() {
         }
     })
     .await;
-    let gateways = Gateways::new(Settings { connections_per_origin: 1, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { connections_per_origin: 1, ..server.settings() }).unwrap();
     let first = gateways.post(post("/first"));
     // The second waits for the only stream; by the time it has it, it is not wanted any more.
     let second = gateways.post_if(post("/second"), || false);
@@ -319,7 +319,7 @@ async fn dropped_post_resets_and_frees_its_stream() {
         }
     })
     .await;
-    let gateways = Gateways::new(Settings { connections_per_origin: 1, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { connections_per_origin: 1, ..server.settings() }).unwrap();
     tokio::select! {
         _ = gateways.post(post("/hang")) => panic!("it hangs"),
         _ = events.recv() => {}
@@ -338,7 +338,7 @@ async fn idle_connections_close_and_their_origins_are_forgotten() {
     })
     .await;
     let hosts = (0..50).map(|n| format!("h{n}.{HOST}=other@{}", server.address).parse().unwrap()).collect();
-    let gateways = Gateways::new(Settings { hosts, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { hosts, ..server.settings() }).unwrap();
     for n in 0..50 {
         assert_eq!(gateways.post(post_to(&format!("https://h{n}.{HOST}/"))).await.unwrap().status, 201);
     }

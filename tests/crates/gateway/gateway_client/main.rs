@@ -17,16 +17,16 @@ use std::time::Duration;
 use bellwire_core::delivery::Urgency;
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Gateways, Post, Reply, Settings};
+use bellwire_gateway::{Gateways, Post, Reply, GatewayConfig};
 use bellwire_rules::classify::Failure;
 use bytes::Bytes;
 use http::HeaderValue;
 
 const HOST: &str = "push.example.net";
 
-fn settings(address: SocketAddr, ca_pem: &str) -> Settings {
+fn settings(address: SocketAddr, ca_pem: &str) -> GatewayConfig {
     let hosts = vec![format!("{HOST}=other@{address}").parse().unwrap()];
-    Settings { hosts, extra_ca_pem: Some(ca_pem.into()), ..Settings::default() }
+    GatewayConfig { hosts, extra_ca_pem: Some(ca_pem.into()), ..GatewayConfig::default() }
 }
 
 fn post_to(url: &str) -> Post {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bellwire_gateway::{Gateways, Settings, Streams};
+use bellwire_gateway::{Gateways, GatewayConfig, Streams};
 use bellwire_rules::classify::Failure;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -101,7 +101,7 @@ async fn streams_above_goaway_last_id_are_unprocessed() {
         }
     })
     .await;
-    let gateways = Gateways::new(Settings { connections_per_origin: 1, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { connections_per_origin: 1, ..server.settings() }).unwrap();
     // The first to be begun has the lowest stream.
     assert_eq!(statuses(burst(&gateways, 3).await), [Ok(200), Err(Failure::Unprocessed), Err(Failure::Unprocessed)]);
     assert_eq!(gateways.post(post("/")).await.unwrap().status, 200);
@@ -132,7 +132,7 @@ async fn changed_stream_limit_is_followed() {
         while frames.read().await.is_some() {}
     })
     .await;
-    let gateways = Gateways::new(Settings { connections_per_origin: 1, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { connections_per_origin: 1, ..server.settings() }).unwrap();
     assert_eq!(statuses(burst(&gateways, 20).await), vec![Ok(200); 20]);
 }
 
@@ -153,7 +153,7 @@ async fn changed_settings_change_the_streams() {
         }
     })
     .await;
-    let gateways = Gateways::new(Settings { connections_per_origin: 1, ..server.settings() }).unwrap();
+    let gateways = Gateways::new(GatewayConfig { connections_per_origin: 1, ..server.settings() }).unwrap();
     let (changed, mut changes) = tokio::sync::mpsc::unbounded_channel();
     gateways.on_streams(move |authority| changed.send(authority.clone()).unwrap());
     assert_eq!(gateways.streams(HOST).most(), 1, "a request opens the first connection");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bellwire_gateway::{Gateways, Settings};
+use bellwire_gateway::{Gateways, GatewayConfig};
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::{Builder, SendResponse};
@@ -70,7 +70,7 @@ impl Server {
         .await
     }
 
-    pub(super) fn settings(&self) -> Settings {
+    pub(super) fn settings(&self) -> GatewayConfig {
         settings(self.address, &self.ca_pem)
     }
 

@@ -75,10 +75,10 @@ mod zones {
 }
 
 mod winner {
-    use bellwire_rules::campaign::winner::{Count, judge};
+    use bellwire_rules::campaign::winner::{VariantCount, judge};
 
-    fn count(accepted: i64, clicked: i64) -> Count {
-        Count { accepted, clicked }
+    fn count(accepted: i64, clicked: i64) -> VariantCount {
+        VariantCount { accepted, clicked }
     }
 
     #[test]
@@ -109,13 +109,13 @@ mod winner {
 }
 
 mod orders {
-    use bellwire_rules::campaign::state::{Order, State, Turn};
+    use bellwire_rules::campaign::state::{CampaignOrder, CampaignState, OrderResult};
 
     #[test]
     fn each_order_reaches_its_state() {
-        use Order::{Cancel, Pause, Resume, Start};
-        use State::{Cancelled, Done, Draft, Paused, Scheduled, Sending};
-        use Turn::{Already, Never, To};
+        use CampaignOrder::{Cancel, Pause, Resume, Start};
+        use CampaignState::{Cancelled, Done, Draft, Paused, Scheduled, Sending};
+        use OrderResult::{Already, Never, To};
         for (state, start, pause, resume, cancel) in [
             (Draft, To(Scheduled), Never, Never, To(Cancelled)),
             (Scheduled, Already, To(Paused), Already, To(Cancelled)),

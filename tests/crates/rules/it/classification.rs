@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::lane::Gateway;
-use bellwire_rules::classify::{Answer, DeadReason, Failure, Health, Kind, Outcome, classify};
+use bellwire_rules::classify::{PostResult, DeadReason, Failure, Health, ResponseKind, Outcome, classify};
 use http::{HeaderName, HeaderValue};
 
-const DOWN: Kind = Kind::Unavailable { retry_now: false };
-const ACCEPTED: Kind = Kind::Accepted { ttl_granted_s: None };
+const DOWN: ResponseKind = ResponseKind::Unavailable { retry_now: false };
+const ACCEPTED: ResponseKind = ResponseKind::Accepted { ttl_granted_s: None };
 
-fn dead(reason: DeadReason) -> Kind {
-    Kind::Refused { reason }
+fn dead(reason: DeadReason) -> ResponseKind {
+    ResponseKind::Refused { reason }
 }
 
 fn now() -> Timestamp {
@@ -20,7 +20,7 @@ fn now() -> Timestamp {
 
 fn answered(gateway: Gateway, status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Outcome {
     let headers = headers.iter().map(|(k, v)| (HeaderName::from_static(k), HeaderValue::from_static(v))).collect();
-    classify(gateway, &Answer::Response { status, headers: &headers, body: body.as_bytes() }, now())
+    classify(gateway, &PostResult::Response { status, headers: &headers, body: body.as_bytes() }, now())
 }
 
 #[test]
@@ -31,9 +31,9 @@ fn statuses_mean_the_same_at_all_gateways() {
             300..=399 => dead(DeadReason::Redirected),
             400 => dead(DeadReason::BadRequest),
             401 | 403 => dead(DeadReason::Unauthorized),
-            404 | 410 => Kind::Gone,
-            413 => Kind::TooLarge,
-            429 => Kind::Throttled,
+            404 | 410 => ResponseKind::Gone,
+            413 => ResponseKind::TooLarge,
+            429 => ResponseKind::Throttled,
             408 | 500..=599 | 0..=199 | 600.. => DOWN,
             _ => dead(DeadReason::Http4xx),
         };
@@ -42,7 +42,7 @@ fn statuses_mean_the_same_at_all_gateways() {
                 ["", "{", "<html>", r#"{"errno":"103"}"#, r#"{"errno":-1}"#, r#"{"errno":999}"#, r#"{"reason":7}"#]
             {
                 let throttled = status == 406 && gateway == Gateway::Wns;
-                let expected = if throttled { Kind::SenderThrottled } else { expected };
+                let expected = if throttled { ResponseKind::SenderThrottled } else { expected };
                 let outcome = answered(gateway, status, &[], body);
                 assert_eq!(outcome.kind, expected, "{gateway:?} {status} {body}");
                 assert_eq!(outcome.status, Some(status));
@@ -57,16 +57,16 @@ fn every_failure_has_a_meaning_and_a_name() {
     for (failure, kind, health) in [
         (Failure::Resolve, DOWN, Health::Failing),
         (Failure::Connect, DOWN, Health::Failing),
-        (Failure::Proxy, Kind::CutOff, Health::Failing),
+        (Failure::Proxy, ResponseKind::CutOff, Health::Failing),
         (Failure::Tls, DOWN, Health::Failing),
         (Failure::Reset, DOWN, Health::Failing),
         (Failure::Protocol, DOWN, Health::Failing),
         (Failure::Deadline, DOWN, Health::Failing),
-        (Failure::Unprocessed, Kind::Unprocessed, Health::Unknown),
-        (Failure::InvalidHost, Kind::Gone, Health::Unknown),
+        (Failure::Unprocessed, ResponseKind::Unprocessed, Health::Unknown),
+        (Failure::InvalidHost, ResponseKind::Gone, Health::Unknown),
         (Failure::Forbidden, dead(DeadReason::EndpointForbidden), Health::Unknown),
     ] {
-        let outcome = classify(Gateway::Other, &Answer::Failure(failure), now());
+        let outcome = classify(Gateway::Other, &PostResult::Failure(failure), now());
         assert_eq!((outcome.kind, outcome.health(), outcome.status), (kind, health, None), "{failure:?}");
         assert_eq!(outcome.detail.as_deref(), Some(failure.name()));
     }
@@ -91,7 +91,7 @@ fn accepted_response_contains_the_granted_ttl() {
     for (ttl, granted) in [("60", Some(60)), (" 0 ", Some(0)), ("-1", None), ("x", None), ("99999999999", None)] {
         let outcome = answered(Gateway::Mozilla, 201, &[("ttl", ttl), ("retry-after", "9")], "words");
         let expected = Outcome {
-            kind: Kind::Accepted { ttl_granted_s: granted },
+            kind: ResponseKind::Accepted { ttl_granted_s: granted },
             status: Some(201),
             retry_after: None,
             detail: None,
@@ -103,19 +103,19 @@ fn accepted_response_contains_the_granted_ttl() {
 #[test]
 fn mozillas_errno_refines_the_status() {
     for (status, errno, kind) in [
-        (404, 102, Kind::Gone),
-        (400, 103, Kind::Gone),
-        (410, 105, Kind::Gone),
-        (410, 106, Kind::Gone),
+        (404, 102, ResponseKind::Gone),
+        (400, 103, ResponseKind::Gone),
+        (410, 105, ResponseKind::Gone),
+        (410, 106, ResponseKind::Gone),
         (503, 103, DOWN), // a server error never prunes
         (401, 103, dead(DeadReason::Unauthorized)),
-        (429, 105, Kind::Throttled),
+        (429, 105, ResponseKind::Throttled),
         (503, 201, DOWN),
         (400, 201, DOWN),
-        (503, 202, Kind::Unavailable { retry_now: true }),
-        (429, 201, Kind::Throttled),
-        (429, 202, Kind::Throttled),
-        (413, 104, Kind::TooLarge),
+        (503, 202, ResponseKind::Unavailable { retry_now: true }),
+        (429, 201, ResponseKind::Throttled),
+        (429, 202, ResponseKind::Throttled),
+        (413, 104, ResponseKind::TooLarge),
         (401, 109, dead(DeadReason::Unauthorized)),
         (400, 111, dead(DeadReason::BadRequest)),
         (302, 103, dead(DeadReason::Redirected)),
@@ -131,15 +131,15 @@ fn mozillas_errno_refines_the_status() {
 fn wns_headers_reveal_a_dropped_success() {
     for (status, name, value, kind) in [
         (200, "x-wns-status", "received", ACCEPTED),
-        (201, "x-wns-status", "dropped", Kind::Throttled),
-        (200, "x-wns-status", "ChannelThrottled", Kind::Throttled),
-        (200, "x-wns-notificationstatus", "dropped", Kind::Throttled),
-        (200, "x-wns-status", "appthrottled", Kind::SenderThrottled),
-        (406, "x-wns-status", "appthrottled", Kind::SenderThrottled),
-        (429, "x-wns-notificationstatus", "appthrottled", Kind::SenderThrottled),
-        (406, "x-wns-status", "channelthrottled", Kind::Throttled),
-        (429, "x-wns-status", "received", Kind::Throttled),
-        (410, "x-wns-status", "dropped", Kind::Gone),
+        (201, "x-wns-status", "dropped", ResponseKind::Throttled),
+        (200, "x-wns-status", "ChannelThrottled", ResponseKind::Throttled),
+        (200, "x-wns-notificationstatus", "dropped", ResponseKind::Throttled),
+        (200, "x-wns-status", "appthrottled", ResponseKind::SenderThrottled),
+        (406, "x-wns-status", "appthrottled", ResponseKind::SenderThrottled),
+        (429, "x-wns-notificationstatus", "appthrottled", ResponseKind::SenderThrottled),
+        (406, "x-wns-status", "channelthrottled", ResponseKind::Throttled),
+        (429, "x-wns-status", "received", ResponseKind::Throttled),
+        (410, "x-wns-status", "dropped", ResponseKind::Gone),
         (400, "x-wns-error-description", "Ttl value conflicts", dead(DeadReason::BadRequest)),
     ] {
         assert_eq!(answered(Gateway::Wns, status, &[(name, value)], "").kind, kind, "{status} {value}");
@@ -159,10 +159,10 @@ fn apples_reasons_refine_a_400() {
         (400, "IdleTimeout", DOWN),
         (400, "BadTtl", dead(DeadReason::BadRequest)),
         (400, "Unregistered", dead(DeadReason::BadRequest)), // 400 never prunes
-        (410, "Unregistered", Kind::Gone),
-        (413, "PayloadTooLarge", Kind::TooLarge),
-        (429, "TooManyRequests", Kind::Throttled),
-        (429, "TooManyProviderTokenUpdates", Kind::SenderThrottled),
+        (410, "Unregistered", ResponseKind::Gone),
+        (413, "PayloadTooLarge", ResponseKind::TooLarge),
+        (429, "TooManyRequests", ResponseKind::Throttled),
+        (429, "TooManyProviderTokenUpdates", ResponseKind::SenderThrottled),
         (400, "TooManyProviderTokenUpdates", dead(DeadReason::BadRequest)),
         (405, "MethodNotAllowed", dead(DeadReason::Http4xx)),
         (503, "Shutdown", DOWN),

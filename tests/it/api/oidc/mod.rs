@@ -6,9 +6,9 @@ mod tokens;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::limits::Rate;
-use bellwire::testkit::api::oidc::Settings as OidcSettings;
-use bellwire::testkit::api::{Cookies, Settings};
+use bellwire::testkit::api::limits::RequestRate;
+use bellwire::testkit::api::oidc::OidcSignInConfig as OidcSettings;
+use bellwire::testkit::api::{Cookies, ApiConfig};
 use bellwire::testkit::oidc;
 use bellwire_core::role::Role;
 use futures_util::future::join;
@@ -39,7 +39,7 @@ impl World {
 
     async fn with(change: impl FnOnce(OidcSettings) -> OidcSettings) -> Self {
         let provider = Provider::start().await;
-        let settings = Settings { oidc: Some(change(by(&provider))), ..roomy() };
+        let settings = ApiConfig { oidc: Some(change(by(&provider))), ..roomy() };
         Self { api: TestApi::with(settings, None).await, provider }
     }
 
@@ -150,7 +150,7 @@ async fn oidc_cookie_is_sealed_and_short_lived() {
     assert_eq!(all[1], "bellwire-oidc=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
 
     let provider = &world.provider;
-    let settings = Settings { oidc: Some(by(provider)), cookies: Cookies { secure: true }, ..roomy() };
+    let settings = ApiConfig { oidc: Some(by(provider)), cookies: Cookies { secure: true }, ..roomy() };
     let api = TestApi::with(settings, None).await;
     let reply = api.call(Method::GET, "/v1/session/oidc", None, None).await;
     let set = reply.header("set-cookie");
@@ -367,9 +367,9 @@ async fn faulty_provider_admits_and_blocks_nothing() {
     for fault in [Fault::Silent, Fault::Huge, Fault::Redirect, Fault::Broken] {
         // Each with a server that has not heard of it yet.
         let timeout = if fault == Fault::Silent { Duration::from_secs(1) } else { PATIENCE };
-        let settings = oidc::Settings { timeout, ..provider.settings() };
+        let settings = oidc::OidcConfig { timeout, ..provider.settings() };
         let settings = OidcSettings { provider: oidc::Provider::new(settings).unwrap(), ..by(&provider) };
-        let api = TestApi::with(Settings { oidc: Some(settings), ..roomy() }, None).await;
+        let api = TestApi::with(ApiConfig { oidc: Some(settings), ..roomy() }, None).await;
         let world = World { api, provider: provider.clone() };
         world.api.invite(ANN, viewer()).await;
         let unreached = async || {
@@ -398,16 +398,16 @@ async fn faulty_provider_admits_and_blocks_nothing() {
     }
     assert_eq!(provider.asked(ELSEWHERE), 0, "no redirect is followed");
 
-    let gone = oidc::Settings { issuer: "http://127.0.0.1:1".to_owned(), ..provider.settings() };
+    let gone = oidc::OidcConfig { issuer: "http://127.0.0.1:1".to_owned(), ..provider.settings() };
     let settings = OidcSettings { provider: oidc::Provider::new(gone).unwrap(), ..by(&provider) };
-    let api = TestApi::with(Settings { oidc: Some(settings), ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { oidc: Some(settings), ..roomy() }, None).await;
     let reply = api.call(Method::GET, "/v1/session/oidc", None, None).await;
     assert_eq!(reply.header("location"), "/admin/?sign_in=provider");
     // It calls itself by another name than ours for it.
     let named = provider.issuer().replace("127.0.0.1", "localhost");
-    let other = oidc::Settings { issuer: named, ..provider.settings() };
+    let other = oidc::OidcConfig { issuer: named, ..provider.settings() };
     let settings = OidcSettings { provider: oidc::Provider::new(other).unwrap(), ..by(&provider) };
-    let api = TestApi::with(Settings { oidc: Some(settings), ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { oidc: Some(settings), ..roomy() }, None).await;
     let reply = api.call(Method::GET, "/v1/session/oidc", None, None).await;
     assert_eq!(reply.header("location"), "/admin/?sign_in=provider");
 }
@@ -415,9 +415,9 @@ async fn faulty_provider_admits_and_blocks_nothing() {
 #[tokio::test]
 async fn oidc_start_checks_origin_and_limits_codes() {
     let provider = Provider::start().await;
-    let guesses_per_client = Rate { burst: 4, per_minute: 1 }; // one is the operator's key, when the app is made
+    let guesses_per_client = RequestRate { burst: 4, per_minute: 1 }; // one is the operator's key, when the app is made
     let api =
-        TestApi::with(Settings { oidc: Some(by(&provider)), guesses_per_client, ..Settings::default() }, None).await;
+        TestApi::with(ApiConfig { oidc: Some(by(&provider)), guesses_per_client, ..ApiConfig::default() }, None).await;
     let world = World { api, provider };
     for (site, status) in [("cross-site", 403), ("same-site", 403), ("none", 303), ("same-origin", 303)] {
         let headers = [("sec-fetch-site", site)];

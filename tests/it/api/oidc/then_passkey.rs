@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::ApiConfig;
 use serde_json::{Value, json};
 
 use super::{ANN, World, by, kept, viewer};
@@ -15,7 +15,7 @@ use crate::support::provider::Provider;
 /// Ann, who has a passkey, at a server that browsers reach as `push.example`.
 async fn with_passkey() -> (World, Authenticator) {
     let provider = Provider::start().await;
-    let settings = Settings { oidc: Some(by(&provider)), ..named() };
+    let settings = ApiConfig { oidc: Some(by(&provider)), ..named() };
     let world = World { api: TestApi::with(settings, None).await, provider };
     let mut key = Authenticator::new(1);
     add(&world.api.teammate(ANN, viewer()).await, &mut key).await;

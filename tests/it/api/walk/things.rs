@@ -97,7 +97,7 @@ impl Walk {
 
     pub(super) async fn alert(&self, n: u32) -> String {
         let (app, subject) = (None, n.to_string());
-        let alert = Alert { app, kind: Kind::Sli, subject: &subject, detail: "walk" };
+        let alert = Alert { app, kind: AlertKind::Sli, subject: &subject, detail: "walk" };
         alerts::raise(&mut self.api.pool.acquire().await.unwrap(), &alert, self.api.clock.now()).await.unwrap();
         let id = sqlx::query_scalar("SELECT id FROM alerts WHERE subject = $1").bind(&subject);
         bellwire_core::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use sqlx::{FromRow, PgConnection, PgPool, QueryBuilder};
 
-use super::{Found, Letter, MESSAGES, Operation, Place};
+use super::{OperationPreview, Letter, MESSAGES, Operation, ReplayCursor};
 use crate::store::connections::engine::shards_of;
 use crate::store::transactions::begin_by_index;
 use bellwire_core::clock::Timestamp;
@@ -24,13 +24,13 @@ struct Meant {
     is_named: bool,
 }
 
-struct Standing {
+struct ReplayTarget {
     is_active: bool,
     expires_at: Option<Timestamp>,
     user_left_at: Option<Timestamp>,
 }
 
-impl Standing {
+impl ReplayTarget {
     fn is_reachable(&self, now: Timestamp) -> bool {
         self.is_active && self.expires_at.is_none_or(|at| at > now)
     }
@@ -41,8 +41,8 @@ impl Standing {
 }
 
 /// Implements [`super::count`] on Citus.
-pub(super) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
-    let (mut found, mut after) = (Found { matched: 0, unreachable: 0, user_left: 0 }, super::FIRST);
+pub(super) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<OperationPreview> {
+    let (mut found, mut after) = (OperationPreview { matched: 0, unreachable: 0, user_left: 0 }, super::FIRST);
     loop {
         let mut tx = begin_by_index(pool).await?;
         let letters = next(&mut tx, operation, &[], after, CHUNK, "").await?;
@@ -67,7 +67,7 @@ pub(super) async fn lock(
     conn: &mut PgConnection,
     operation: &Operation,
     made_before: &[MessageId],
-    mut after: Place,
+    mut after: ReplayCursor,
     limit: i64,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Letter>> {
@@ -96,7 +96,7 @@ async fn next(
     conn: &mut PgConnection,
     operation: &Operation,
     made_before: &[MessageId],
-    after: Place,
+    after: ReplayCursor,
     limit: i64,
     locking: &'static str,
 ) -> sqlx::Result<Vec<Meant>> {
@@ -113,7 +113,7 @@ async fn next(
     query.build_query_as().persistent(false).fetch_all(conn).await
 }
 
-async fn standings(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<HashMap<SubscriptionId, Standing>> {
+async fn standings(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<HashMap<SubscriptionId, ReplayTarget>> {
     let ids = subscriptions(letters);
     let rows = sqlx::query!(
         r#"SELECT s.id AS "id: SubscriptionId", s.state = 'active' AS "is_active!", s.expires_at, s.user_left_at
@@ -124,12 +124,12 @@ async fn standings(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<H
         &shards_of(&ids)
     );
     let rows = rows.fetch_all(conn).await?.into_iter();
-    let standing = |is_active, expires_at, user_left_at| Standing { is_active, expires_at, user_left_at };
+    let standing = |is_active, expires_at, user_left_at| ReplayTarget { is_active, expires_at, user_left_at };
     Ok(rows.map(|row| (row.id, standing(row.is_active, row.expires_at, row.user_left_at))).collect())
 }
 
 /// Locks these letters and the users of their subscriptions until the transaction ends, except those that are being changed.
-async fn locked(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<HashMap<SubscriptionId, Standing>> {
+async fn locked(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<HashMap<SubscriptionId, ReplayTarget>> {
     let mut locked = HashMap::new();
     // Citus locks rows in one shard at a time.
     for of_shard in subscriptions(letters).chunk_by(|a, b| a.shard() == b.shard()) {
@@ -141,7 +141,7 @@ async fn locked(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<Hash
         );
         locked.extend(rows.fetch_all(&mut *conn).await?.into_iter().map(|row| {
             let standing =
-                Standing { is_active: row.is_active, expires_at: row.expires_at, user_left_at: row.user_left_at };
+                ReplayTarget { is_active: row.is_active, expires_at: row.expires_at, user_left_at: row.user_left_at };
             (row.id, standing)
         }));
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 
 use super::super::closing::Closing;
-use super::super::take::Waiting;
+use super::super::take::QueuedDelivery;
 use super::super::unsent::{How, end_within};
 use crate::store::audience::audience_counts::Difference;
 use crate::store::outcomes::events;
@@ -80,7 +80,7 @@ async fn take_out(
     ended: &[Gone],
     changes: &mut Difference,
     now: Timestamp,
-) -> sqlx::Result<Vec<Waiting>> {
+) -> sqlx::Result<Vec<QueuedDelivery>> {
     let shards: Vec<i16> = ended.iter().map(|row| row.id.shard()).collect();
     let ids: Vec<SubscriptionId> = ended.iter().map(|row| row.id).collect();
     let left = sqlx::query!(
@@ -96,7 +96,7 @@ async fn take_out(
     .await?;
     left.iter().for_each(|row| changes.left(row.topic, row.lane));
     sqlx::query_as!(
-        Waiting,
+        QueuedDelivery,
         r#"
         WITH ended AS (
             SELECT * FROM unnest($1::smallint[], $2::uuid[], $4::integer[]) AS e (shard, id, life)

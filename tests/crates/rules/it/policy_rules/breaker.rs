@@ -2,12 +2,12 @@
 
 use bellwire_core::clock::Timestamp;
 use bellwire_rules::classify::Health;
-use bellwire_rules::policy::Settings;
-use bellwire_rules::policy::breaker::{Breaker, PROBES, Permission, Snapshot, State};
+use bellwire_rules::policy::TierSettings;
+use bellwire_rules::policy::breaker::{Breaker, PROBES, Permission, Snapshot, BreakerState};
 use std::time::Duration;
 
 /// The guide's figures, but for openings that grow to a minute.
-const GUIDE: Settings = Settings { circuit_open_max: Duration::from_secs(60), ..Settings::GUIDE };
+const GUIDE: TierSettings = TierSettings { circuit_open_max: Duration::from_secs(60), ..TierSettings::GUIDE };
 const S: u64 = 1_000;
 
 fn at(ms: u64) -> Timestamp {
@@ -27,7 +27,7 @@ fn begin(breaker: &mut Breaker, ms: u64) -> u64 {
     }
 }
 
-fn post(breaker: &mut Breaker, ms: u64, health: Health, settings: &Settings) -> Option<State> {
+fn post(breaker: &mut Breaker, ms: u64, health: Health, settings: &TierSettings) -> Option<BreakerState> {
     let number = begin(breaker, ms);
     breaker.record(number, at(ms), at(ms), health, settings)
 }
@@ -60,12 +60,12 @@ fn fifth_failure_in_a_row_trips() {
         assert_eq!(post(&mut breaker, 2, Health::Unknown, &GUIDE), None);
     }
     let until = at(3) + GUIDE.circuit_open;
-    assert_eq!(post(&mut breaker, 3, Health::Failing, &GUIDE), Some(State::Open { until }));
+    assert_eq!(post(&mut breaker, 3, Health::Failing, &GUIDE), Some(BreakerState::Open { until }));
     assert_eq!(breaker.permit(at(4), true), Permission::Wait(until));
 }
 
 /// `failures` of `attempts` spread evenly over a time; whether that trips, and at which attempt.
-fn tripping_attempt(attempts: u32, failures: u32, over_ms: u64, settings: &Settings) -> Option<u32> {
+fn tripping_attempt(attempts: u32, failures: u32, over_ms: u64, settings: &TierSettings) -> Option<u32> {
     let mut breaker = Breaker::closed(at(0));
     (1..=attempts).find(|n| {
         let failed = u64::from(*n) * u64::from(failures) / u64::from(attempts)
@@ -86,7 +86,7 @@ fn failure_share_trips_after_400_attempts() {
     ] {
         assert_eq!(tripping_attempt(attempts, failures, over_ms, &GUIDE), expected, "{failures} of {attempts}");
     }
-    let strict = Settings { circuit_failure_threshold: 0.01, ..GUIDE };
+    let strict = TierSettings { circuit_failure_threshold: 0.01, ..GUIDE };
     assert_eq!(tripping_attempt(1_000, 10, 50 * S, &strict), Some(400));
 }
 
@@ -97,9 +97,9 @@ fn open_breaker_half_opens_with_three_probes() {
     for _ in 0..3 {
         assert_eq!(breaker.permit(at(30 * S), true), Permission::Probe);
     }
-    assert_eq!(breaker.snapshot().state, State::HalfOpen);
+    assert_eq!(breaker.snapshot().state, BreakerState::HalfOpen);
     assert_eq!(breaker.permit(at(31 * S), true), Permission::Wait(at(32 * S)), "not until the probes are given up");
-    assert_eq!(breaker.record_probe(at(31 * S), Health::Alive, &GUIDE), Some(State::Closed));
+    assert_eq!(breaker.record_probe(at(31 * S), Health::Alive, &GUIDE), Some(BreakerState::Closed));
     begin(&mut breaker, 31 * S);
 }
 
@@ -133,18 +133,18 @@ fn responses_from_before_the_trip_are_ignored() {
     assert_eq!(breaker.record_probe(at(1), Health::Alive, &GUIDE), None);
     breaker.permit(at(30 * S), true);
     assert_eq!(answered(&mut breaker, 30 * S, Health::Alive), None);
-    assert_eq!(breaker.snapshot().state, State::HalfOpen);
+    assert_eq!(breaker.snapshot().state, BreakerState::HalfOpen);
     breaker.record_probe(at(30 * S), Health::Alive, &GUIDE);
     for number in before {
         assert_eq!(breaker.record(number, at(0), at(31 * S), Health::Failing, &GUIDE), None, "they are of the past");
     }
-    assert_eq!(breaker.snapshot().state, State::Closed);
+    assert_eq!(breaker.snapshot().state, BreakerState::Closed);
 }
 
 #[test]
 fn fast_failures_count_by_start_of_post() {
     // A thousand POSTs begin together; one in twenty fails within a millisecond, the others take their time.
-    let settings = &Settings::DEFAULT;
+    let settings = &TierSettings::DEFAULT;
     let mut breaker = Breaker::closed(at(0));
     let posts: Vec<_> = (0..1_000).map(|n| begin(&mut breaker, n / 100)).collect();
     for number in posts.iter().filter(|number| **number % 20 == 7) {
@@ -166,7 +166,7 @@ fn fast_failures_count_by_start_of_post() {
 #[test]
 fn our_threshold_is_five_times_the_guides() {
     for (failures, expected) in [(99, None), (100, Some(400))] {
-        assert_eq!(tripping_attempt(400, failures, 50 * S, &Settings::DEFAULT), expected, "{failures} of 400");
+        assert_eq!(tripping_attempt(400, failures, 50 * S, &TierSettings::DEFAULT), expected, "{failures} of 400");
     }
 }
 
@@ -193,16 +193,16 @@ fn repeated_trips_double_up_to_a_minute() {
 fn guide_openings_are_constant_and_configurable() {
     let mut breaker = Breaker::closed(at(0));
     for _ in 0..5 {
-        post(&mut breaker, 0, Health::Failing, &Settings::GUIDE);
+        post(&mut breaker, 0, Health::Failing, &TierSettings::GUIDE);
     }
     for n in 1..4 {
-        assert_eq!(breaker.snapshot().state, State::Open { until: at(n * 30 * S) });
+        assert_eq!(breaker.snapshot().state, BreakerState::Open { until: at(n * 30 * S) });
         for _ in 0..PROBES {
             breaker.permit(at(n * 30 * S), true);
-            breaker.record_probe(at(n * 30 * S), Health::Failing, &Settings::GUIDE);
+            breaker.record_probe(at(n * 30 * S), Health::Failing, &TierSettings::GUIDE);
         }
     }
-    let settings = Settings { circuit_failures_in_a_row: 3, circuit_attempts_min: 10, ..GUIDE };
+    let settings = TierSettings { circuit_failures_in_a_row: 3, circuit_attempts_min: 10, ..GUIDE };
     assert_eq!(tripping_attempt(10, 1, 10 * S, &settings), Some(10));
     assert_eq!(tripping_attempt(9, 1, 9 * S, &settings), None);
     assert_eq!(tripping_attempt(3, 3, S, &settings), Some(3));
@@ -210,13 +210,13 @@ fn guide_openings_are_constant_and_configurable() {
 
 #[test]
 fn configured_long_opening_stays_constant() {
-    let patient = Settings { circuit_open: Duration::from_secs(300), ..GUIDE };
+    let patient = TierSettings { circuit_open: Duration::from_secs(300), ..GUIDE };
     let mut breaker = Breaker::closed(at(0));
     for _ in 0..5 {
         post(&mut breaker, 0, Health::Failing, &patient);
     }
     for ms in [300 * S, 600 * S] {
-        assert_eq!(breaker.snapshot().state, State::Open { until: at(ms) });
+        assert_eq!(breaker.snapshot().state, BreakerState::Open { until: at(ms) });
         for _ in 0..PROBES {
             assert_eq!(breaker.permit(at(ms), true), Permission::Probe);
             breaker.record_probe(at(ms), Health::Failing, &patient);
@@ -234,7 +234,7 @@ fn operator_opens_at_once_and_closes_by_probing() {
     assert_eq!(breaker.permit(at(3), true), Permission::Wait(at(900 * S)));
     breaker.force_close(at(4));
     assert_eq!(breaker.permit(at(4), true), Permission::Probe);
-    assert_eq!(breaker.record_probe(at(5), Health::Alive, &GUIDE), Some(State::Closed));
+    assert_eq!(breaker.record_probe(at(5), Health::Alive, &GUIDE), Some(BreakerState::Closed));
     let mut failing = tripped_at(0);
     failing.force_close(at(1));
     assert_eq!(probes_fail(&mut failing, 1).as_secs(), 60);
@@ -252,9 +252,9 @@ fn replicas_follow_later_state_without_revoking_probes() {
     for _ in 0..3 {
         assert_eq!(ours.permit(at(31 * S), true), Permission::Probe);
     }
-    ours.adopt(Snapshot { state: State::HalfOpen, changed_at: at(32 * S), ..theirs.snapshot() });
+    ours.adopt(Snapshot { state: BreakerState::HalfOpen, changed_at: at(32 * S), ..theirs.snapshot() });
     assert_eq!(ours.permit(at(32 * S), true), Permission::Wait(at(33 * S)));
-    ours.adopt(Snapshot { state: State::Closed, changed_at: at(33 * S), ..theirs.snapshot() });
+    ours.adopt(Snapshot { state: BreakerState::Closed, changed_at: at(33 * S), ..theirs.snapshot() });
     begin(&mut ours, 33 * S);
 }
 

@@ -2,9 +2,9 @@
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
-use bellwire_rules::classify::{DeadReason, Kind, Outcome};
+use bellwire_rules::classify::{DeadReason, ResponseKind, Outcome};
 use bellwire_rules::policy::{
-    Layer, Places, Policy, Situation, Terms, Verdict, decide, remaining_ttl_s, shrink_target,
+    Layer, Places, Policy, Situation, Terms, NextStep, decide, remaining_ttl_s, shrink_target,
 };
 use chrono::TimeDelta;
 use serde_json::json;
@@ -34,40 +34,40 @@ fn attempt(retries: u32, after_s: u64, ttl_s: u64) -> Situation {
     }
 }
 
-fn outcome(kind: Kind) -> Outcome {
+fn outcome(kind: ResponseKind) -> Outcome {
     Outcome { kind, status: Some(503), retry_after: None, detail: None }
 }
 
-fn asking(kind: Kind, wait_s: u64) -> Outcome {
+fn asking(kind: ResponseKind, wait_s: u64) -> Outcome {
     Outcome { retry_after: Some(secs(wait_s)), ..outcome(kind) }
 }
 
-const DOWN: Kind = Kind::Unavailable { retry_now: false };
-const EXHAUSTED: Verdict = Verdict::Dead { reason: DeadReason::RetriesExhausted };
+const DOWN: ResponseKind = ResponseKind::Unavailable { retry_now: false };
+const EXHAUSTED: NextStep = NextStep::Dead { reason: DeadReason::RetriesExhausted };
 
 /// By the guide's published timetable.
-fn promotional(outcome: &Outcome, situation: &Situation) -> Verdict {
+fn promotional(outcome: &Outcome, situation: &Situation) -> NextStep {
     decide(outcome, &in_force(json!({"maxAttempts": 5})), situation, 0.5)
 }
 
-fn retry(after_s: u64) -> Verdict {
-    Verdict::Retry { after: secs(after_s), counts: true }
+fn retry(after_s: u64) -> NextStep {
+    NextStep::Retry { after: secs(after_s), counts: true }
 }
 
 #[test]
 fn every_kind_has_its_verdict() {
     let reason = DeadReason::BadRequest;
     for (kind, verdict) in [
-        (Kind::Accepted { ttl_granted_s: None }, Verdict::Accepted),
-        (Kind::Throttled, retry(2)),
-        (Kind::SenderThrottled, retry(2)),
+        (ResponseKind::Accepted { ttl_granted_s: None }, NextStep::Accepted),
+        (ResponseKind::Throttled, retry(2)),
+        (ResponseKind::SenderThrottled, retry(2)),
         (DOWN, retry(2)),
-        (Kind::Unavailable { retry_now: true }, retry(0)),
-        (Kind::CutOff, Verdict::Retry { after: secs(2), counts: false }),
-        (Kind::Unprocessed, Verdict::Retry { after: Duration::from_millis(275), counts: false }),
-        (Kind::TooLarge, Verdict::Shrink),
-        (Kind::Gone, Verdict::Gone),
-        (Kind::Refused { reason }, Verdict::Dead { reason }),
+        (ResponseKind::Unavailable { retry_now: true }, retry(0)),
+        (ResponseKind::CutOff, NextStep::Retry { after: secs(2), counts: false }),
+        (ResponseKind::Unprocessed, NextStep::Retry { after: Duration::from_millis(275), counts: false }),
+        (ResponseKind::TooLarge, NextStep::Shrink),
+        (ResponseKind::Gone, NextStep::Gone),
+        (ResponseKind::Refused { reason }, NextStep::Dead { reason }),
     ] {
         assert_eq!(promotional(&outcome(kind), &attempt(0, 1, HOUR)), verdict, "{kind:?}");
     }
@@ -85,15 +85,15 @@ fn retries_follow_the_policy_and_then_end() {
 
 #[test]
 fn an_invitation_to_retry_now_is_followed_once() {
-    let kind = Kind::Unavailable { retry_now: true };
+    let kind = ResponseKind::Unavailable { retry_now: true };
     assert_eq!(promotional(&outcome(kind), &attempt(1, 1, HOUR)), retry(4));
     assert_eq!(promotional(&asking(kind, 7), &attempt(0, 1, HOUR)), retry(7));
 }
 
 #[test]
 fn guide_form_takes_the_later_delay() {
-    assert_eq!(promotional(&asking(Kind::Throttled, 120), &attempt(0, 1, HOUR)), retry(120));
-    assert_eq!(promotional(&asking(Kind::Throttled, 0), &attempt(0, 1, HOUR)), retry(2));
+    assert_eq!(promotional(&asking(ResponseKind::Throttled, 120), &attempt(0, 1, HOUR)), retry(120));
+    assert_eq!(promotional(&asking(ResponseKind::Throttled, 0), &attempt(0, 1, HOUR)), retry(2));
 }
 
 fn in_force(layer: serde_json::Value) -> Policy {
@@ -113,7 +113,7 @@ fn header_replaces_qstash_delay_not_sns() {
     }
     assert_eq!(decide(&outcome(DOWN), &qstash, &attempt(2, 1, HOUR), 0.5), retry(60));
     assert_eq!(decide(&asking(DOWN, 0), &qstash, &attempt(3, 1, HOUR), 0.5), EXHAUSTED);
-    assert_eq!(decide(&asking(DOWN, HOUR), &qstash, &attempt(0, 1, HOUR), 0.5), Verdict::Expired);
+    assert_eq!(decide(&asking(DOWN, HOUR), &qstash, &attempt(0, 1, HOUR), 0.5), NextStep::Expired);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn retry_wave_without_jitter_is_spread() {
     let ms = |policy: &Policy, outcome: &Outcome, situation: &Situation, randomness| match decide(
         outcome, policy, situation, randomness,
     ) {
-        Verdict::Retry { after, .. } => after.as_millis(),
+        NextStep::Retry { after, .. } => after.as_millis(),
         other => panic!("{other:?}"),
     };
     let down = outcome(DOWN);
@@ -131,7 +131,7 @@ fn retry_wave_without_jitter_is_spread() {
     assert_eq!(ms(&constant, &down, &wave(0), 0.5), 1_000, "alone, it is no wave");
     let jittered = in_force(json!({"maxAttempts": 5}));
     assert_eq!(ms(&jittered, &down, &wave(200), 0.5), 2_000, "jitter has spread it");
-    assert_eq!(ms(&jittered, &asking(Kind::Throttled, 30), &wave(200), 0.5), 31_000, "all are told the same time");
+    assert_eq!(ms(&jittered, &asking(ResponseKind::Throttled, 30), &wave(200), 0.5), 31_000, "all are told the same time");
     let immediate = in_force(json!({"maxAttempts": 5, "immediateRetries": 1}));
     assert_eq!(ms(&immediate, &down, &wave(200), 0.5), 0);
 }
@@ -139,9 +139,9 @@ fn retry_wave_without_jitter_is_spread() {
 #[test]
 fn no_retry_while_subscription_is_held() {
     let held = |ttl_s| Situation { held_for: secs(30), ..attempt(0, 1, ttl_s) };
-    assert_eq!(promotional(&outcome(Kind::Throttled), &held(HOUR)), retry(30));
-    assert_eq!(promotional(&asking(Kind::Throttled, 60), &held(HOUR)), retry(60));
-    assert_eq!(promotional(&outcome(Kind::Throttled), &held(31)), Verdict::Expired);
+    assert_eq!(promotional(&outcome(ResponseKind::Throttled), &held(HOUR)), retry(30));
+    assert_eq!(promotional(&asking(ResponseKind::Throttled, 60), &held(HOUR)), retry(60));
+    assert_eq!(promotional(&outcome(ResponseKind::Throttled), &held(31)), NextStep::Expired);
 }
 
 #[test]
@@ -155,10 +155,10 @@ fn throttling_answers_follow_the_other_presets_timetable() {
     let policy = in_force(json!({"preset": "sns-aws-managed"}));
     let late = |n| attempt(n, 1, 72 * HOUR);
     assert_eq!(decide(&outcome(DOWN), &policy, &late(0), 1.0), retry(0));
-    assert_eq!(decide(&outcome(Kind::Throttled), &policy, &late(0), 1.0), retry(10));
+    assert_eq!(decide(&outcome(ResponseKind::Throttled), &policy, &late(0), 1.0), retry(10));
     assert_eq!(decide(&outcome(DOWN), &policy, &late(49), 1.0), retry(20));
-    assert_eq!(decide(&outcome(Kind::SenderThrottled), &policy, &late(49), 1.0), retry(600));
-    assert_eq!(decide(&outcome(Kind::Throttled), &policy, &late(50), 1.0), EXHAUSTED);
+    assert_eq!(decide(&outcome(ResponseKind::SenderThrottled), &policy, &late(49), 1.0), retry(600));
+    assert_eq!(decide(&outcome(ResponseKind::Throttled), &policy, &late(50), 1.0), EXHAUSTED);
     assert_eq!(decide(&outcome(DOWN), &policy, &late(50), 1.0), retry(20));
 }
 
@@ -166,26 +166,26 @@ fn throttling_answers_follow_the_other_presets_timetable() {
 fn retry_due_after_expiry_expires_at_once() {
     for (after_s, ttl_s, verdict) in [
         (57, MINUTE, retry(2)),
-        (58, MINUTE, Verdict::Expired), // due exactly at expiry
-        (60, MINUTE, Verdict::Expired),
-        (500, MINUTE, Verdict::Expired),
-        (0, 0, Verdict::Expired), // ttl 0 gets exactly one POST
+        (58, MINUTE, NextStep::Expired), // due exactly at expiry
+        (60, MINUTE, NextStep::Expired),
+        (500, MINUTE, NextStep::Expired),
+        (0, 0, NextStep::Expired), // ttl 0 gets exactly one POST
     ] {
         assert_eq!(promotional(&outcome(DOWN), &attempt(0, after_s, ttl_s)), verdict, "{after_s} of {ttl_s}");
     }
-    assert_eq!(promotional(&asking(DOWN, HOUR), &attempt(0, 1, HOUR)), Verdict::Expired);
-    assert_eq!(promotional(&outcome(DOWN), &attempt(5, 61, MINUTE)), Verdict::Expired);
-    assert_eq!(promotional(&outcome(Kind::Unprocessed), &attempt(0, 0, 0)), Verdict::Expired);
-    assert_eq!(promotional(&outcome(Kind::TooLarge), &attempt(0, 0, 0)), Verdict::Expired);
+    assert_eq!(promotional(&asking(DOWN, HOUR), &attempt(0, 1, HOUR)), NextStep::Expired);
+    assert_eq!(promotional(&outcome(DOWN), &attempt(5, 61, MINUTE)), NextStep::Expired);
+    assert_eq!(promotional(&outcome(ResponseKind::Unprocessed), &attempt(0, 0, 0)), NextStep::Expired);
+    assert_eq!(promotional(&outcome(ResponseKind::TooLarge), &attempt(0, 0, 0)), NextStep::Expired);
 }
 
 #[test]
 fn what_is_final_stays_final_after_expiry() {
     let late = attempt(0, 500, MINUTE);
-    assert_eq!(promotional(&outcome(Kind::Gone), &late), Verdict::Gone);
-    assert_eq!(promotional(&outcome(Kind::Accepted { ttl_granted_s: None }), &late), Verdict::Accepted);
+    assert_eq!(promotional(&outcome(ResponseKind::Gone), &late), NextStep::Gone);
+    assert_eq!(promotional(&outcome(ResponseKind::Accepted { ttl_granted_s: None }), &late), NextStep::Accepted);
     let reason = DeadReason::Unauthorized;
-    assert_eq!(promotional(&outcome(Kind::Refused { reason }), &late), Verdict::Dead { reason });
+    assert_eq!(promotional(&outcome(ResponseKind::Refused { reason }), &late), NextStep::Dead { reason });
 }
 
 #[test]
@@ -198,12 +198,12 @@ fn guide_retries_end_within_24_hours() {
 
 #[test]
 fn shrinking_needs_content_attempt_and_time() {
-    let large = outcome(Kind::TooLarge);
-    let dead = Verdict::Dead { reason: DeadReason::PayloadTooLarge };
+    let large = outcome(ResponseKind::TooLarge);
+    let dead = NextStep::Dead { reason: DeadReason::PayloadTooLarge };
     assert_eq!(promotional(&large, &Situation { can_shrink: false, ..attempt(0, 1, HOUR) }), dead);
-    assert_eq!(promotional(&large, &attempt(4, 1, HOUR)), Verdict::Shrink);
+    assert_eq!(promotional(&large, &attempt(4, 1, HOUR)), NextStep::Shrink);
     assert_eq!(promotional(&large, &attempt(5, 1, HOUR)), dead);
-    assert_eq!(promotional(&large, &attempt(0, HOUR, HOUR)), Verdict::Expired);
+    assert_eq!(promotional(&large, &attempt(0, HOUR, HOUR)), NextStep::Expired);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn payload_past_guide_window_is_not_dispatched() {
     let (dispatched, ttl_s) = (start(), 3_600);
     let expires = dispatched + secs(3_600);
     assert_eq!(remaining_ttl_s(dispatched + secs(4_000), expires, ttl_s), None);
-    assert_eq!(promotional(&outcome(DOWN), &attempt(0, 4_000, 3_600)), Verdict::Expired);
+    assert_eq!(promotional(&outcome(DOWN), &attempt(0, 4_000, 3_600)), NextStep::Expired);
     assert_eq!(remaining_ttl_s(dispatched + secs(3_599), expires, ttl_s), Some(1));
 }
 

@@ -2,7 +2,7 @@
 
 use bellwire_core::clock::Timestamp;
 use bellwire_rules::policy::hold::{
-    Alarm, FIRST, Held, Hold, KEY_FIRST, KeyWatch, REMEMBERED_FOR, of_refused_key, of_throttled_subscription,
+    Alarm, FIRST, HoldReason, Hold, KEY_FIRST, KeyWatch, REMEMBERED_FOR, of_refused_key, of_throttled_subscription,
     reopens_at,
 };
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn hold_ends_in_probes_until_success() {
 
 #[test]
 fn subscription_hold_uses_header_or_grows() {
-    let held = |at_ms, until_ms| Held { at: at(at_ms), until: at(until_ms) };
+    let held = |at_ms, until_ms| HoldReason { at: at(at_ms), until: at(until_ms) };
     let of = of_throttled_subscription;
     assert_eq!(of(None, at(0), at(5), Some(Duration::from_secs(30))), held(5, 30_005));
     let (mut before, mut now, mut lengths_s) = (None, at(0), Vec::new());
@@ -94,7 +94,7 @@ fn subscription_hold_uses_header_or_grows() {
 #[test]
 fn a_hold_is_shared_and_can_be_released() {
     let mut hold = Hold::default();
-    let held = |at_ms, until_ms| Held { at: at(at_ms), until: at(until_ms) };
+    let held = |at_ms, until_ms| HoldReason { at: at(at_ms), until: at(until_ms) };
     hold.extend(held(0, 5_000));
     assert_eq!(hold.extend(held(10, 4_000)), at(5_000));
     assert_eq!(hold.until(at(4_999)), Some(at(5_000)));

@@ -2,21 +2,21 @@
 
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_rules::policy::{
-    Guide, Layer, Parsed, Place, Places, Policy, PolicyError, Retry, SetBy, Settings, Terms, Throttle, TierDefaults,
+    Guide, Layer, Parsed, PolicyLevel, Places, Policy, PolicyError, Retry, SetBy, TierSettings, Terms, Throttle, TierDefaults,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
 
-fn parse_at(place: Place, value: &Value) -> Result<Parsed, Vec<PolicyError>> {
+fn parse_at(place: PolicyLevel, value: &Value) -> Result<Parsed, Vec<PolicyError>> {
     Layer::parse(value, &Terms { place, ..Terms::default() })
 }
 
-fn layer(place: Place, value: Value) -> Layer {
+fn layer(place: PolicyLevel, value: Value) -> Layer {
     parse_at(place, &value).unwrap_or_else(|errors| panic!("{value}: {errors:?}")).layer
 }
 
 fn guide(max_attempts: u32) -> Layer {
-    layer(Place::Message, json!({ "maxAttempts": max_attempts }))
+    layer(PolicyLevel::Message, json!({ "maxAttempts": max_attempts }))
 }
 
 fn retries(places: Places<'_>) -> u32 {
@@ -28,10 +28,10 @@ fn an_empty_policy_sets_nothing() {
     for value in
         [json!({}), json!({"healthyRetryPolicy": null}), json!({"throttlePolicy": {}}), json!({"requestPolicy": {}})]
     {
-        assert_eq!(layer(Place::Message, value), Layer::default());
+        assert_eq!(layer(PolicyLevel::Message, value), Layer::default());
     }
     for value in [json!(null), json!([]), json!("x"), json!(3)] {
-        let errors = parse_at(Place::Message, &value).unwrap_err();
+        let errors = parse_at(PolicyLevel::Message, &value).unwrap_err();
         assert_eq!((errors[0].pointer.as_str(), errors[0].detail.as_str()), ("", "must be an object"));
     }
 }
@@ -44,7 +44,7 @@ fn the_first_place_that_sets_a_member_wins() {
         subscription: Some(&two),
         topic: Some(&three),
         tier: Some(&four),
-        server: Settings::DEFAULT,
+        server: TierSettings::DEFAULT,
     };
     assert_eq!(retries(places), 1);
     places.message = None;
@@ -60,10 +60,10 @@ fn the_first_place_that_sets_a_member_wins() {
 #[test]
 fn members_are_inherited_one_by_one() {
     let topic = layer(
-        Place::Topic,
+        PolicyLevel::Topic,
         json!({"healthyRetryPolicy": {"numRetries": 9}, "requestPolicy": {"headerContentType": "application/json"}}),
     );
-    let subscription = layer(Place::Subscription, json!({"throttlePolicy": {"maxReceivesPerSecond": 10}}));
+    let subscription = layer(PolicyLevel::Subscription, json!({"throttlePolicy": {"maxReceivesPerSecond": 10}}));
     let message = guide(2);
     let places =
         Places { message: Some(&message), subscription: Some(&subscription), topic: Some(&topic), ..Places::default() };
@@ -75,7 +75,7 @@ fn members_are_inherited_one_by_one() {
 
 #[test]
 fn a_topic_may_silence_its_subscriptions() {
-    let topic = layer(Place::Topic, json!({"disableSubscriptionOverrides": true}));
+    let topic = layer(PolicyLevel::Topic, json!({"disableSubscriptionOverrides": true}));
     let (message, subscription, tier) = (guide(1), guide(2), guide(4));
     let mut places =
         Places { subscription: Some(&subscription), topic: Some(&topic), tier: Some(&tier), ..Places::default() };
@@ -83,8 +83,8 @@ fn a_topic_may_silence_its_subscriptions() {
     places.message = Some(&message);
     assert_eq!(retries(places), 1);
     for (place, value) in [
-        (Place::Subscription, json!({"disableSubscriptionOverrides": true})),
-        (Place::Topic, json!({"disableSubscriptionOverrides": 1})),
+        (PolicyLevel::Subscription, json!({"disableSubscriptionOverrides": true})),
+        (PolicyLevel::Topic, json!({"disableSubscriptionOverrides": 1})),
     ] {
         assert_eq!(parse_at(place, &value).unwrap_err()[0].pointer, "/disableSubscriptionOverrides");
     }
@@ -98,7 +98,7 @@ fn forms_are_not_mixed() {
         json!({"baseDelayMs": 1000, "healthyRetryPolicy": {}}),
         json!({"baseDelayMs": 1000, "preset": null}),
     ] {
-        let errors = parse_at(Place::Message, &value).unwrap_err();
+        let errors = parse_at(PolicyLevel::Message, &value).unwrap_err();
         assert!(errors[0].pointer.is_empty() && errors[0].detail.contains("mixes the forms"), "{errors:?}");
     }
 }
@@ -125,10 +125,10 @@ fn what_was_stored_reads_as_it_was_meant() {
 
 #[test]
 fn whose_word_a_member_is_can_be_told() {
-    let throttle = |n| layer(Place::Message, json!({"throttlePolicy": {"maxReceivesPerSecond": n}}));
+    let throttle = |n| layer(PolicyLevel::Message, json!({"throttlePolicy": {"maxReceivesPerSecond": n}}));
     let (message, subscription, tier) = (guide(1), throttle(2), throttle(4));
     let topic = layer(
-        Place::Topic,
+        PolicyLevel::Topic,
         json!({"requestPolicy": {"headerContentType": "text/plain"}, "disableSubscriptionOverrides": true}),
     );
     let mut places = Places {
@@ -136,12 +136,12 @@ fn whose_word_a_member_is_can_be_told() {
         subscription: Some(&subscription),
         topic: Some(&topic),
         tier: Some(&tier),
-        server: Settings::DEFAULT,
+        server: TierSettings::DEFAULT,
     };
-    let [by_message, by_topic, by_tier] = [Place::Message, Place::Topic, Place::Tier].map(Some);
+    let [by_message, by_topic, by_tier] = [PolicyLevel::Message, PolicyLevel::Topic, PolicyLevel::Tier].map(Some);
     assert_eq!(places.set_by(), SetBy { retry: by_message, throttle: by_tier, request: by_topic });
     places.topic = None;
-    let by_subscription = Some(Place::Subscription);
+    let by_subscription = Some(PolicyLevel::Subscription);
     assert_eq!(places.set_by(), SetBy { retry: by_message, throttle: by_subscription, request: None });
     assert_eq!(Places::default().set_by(), SetBy { retry: None, throttle: None, request: None });
 }
@@ -149,33 +149,33 @@ fn whose_word_a_member_is_can_be_told() {
 /// The pointer of the first error of a message with this media type.
 fn media_type_fault(media_type: &str) -> String {
     let policy = json!({"requestPolicy": {"headerContentType": media_type}});
-    parse_at(Place::Message, &policy).unwrap_err().remove(0).pointer
+    parse_at(PolicyLevel::Message, &policy).unwrap_err().remove(0).pointer
 }
 
 #[test]
 fn a_throttle_and_a_media_type_are_checked() {
     for (place, value, pointer) in [
         (
-            Place::Message,
+            PolicyLevel::Message,
             json!({"throttlePolicy": {"maxReceivesPerSecond": 0}}),
             "/throttlePolicy/maxReceivesPerSecond",
         ),
         (
-            Place::Message,
+            PolicyLevel::Message,
             json!({"throttlePolicy": {"maxReceivesPerSecond": 1.5}}),
             "/throttlePolicy/maxReceivesPerSecond",
         ),
         (
-            Place::Message,
+            PolicyLevel::Message,
             json!({"throttlePolicy": {"maxReceivesPerSecond": 4_294_967_296u64}}),
             "/throttlePolicy/maxReceivesPerSecond",
         ),
-        (Place::Message, json!({"throttlePolicy": {"rate": 1}}), "/throttlePolicy/rate"),
-        (Place::Message, json!({"throttlePolicy": 10}), "/throttlePolicy"),
-        (Place::Message, json!({"requestPolicy": {"headerContentType": "plain"}}), "/requestPolicy/headerContentType"),
-        (Place::Message, json!({"requestPolicy": {"headerContentType": 1}}), "/requestPolicy/headerContentType"),
+        (PolicyLevel::Message, json!({"throttlePolicy": {"rate": 1}}), "/throttlePolicy/rate"),
+        (PolicyLevel::Message, json!({"throttlePolicy": 10}), "/throttlePolicy"),
+        (PolicyLevel::Message, json!({"requestPolicy": {"headerContentType": "plain"}}), "/requestPolicy/headerContentType"),
+        (PolicyLevel::Message, json!({"requestPolicy": {"headerContentType": 1}}), "/requestPolicy/headerContentType"),
         (
-            Place::Topic,
+            PolicyLevel::Topic,
             json!({"requestPolicy": {"headerContentType": "text/html"}}),
             "/requestPolicy/headerContentType",
         ),
@@ -183,15 +183,15 @@ fn a_throttle_and_a_media_type_are_checked() {
         assert_eq!(parse_at(place, &value).unwrap_err()[0].pointer, pointer, "{value}");
     }
     for rate in [1, u32::MAX] {
-        let throttle = layer(Place::Topic, json!({"throttlePolicy": {"maxReceivesPerSecond": rate}})).throttle;
+        let throttle = layer(PolicyLevel::Topic, json!({"throttlePolicy": {"maxReceivesPerSecond": rate}})).throttle;
         assert_eq!(throttle, Some(Throttle { max_receives_per_second: rate }));
     }
     for (place, media_type) in [
-        (Place::Message, "text/html"),
-        (Place::Message, "application/vnd.example+json; v=1; note=\"a b\""),
-        (Place::Message, "text/csv;note=\"a;b=c\" ; header=present"),
-        (Place::Topic, "Text/Plain; charset=UTF-8"),
-        (Place::Topic, "application/json"),
+        (PolicyLevel::Message, "text/html"),
+        (PolicyLevel::Message, "application/vnd.example+json; v=1; note=\"a b\""),
+        (PolicyLevel::Message, "text/csv;note=\"a;b=c\" ; header=present"),
+        (PolicyLevel::Topic, "Text/Plain; charset=UTF-8"),
+        (PolicyLevel::Topic, "application/json"),
     ] {
         let request = layer(place, json!({"requestPolicy": {"headerContentType": media_type}})).request;
         assert_eq!(request.unwrap().header_content_type.as_ref(), media_type);
@@ -221,18 +221,18 @@ fn a_throttle_and_a_media_type_are_checked() {
 fn only_a_tier_overrides_server_defaults() {
     let value =
         json!({"circuitFailureThreshold": 0.2, "circuitOpenMs": 60_000, "retryTokenTtlSec": 60, "maxAttempts": 2});
-    let tier = layer(Place::Tier, value.clone());
+    let tier = layer(PolicyLevel::Tier, value.clone());
     let policy = Policy::in_force(Tier::Engagement, &Places { tier: Some(&tier), ..Places::default() });
-    let expected = Settings {
+    let expected = TierSettings {
         circuit_failure_threshold: 0.2,
         circuit_open: Duration::from_secs(60),
         retry_token_ttl: Duration::from_secs(60),
         published_retries: false,
-        ..Settings::GUIDE // the rest is the guide's, as the policy is in its form
+        ..TierSettings::GUIDE // the rest is the guide's, as the policy is in its form
     };
     assert_eq!((policy.settings, policy.retry.retries()), (expected, 2));
-    assert_eq!(Policy::tier_default(Tier::Engagement).settings, Settings::DEFAULT);
-    assert_eq!(parse_at(Place::Message, &value).unwrap_err().len(), 3);
+    assert_eq!(Policy::tier_default(Tier::Engagement).settings, TierSettings::DEFAULT);
+    assert_eq!(parse_at(PolicyLevel::Message, &value).unwrap_err().len(), 3);
     for (value, pointer) in [
         (json!({"circuitFailureThreshold": 0}), "/circuitFailureThreshold"),
         (json!({"circuitFailureThreshold": 1.1}), "/circuitFailureThreshold"),
@@ -243,13 +243,13 @@ fn only_a_tier_overrides_server_defaults() {
         (json!({"circuitConsecutiveFailures": 1_001}), "/circuitConsecutiveFailures"),
         (json!({"retryTokenTtlSec": 0}), "/retryTokenTtlSec"),
     ] {
-        assert_eq!(parse_at(Place::Tier, &value).unwrap_err()[0].pointer, pointer);
+        assert_eq!(parse_at(PolicyLevel::Tier, &value).unwrap_err()[0].pointer, pointer);
     }
 }
 
 /// What holds at a tier for which an app has set this, on a server with its own figures.
 fn of_tier(value: Value) -> Policy {
-    let tier = layer(Place::Tier, value);
+    let tier = layer(PolicyLevel::Tier, value);
     Policy::in_force(Tier::Promotional, &Places { tier: Some(&tier), ..Places::default() })
 }
 
@@ -271,25 +271,25 @@ fn guide_form_supplies_all_omitted_guide_values() {
     assert_eq!((&given["circuitFailureThreshold"], &given["circuitOpenMaxMs"]), (&json!(0.5), &json!(90_000)));
     assert_eq!(given["circuitOpenMs"], 30_000);
     // The other forms publish nothing of breakers, and other places have no say in them.
-    let ours = Settings::DEFAULT.to_json();
+    let ours = TierSettings::DEFAULT.to_json();
     assert_eq!(figures(json!({"retries": 2})), ours);
     assert_eq!(figures(json!({"preset": "sns-customer-managed"})), ours);
-    let message = layer(Place::Message, json!({"preset": "guide"}));
+    let message = layer(PolicyLevel::Message, json!({"preset": "guide"}));
     let policy = Policy::in_force(Tier::Promotional, &Places { message: Some(&message), ..Places::default() });
-    assert_eq!((policy.retry, policy.settings), (Retry::Guide(Guide::DEFAULT), Settings::DEFAULT));
-    let server = Places { server: Settings::GUIDE, ..Places::default() };
+    assert_eq!((policy.retry, policy.settings), (Retry::Guide(Guide::DEFAULT), TierSettings::DEFAULT));
+    let server = Places { server: TierSettings::GUIDE, ..Places::default() };
     assert_eq!(Policy::in_force(Tier::Engagement, &server).retry, Retry::Guide(Guide::DEFAULT));
-    let mixed = parse_at(Place::Message, &json!({"preset": "guide", "throttlePolicy": {}})).unwrap_err();
+    let mixed = parse_at(PolicyLevel::Message, &json!({"preset": "guide", "throttlePolicy": {}})).unwrap_err();
     assert!(mixed.iter().any(|error| error.detail.contains("SNS and guide")), "{mixed:?}");
 }
 
 #[test]
 fn misplaced_members_are_reported_with_their_place() {
     for (place, value, word) in [
-        (Place::Message, json!({"circuitOpenMs": 5_000}), "tier"),
-        (Place::Subscription, json!({"retryTokenTtlSec": 5}), "tier"),
-        (Place::Topic, json!({"circuitMinAttempts": 5}), "tier"),
-        (Place::Tier, json!({"disableSubscriptionOverrides": true}), "topic"),
+        (PolicyLevel::Message, json!({"circuitOpenMs": 5_000}), "tier"),
+        (PolicyLevel::Subscription, json!({"retryTokenTtlSec": 5}), "tier"),
+        (PolicyLevel::Topic, json!({"circuitMinAttempts": 5}), "tier"),
+        (PolicyLevel::Tier, json!({"disableSubscriptionOverrides": true}), "topic"),
     ] {
         let errors = parse_at(place, &value).unwrap_err();
         assert!(errors[0].detail.contains("belongs to") && errors[0].detail.contains(word), "{value}: {errors:?}");
@@ -314,11 +314,11 @@ fn the_tier_table_holds() {
         let nominal: Vec<_> = (0..).map_while(|n| policy.retry.step(n)).map(|step| step.nominal.as_secs()).collect();
         assert_eq!(nominal, delays, "{tier:?}");
     }
-    let ours = Settings {
+    let ours = TierSettings {
         circuit_failure_threshold: 0.25,
         circuit_open_max: Duration::from_secs(60),
         published_retries: false,
-        ..Settings::GUIDE
+        ..TierSettings::GUIDE
     };
     assert_eq!(Policy::tier_default(Tier::Engagement).settings, ours);
     let json = Policy::tier_default(Tier::Engagement).to_json();
@@ -336,7 +336,7 @@ fn a_policy_written_out_reads_back_as_itself() {
             "numMinDelayRetries": 2, "numMaxDelayRetries": 35, "backoffFunction": "exponential"},
             "requestPolicy": {"headerContentType": "application/json"}}),
     ] {
-        let layer = layer(Place::Message, value.clone());
+        let layer = layer(PolicyLevel::Message, value.clone());
         let policy = Policy::in_force(Tier::Promotional, &Places { message: Some(&layer), ..Places::default() });
         assert_eq!(policy.to_json(), value);
     }
@@ -344,8 +344,8 @@ fn a_policy_written_out_reads_back_as_itself() {
 
 #[test]
 fn server_defaults_apply_where_tiers_are_silent() {
-    let server = Settings { circuit_open: Duration::from_secs(3), ..Settings::DEFAULT };
-    let tier = layer(Place::Tier, json!({"circuitMinAttempts": 50}));
+    let server = TierSettings { circuit_open: Duration::from_secs(3), ..TierSettings::DEFAULT };
+    let tier = layer(PolicyLevel::Tier, json!({"circuitMinAttempts": 50}));
     let in_force = |places: Places<'_>| Policy::in_force(Tier::Promotional, &places).settings;
     assert_eq!(in_force(Places { server, ..Places::default() }), server);
     let both = in_force(Places { server, tier: Some(&tier), ..Places::default() });

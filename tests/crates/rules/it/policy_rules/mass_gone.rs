@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwire_core::clock::Timestamp;
-use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::hold::HoldReason;
 use bellwire_rules::policy::mass_gone::{AnswerSum, GoneWatch, PruneAlarm};
 
 fn at(s: u64) -> Timestamp {
@@ -57,7 +57,7 @@ fn replicas_add_up_within_ten_minutes() {
 #[test]
 fn lane_is_held_until_an_acceptance() {
     let mut watch = GoneWatch::new(at(0));
-    let held = |from, until| Some(Held { at: at(from), until: at(until) });
+    let held = |from, until| Some(HoldReason { at: at(from), until: at(until) });
     assert_eq!(watch.add(&share(10, 100), 1_000, at(0)), PruneAlarm { begins: true, hold: held(0, 15) });
     assert_eq!(watch.add(&share(5, 100), 1_000, at(1)), PruneAlarm::default(), "it is held");
     assert_eq!(watch.add(&share(1, 100), 1_000, at(15)), PruneAlarm { begins: false, hold: held(15, 30) });

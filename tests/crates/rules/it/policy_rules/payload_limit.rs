@@ -1,7 +1,7 @@
 //! The size that a gateway takes.
 
 use bellwire_core::clock::Timestamp;
-use bellwire_rules::policy::payload_limit::{Learned, PayloadLimit, Refusal};
+use bellwire_rules::policy::payload_limit::{Learned, PayloadLimit, PayloadRefusal};
 use std::time::Duration;
 
 fn at(s: u64) -> Timestamp {
@@ -15,8 +15,8 @@ fn learned() -> PayloadLimit {
     limit
 }
 
-fn after(refused: u32) -> Option<Refusal> {
-    Some(Refusal { octets: refused, tried: 2_744 })
+fn after(refused: u32) -> Option<PayloadRefusal> {
+    Some(PayloadRefusal { octets: refused, tried: 2_744 })
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn repeated_413_lowers_the_limit_stepwise() {
         }
     }
     assert_eq!(steps, [2_058, 1_542, 1_155]);
-    let smaller = Refusal { octets: 1_542, tried: 1_155 };
+    let smaller = PayloadRefusal { octets: 1_542, tried: 1_155 };
     assert_eq!(limit.accepted(at(2), 1_155, Some(smaller)), None, "what is believed is borne out");
 }
 
@@ -65,7 +65,7 @@ fn repeated_413_lowers_the_limit_stepwise() {
 fn unpadded_acceptance_raises_a_low_limit() {
     let mut limit = learned();
     assert_eq!(limit.refused(at(1), 2_432).and_then(|learned| learned.max), Some(1_824));
-    let without_padding = Refusal { octets: 2_432, tried: 2_350 };
+    let without_padding = PayloadRefusal { octets: 2_432, tried: 2_350 };
     let told = limit.accepted(at(2), 2_349, Some(without_padding)).and_then(|learned| learned.max);
     assert_eq!(told, Some(2_350));
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::expression::Expression;
-use bellwire_rules::policy::{Backoff, Layer, Place, Places, Policy, Retry, Terms};
+use bellwire_rules::policy::{Backoff, Layer, PolicyLevel, Places, Policy, Retry, Terms};
 
 /// Sums and products of fractions may miss the exact value by a little.
 const SLACK_S: f64 = 1e-6;
@@ -151,7 +151,7 @@ proptest! {
 
     #[test]
     fn parser_never_panics_and_points_into_json(policy in any_json()) {
-        for place in [Place::Message, Place::Subscription, Place::Topic, Place::Tier] {
+        for place in [PolicyLevel::Message, PolicyLevel::Subscription, PolicyLevel::Topic, PolicyLevel::Tier] {
             let terms = Terms { place, max_retries: 1_000 };
             match Layer::parse(&policy, &terms) {
                 Ok(parsed) => prop_assert_eq!(Layer::restore(&policy, &terms), Ok(parsed)),

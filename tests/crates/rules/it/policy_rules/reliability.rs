@@ -2,50 +2,50 @@
 
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
-use bellwire_rules::policy::reliability::{Accepted, Count, Reading, Sli, State, Sums, Tally, read};
+use bellwire_rules::policy::reliability::{Accepted, ReliabilityCount, MetricReading, Sli, ReliabilityState, Sums, ReliabilityTally, read};
 use std::time::Duration;
 
 const LANE: LaneId = LaneId(7);
 
-fn sums(counts: &[(Count, u64)]) -> Sums {
+fn sums(counts: &[(ReliabilityCount, u64)]) -> Sums {
     let mut sums = Sums::default();
     counts.iter().for_each(|(count, n)| sums.add(*count as i16, *n));
     sums
 }
 
-fn reading(sli: Sli, counts: &[(Count, u64)]) -> Reading {
+fn reading(sli: Sli, counts: &[(ReliabilityCount, u64)]) -> MetricReading {
     read(&sums(counts), 1).into_iter().find(|reading| reading.sli == sli).unwrap()
 }
 
 #[test]
 fn each_sli_is_judged_by_its_own_lines() {
-    use Count::*;
-    type Case = (Sli, fn(u64) -> Vec<(Count, u64)>, [(u64, State); 4]);
+    use ReliabilityCount::*;
+    type Case = (Sli, fn(u64) -> Vec<(ReliabilityCount, u64)>, [(u64, ReliabilityState); 4]);
     let cases: [Case; 5] = [
         (
             Sli::FirstRetrySuccess,
             |n| vec![(FirstAccepted, n), (FirstRetries, 1000)],
-            [(851, State::Ok), (850, State::Warn), (600, State::Warn), (599, State::Alert)],
+            [(851, ReliabilityState::Ok), (850, ReliabilityState::Warn), (600, ReliabilityState::Warn), (599, ReliabilityState::Alert)],
         ),
         (
             Sli::SecondRetrySuccess,
             |n| vec![(SecondAccepted, n), (SecondRetries, 1000)],
-            [(601, State::Ok), (600, State::Warn), (400, State::Warn), (399, State::Alert)],
+            [(601, ReliabilityState::Ok), (600, ReliabilityState::Warn), (400, ReliabilityState::Warn), (399, ReliabilityState::Alert)],
         ),
         (
             Sli::BackoffStretch,
             |n| vec![(StretchMs, n), (PlannedMs, 1000), (Stretched, 100)],
-            [(1499, State::Ok), (1500, State::Warn), (3000, State::Warn), (3001, State::Alert)],
+            [(1499, ReliabilityState::Ok), (1500, ReliabilityState::Warn), (3000, ReliabilityState::Warn), (3001, ReliabilityState::Alert)],
         ),
         (
             Sli::TtlExpiredPurges,
             |n| vec![(RetriesExpired, n), (Retries, 1000)],
-            [(49, State::Ok), (50, State::Warn), (150, State::Warn), (151, State::Alert)],
+            [(49, ReliabilityState::Ok), (50, ReliabilityState::Warn), (150, ReliabilityState::Warn), (151, ReliabilityState::Alert)],
         ),
         (
             Sli::BreakerTrips,
             |n| vec![(BreakerTrips, n)],
-            [(0, State::Ok), (1, State::Warn), (5, State::Warn), (6, State::Alert)],
+            [(0, ReliabilityState::Ok), (1, ReliabilityState::Warn), (5, ReliabilityState::Warn), (6, ReliabilityState::Alert)],
         ),
     ];
     for (sli, counts, expected) in cases {
@@ -57,17 +57,17 @@ fn each_sli_is_judged_by_its_own_lines() {
 
 #[test]
 fn a_share_of_few_samples_says_nothing() {
-    use Count::*;
+    use ReliabilityCount::*;
     let few = reading(Sli::FirstRetrySuccess, &[(FirstAccepted, 0), (FirstRetries, 99)]);
-    assert_eq!((few.state, few.value), (State::Unknown, Some(0.0)));
+    assert_eq!((few.state, few.value), (ReliabilityState::Unknown, Some(0.0)));
     let enough = reading(Sli::FirstRetrySuccess, &[(FirstAccepted, 0), (FirstRetries, 100)]);
-    assert_eq!(enough.state, State::Alert);
+    assert_eq!(enough.state, ReliabilityState::Alert);
     assert_eq!(reading(Sli::BackoffStretch, &[]).value, None);
 }
 
 #[test]
 fn counts_survive_the_table_round_trip() {
-    let tally = Tally::default();
+    let tally = ReliabilityTally::default();
     let second = Duration::from_secs(1);
     tally.retried(LANE, Tier::Promotional, 1);
     tally.retried(LANE, Tier::Promotional, 3);
@@ -77,7 +77,7 @@ fn counts_survive_the_table_round_trip() {
     tally.accepted(LANE, Tier::Promotional, &at_once);
     tally.accepted(LANE, Tier::Promotional, &Accepted { retries: 400, delay: second * 90_000, stretch: None });
     tally.lagged(LANE, Tier::Promotional, [second / 100, second * 2].into_iter());
-    tally.count(LANE, None, Count::BreakerTrips, 1);
+    tally.count(LANE, None, ReliabilityCount::BreakerTrips, 1);
     let mut told = tally.take();
     assert!(tally.take().is_empty());
     let before = told.remove(&(LANE, Some(Tier::Promotional))).unwrap();
@@ -86,22 +86,22 @@ fn counts_survive_the_table_round_trip() {
     assert_eq!(sums, before);
     let of = |count| sums.of(count);
     assert_eq!(
-        [of(Count::Retries), of(Count::FirstRetries), of(Count::FirstAccepted), of(Count::SecondAccepted)],
+        [of(ReliabilityCount::Retries), of(ReliabilityCount::FirstRetries), of(ReliabilityCount::FirstAccepted), of(ReliabilityCount::SecondAccepted)],
         [2, 1, 1, 1]
     );
-    assert_eq!([of(Count::StretchMs), of(Count::PlannedMs), of(Count::Stretched)], [3000, 2000, 1]);
+    assert_eq!([of(ReliabilityCount::StretchMs), of(ReliabilityCount::PlannedMs), of(ReliabilityCount::Stretched)], [3000, 2000, 1]);
     assert_eq!(sums.attempts_to_success(), [0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(sums.delay(), [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(sums.lag(), [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(told[&(LANE, None)].of(Count::BreakerTrips), 1);
+    assert_eq!(told[&(LANE, None)].of(ReliabilityCount::BreakerTrips), 1);
 }
 
 #[test]
 fn what_could_not_be_told_is_told_later() {
-    let tally = Tally::default();
-    tally.count(LANE, None, Count::TokensLate, 2);
+    let tally = ReliabilityTally::default();
+    tally.count(LANE, None, ReliabilityCount::TokensLate, 2);
     let taken = tally.take();
-    tally.count(LANE, None, Count::TokensLate, 3);
+    tally.count(LANE, None, ReliabilityCount::TokensLate, 3);
     tally.put_back(taken);
-    assert_eq!(tally.take()[&(LANE, None)].of(Count::TokensLate), 5);
+    assert_eq!(tally.take()[&(LANE, None)].of(ReliabilityCount::TokensLate), 5);
 }
