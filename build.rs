@@ -1,5 +1,4 @@
-//! Embeds the browser's side, compressed, too, and tells cargo what it cannot see: `sqlx::migrate!` reads a directory,
-//! and a new file there has to rebuild the crate. What is embedded lies beside the table that names it, so that a build
+//! Embeds the files for browsers, also in compressed form. They are copied beside the table that names them, so that a build
 //! survives the move of its directory.
 #![allow(clippy::print_stdout, reason = "how build scripts talk to cargo")]
 
@@ -8,7 +7,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Where files lie, and where they are served.
+/// Directories of files, and the paths under which they are served.
 const ROOTS: [(&str, &str); 5] = [
     ("static/sdk/dist", "/sdk"),
     ("static/admin/dist", "/admin"),
@@ -29,7 +28,6 @@ const NEEDED: [&str; 8] = [
 ];
 
 fn main() {
-    println!("cargo:rerun-if-changed=migrations");
     for (directory, _) in ROOTS {
         println!("cargo:rerun-if-changed={directory}");
     }

@@ -1,8 +1,8 @@
 //! Backups beside a campaign: what they cost it, and how long they take. `scripts/bench backups`
 //!
-//! `N` subscriptions (200,000), `ROUNDS` campaigns (3) alone, as many beside backups as fast as they go, and as many beside backups at
-//! `RATE` MiB a second (4), in turns; medians. As long as such a campaign runs one backup follows the other, which is the worst that a
-//! timetable could do. Ends with an error if a backup fails, or if the account of a campaign does not add up.
+//! Sends `ROUNDS` campaigns (3) to `N` subscriptions (200,000) in each of three conditions, in turns: alone, beside backups at full speed,
+//! and beside backups at `RATE` MiB/s (4). Prints medians. During a campaign one backup follows another, the worst case of a schedule. Ends
+//! with an error if a backup fails or the counts of a campaign do not add up.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use self::fleet::Fleet;
 use crate::support::setting;
 use crate::support::table::number;
 
-/// What was measured, on two cores of an AMD EPYC that other work disturbed: half as fast as the best figures in docs/scale.md.
+/// Measurements on two cores of an AMD EPYC under other load: half as fast as the best figures in docs/scale.md.
 mod measured {
     /// CPU of a delivery in µs, sealed one at a time and eight at a time, and in Postgres.
     pub const SERVER_US: f64 = 120.0;
@@ -20,8 +20,8 @@ mod measured {
     /// A receipt, in lists of a hundred.
     pub const RECEIPT_SERVER_US: f64 = 2.6;
     pub const RECEIPT_POSTGRES_US: f64 = 12.2;
-    /// Recipients of a batch; how long the cursor of a lane is locked to take one, and the row of counts to write one down, in µs: what
-    /// the statements from there on take, and half a millisecond for the commit.
+    /// Recipients of a batch. Time that taking one locks the cursor of a lane, and writing one locks the row of counts, in µs: the
+    /// remaining statements plus half a millisecond for the commit.
     pub const BATCH: f64 = 500.0;
     pub const TAKE_US: f64 = 2_300.0;
     pub const SETTLE_US: f64 = 3_400.0;
@@ -33,21 +33,21 @@ mod measured {
     pub const REST_POSTGRES: f64 = 0.014;
 }
 
-/// What is assumed: change it here.
+/// Assumptions: change them here.
 mod assumed {
     /// Share of the audience in each lane: one VAPID key, four push services.
     pub const LANES: [f64; 4] = [0.68, 0.18, 0.09, 0.05];
     /// Of all deliveries, so many are reported as displayed, clicked or closed.
     pub const RECEIPTS: f64 = 0.6;
-    /// Octets of a receipt with its index, which is as wide as an attempt; of a request to a push service as it leaves the machine.
+    /// Bytes of a receipt with its index, the same as for an attempt; bytes of a request to a push service on the network.
     pub const RECEIPT: f64 = 180.0;
     pub const REQUEST: f64 = 800.0;
     /// Cores of a server, and of the machines that Postgres may have.
     pub const SERVER_CORES: f64 = 8.0;
     pub const POSTGRES_CORES: [f64; 6] = [2.0, 8.0, 16.0, 32.0, 64.0, 128.0];
-    /// What share of cores may be in use at a campaign's peak.
+    /// Share of the cores that may be in use at the peak of a campaign.
     pub const LOAD: f64 = 0.7;
-    /// What one Postgres may write: its log's disk and the line to its standbys, in octets a second; its disk in all.
+    /// Limits of one Postgres: bytes per second of its log disk and its line to standbys; bytes of its disk.
     pub const WAL_MAX: f64 = 500e6;
     pub const DISK_MAX: f64 = 64e12;
     /// Connections of a server (`BELLWIRE_DATABASE_CONNECTIONS`), and how many one Postgres should have.
@@ -125,7 +125,7 @@ impl Size {
         }
     }
 
-    /// What comes nearest to its limit, and how near.
+    /// Resource closest to its limit, and its use.
     fn scarce(&self) -> (&'static str, f64) {
         let lane = assumed::LANES.into_iter().fold(0.0, f64::max) * self.rate;
         let [.., largest] = assumed::POSTGRES_CORES;
@@ -169,7 +169,7 @@ fn show(size: &Size) {
     );
 }
 
-/// What fleets of servers come to on one Postgres, with lanes as they are and with two keys instead of one.
+/// Simulates fleets on one Postgres, with the measured lanes and with two keys instead of one.
 fn fleets(server_us: f64) {
     let [.., postgres_cores] = assumed::POSTGRES_CORES;
     let doubled: Vec<f64> = assumed::LANES.iter().flat_map(|share| [share / 2.0; 2]).collect();

@@ -1,9 +1,9 @@
-//! What frequency caps cost Postgres: campaigns to the same people with and without caps, by turns, so that what else the
-//! machine does hits both alike. Every other person is a user. `scripts/bench caps`
+//! Cost of frequency caps in Postgres: campaigns to the same people with and without caps, in turns, so that other load affects both alike.
+//! Every second person is a user. `scripts/bench caps`
 //!
-//! `N` subscriptions (100,000), `PAIRS` of campaigns (5), of which the medians count. Beside them a floor: what Postgres needs
-//! to change one number in a row of each of these people, found by its key, as many in a transaction as a batch has.
-//! `STATEMENTS=1` shows what each statement of the last campaign under caps took as well, which costs some microseconds.
+//! `N` subscriptions (100,000), `PAIRS` of campaigns (5), medians. The floor is the Postgres cost of incrementing one number per person by
+//! key, with a batch per transaction. `STATEMENTS=1` also prints the cost of each statement of the last campaign with caps, and adds some
+//! microseconds.
 
 use serde_json::json;
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use crate::support::harness::{Campaign, Harness, notice};
 use crate::support::table::{Bar, figure, heading, number};
 use crate::support::{median, seed, setting};
 
-/// What caps may cost Postgres, in CPU-µs for each delivery.
+/// Maximum Postgres cost of caps, in CPU-µs per delivery.
 const POSTGRES_MAX_US: f64 = 6.0;
 /// People that the floor counts for in one transaction: as many as a batch has recipients.
 const BATCH: usize = 500;
@@ -79,8 +79,8 @@ pub async fn run() {
     figure("Deliveries per second with", median(&capped, Campaign::rate), "/s", Bar::None);
 }
 
-/// What Postgres needs for each person to add one to a number, in CPU-µs: in the order in which campaigns reach them, and in each
-/// transaction in that of their keys.
+/// Postgres cost of incrementing one number per person, in CPU-µs. Transactions follow the order of a campaign and update rows in the order
+/// of their keys.
 async fn floor(harness: &Harness) -> f64 {
     sqlx::raw_sql(
         "DROP TABLE IF EXISTS bare_uses;

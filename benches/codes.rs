@@ -1,13 +1,12 @@
-//! How many one-time codes go out when nothing else does: single sends through the real server over keep-alive, each answered
-//! when it is durable and delivered to the simulated gateways; the same in batches; and the same as backends send them, to a user
-//! and under an idempotency key. `scripts/bench codes`
+//! Maximum rate of one-time codes without other load. Single sends go through the real server over keep-alive connections; each response
+//! means that the code is durable, and each code is delivered to the simulated gateways. Measured for single sends, for batches, and for
+//! sends to a user with an idempotency key. `scripts/bench codes`
 //!
-//! `SECONDS` (5) of requests over each of several numbers of connections, as fast as they are answered; the fastest counts.
-//! Then as long at half of that rate, whether or not earlier requests were answered; and once more beside a floor, a bare client
-//! that inserts and commits 200 times a second what a send does, on the same Postgres. What a send costs the server and Postgres
-//! includes its delivery, and is shown as a multiple of what sealing alone takes, measured just before on the idle machine.
-//! `STATEMENTS=1` shows what each statement of Postgres took as well, which costs some microseconds.
-//! Ends with an error if one of the codes does not arrive, or arrives twice.
+//! For `SECONDS` (5) and several numbers of connections, requests follow at full speed; the best rate counts. Then requests arrive at half
+//! of that rate, independent of earlier responses. The run is repeated beside a floor: a bare client that inserts and commits the rows of a
+//! send 200 times a second on the same Postgres. The cost of a send includes its delivery, and is a multiple of the cost of sealing,
+//! measured before on the idle machine. `STATEMENTS=1` also prints the cost of each statement, and adds some microseconds. Ends with an
+//! error if a code is missing or arrives twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,16 +29,16 @@ use crate::{sealing, statements};
 
 /// Commits of the bare client beside sends at a steady rate.
 const BARE_PER_SECOND: u32 = 200;
-/// What a send at a steady rate may take at the 99th percentile, in ms.
+/// Maximum time of a send at a steady rate at the 99th percentile, in ms.
 const P99_MS: f64 = 20.0;
-/// What sealing takes on the machine that the bar of the rate was set for.
+/// Cost of sealing on the machine for which the bar of the rate was set.
 const SEALING_US: f64 = 65.0;
 const CONNECTIONS: [usize; 4] = [16, 64, 128, 256];
 const BATCH: usize = 1_000;
 /// Batches that are asked for at a time.
 const BATCHES: usize = 2;
 
-/// How a code is asked for.
+/// Ways to request a code.
 #[derive(Clone, Copy)]
 enum Way {
     /// To a subscription, without a key.
@@ -66,7 +65,7 @@ impl Burst {
         self.waits[(self.waits.len() - 1) * percent / 100].as_secs_f64() * 1e3
     }
 
-    /// What each send cost, beside sealing.
+    /// Prints the cost of each send as a multiple of sealing.
     fn report_cost(&self, sealing: f64, [server, postgres]: [Bar; 2]) {
         for (name, time, bar) in [("Server", self.usage.server, server), ("Postgres", self.usage.postgres, postgres)] {
             figure(&format!("{name}, CPU per send"), per(time, self.sends), "µs", Bar::None);
@@ -204,7 +203,7 @@ async fn burst(
     measure(harness, 1, async { sends.await.collect() }).await
 }
 
-/// How long a request waits for its answer.
+/// Sends a request and returns the time until its response.
 async fn timed(api: &Client, path: &str, way: Way, to: SubscriptionId) -> Duration {
     match way {
         Way::Plain => {

@@ -15,7 +15,7 @@ use crate::support::table::{Bar, figure, heading, number};
 
 /// Lines that are at least given out in a second.
 const RATE: f64 = 50_000.0;
-/// How much memory an export may take beside what the server has anyway.
+/// Maximum additional memory of an export.
 const MEMORY_MIB: f64 = 64.0;
 
 pub async fn run() {
@@ -42,7 +42,7 @@ fn resident_mib(harness: &Harness) -> f64 {
     cpu::peak_mib(harness.server())
 }
 
-/// What an export came to.
+/// Result of an export.
 struct Export {
     took: Duration,
     usage: Usage,

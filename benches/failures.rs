@@ -1,6 +1,5 @@
-//! What failures by chance cost a campaign: to the same browsers with 5 % of quick 503s among answers that take their time,
-//! and without, by turns. An adaptive limit that took each failure for congestion would make it take many times as long.
-//! `scripts/bench failures`
+//! Cost of random failures: campaigns to the same browsers with and without 5 % of quick 503s among slow responses, in turns. An adaptive
+//! limit that mistakes each failure for congestion would take many times as long. `scripts/bench failures`
 //!
 //! `N` subscriptions (20,000), `PAIRS` of campaigns (5), of which the medians count. What failed is delivered by its
 //! first retry, after some two seconds.
@@ -12,12 +11,12 @@ use crate::support::harness::{Harness, notice};
 use crate::support::table::{Bar, figure, heading, number};
 use crate::support::{median, seed, setting};
 
-/// How long an answer takes that is no failure.
+/// Delay of a successful response.
 const SLOW_MS: u32 = 200;
 /// Endpoints whose first request of each campaign fails, as fractions of all.
 const FAILING: [f64; 2] = [0.0, 0.05];
 
-/// How long a campaign took, in seconds from its acceptance.
+/// Duration of a campaign in seconds, from its acceptance.
 struct Took {
     /// Until the first POST of each delivery was answered.
     answered: f64,
@@ -72,7 +71,7 @@ async fn campaign(harness: &Harness, app: AppId, n: u32, failing: bool) -> Took 
     took(harness, campaign.message, failing).await
 }
 
-/// What the log of attempts tells.
+/// Reads the result from the log of attempts.
 async fn took(harness: &Harness, message: MessageId, failing: bool) -> Took {
     let (answered, accepted, failed): (f64, f64, i64) = sqlx::query_as(
         "SELECT extract(epoch FROM max(a.at) FILTER (WHERE a.attempt = 0) - min(m.accepted_at))::float8,

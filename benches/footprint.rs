@@ -1,5 +1,5 @@
-//! Whether a small installation fits in a small machine: memory of the server and of all of Postgres while campaigns are sent,
-//! and the share of a core that both take when nothing happens. `scripts/bench footprint`
+//! Checks that a small installation fits in a small machine: memory of the server and of all of Postgres during campaigns, and the share of
+//! a core that both use when idle. `scripts/bench footprint`
 //!
 //! Campaigns to `N` subscribers (10,000), `ROUNDS` of them (5), then `SECONDS` of rest (60), as on a machine of `MEMORY_MIB` (256;
 //! 0: this one's). Unlike other benchmarks it fails where it misses its bars: 256 MiB, and 0.3 % of a core.
@@ -15,9 +15,9 @@ use crate::support::{seed, setting};
 
 const MEMORY_MIB: f64 = 256.0;
 const CORE_PERCENT: f64 = 0.3;
-/// How long the embedded Postgres goes on looking for dead rows often after rows have changed.
+/// Time after changes during which the embedded Postgres checks often for dead rows.
 const CALM_AFTER: Duration = Duration::from_secs(70);
-/// How often memory is looked at.
+/// Interval of memory samples.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Memory at the moment when the sum was greatest.
@@ -72,7 +72,7 @@ fn look(server: i32, postmaster: i32) -> Memory {
     Memory { server_mib: cpu::pss_of_process(server), postgres_mib: cpu::pss_of_tree(postmaster) }
 }
 
-/// A thread that looks at memory until it is told to end.
+/// Thread that samples memory until it is stopped.
 struct Watch {
     ended: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Memory>,

@@ -17,7 +17,7 @@ use crate::support::table::{Bar, figure, heading, number};
 
 /// Rows that are at least taken in within a second.
 const RATE: f64 = 20_000.0;
-/// How much memory an import may take beside what the server has anyway.
+/// Maximum additional memory of an import.
 const MEMORY_MIB: f64 = 64.0;
 
 pub async fn run() {
@@ -50,7 +50,7 @@ pub async fn run() {
     println!("The campaign was {} when the last row was in", if was_beside { "under way" } else { "over" });
 }
 
-/// What an import came to.
+/// Result of an import.
 struct Import {
     took: Duration,
     usage: Usage,

@@ -1,6 +1,6 @@
-//! Many lanes with a little work each, beside one-time codes: apps with ten VAPID keys, four gateways to a key, all due at the same
-//! moment. How long until everything is delivered, what a delivery costs when nearly every claim yields but one or two, and
-//! what that does to the codes. `scripts/bench lanes`
+//! Many lanes with little work beside one-time codes: apps with ten VAPID keys and four gateways per key, all due at the same moment.
+//! Measures the total time, the cost per delivery when most claims return one or two rows, and the effect on the codes. `scripts/bench
+//! lanes`
 //!
 //! `LANES` (10,000) in apps of 40, `EACH` (2) deliveries in each. Codes go at `RATE` (100) a second to another app, from a second
 //! before the lanes begin until they are done. Ends with an error if a delivery is missing or comes twice.
@@ -20,7 +20,7 @@ use crate::support::table::{Bar, figure, heading, number, percentiles};
 const KEYS_PER_APP: u32 = 10;
 /// Subscribers of the app that sends codes; the simulator records the requests of one in a hundred.
 const CODES_TO: u32 = 10_000;
-/// Numbers of their simulated browsers: nobody else has these.
+/// First number of the simulated browsers for codes; no other app uses this range.
 const CODES_FROM: u32 = 100_000_000;
 const HEAD_START: Duration = Duration::from_secs(1);
 

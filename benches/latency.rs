@@ -1,5 +1,5 @@
-//! How long a one-time code takes while campaigns of both other tiers run: from the request to the REST API until its POST has arrived at
-//! the gateway. `scripts/bench latency`
+//! Latency of one-time codes beside campaigns of both other tiers: from the request to the REST API until the POST arrives at the gateway.
+//! `scripts/bench latency`
 //!
 //! `N` subscribers of the campaigns (100,000), sent to again and again; `SECONDS` (20) of single sends at 200/s, to
 //! subscribers of the same lanes. Beside it runs a floor: as often, a bare client inserts and commits what a send does, on
@@ -16,9 +16,9 @@ use crate::support::table::{Bar, heading, number, percentiles};
 use crate::support::{seed, setting};
 
 const PER_SECOND: u32 = 200;
-/// How many times as long as the bare client's commit a code may take at the 99th percentile.
+/// Maximum latency at the 99th percentile, as a multiple of the bare client's commit.
 const TIMES_BARE: f64 = 2.0;
-/// What it may take in any case, in ms.
+/// Maximum median latency, in ms.
 const P50_MS: f64 = 3.0;
 const P99_MS: f64 = 20.0;
 /// The campaign has found its speed by then.

@@ -1,5 +1,5 @@
-//! What listeners to the event stream cost deliveries: campaigns to the same browsers with and without a hundred listeners,
-//! by turns, so that what else the machine does hits both alike. `scripts/bench listeners`
+//! Cost of event-stream listeners: campaigns to the same browsers with and without a hundred listeners, in turns, so that other load
+//! affects both alike. `scripts/bench listeners`
 //!
 //! `N` subscriptions (100,000), `LISTENERS` (100), `PAIRS` of campaigns (5), of which the medians count.
 
@@ -43,7 +43,7 @@ pub async fn run() {
     figure("Postgres, CPU per delivery with", median(&heard, postgres), us, Bar::AtMost(most));
 }
 
-/// Runs a campaign while so many listen, each of whom must hear of it.
+/// Runs a campaign with this number of listeners; each must receive its events.
 async fn with(harness: &Harness, listeners: u32, campaign: impl Future<Output = Campaign>) -> Campaign {
     let mut ears = tokio::task::JoinSet::new();
     let mut ready = Vec::new();

@@ -42,13 +42,13 @@ use tokio::runtime::Runtime;
 #[derive(Parser)]
 #[command(bin_name = "scripts/bench")]
 struct Arguments {
-    /// What to measure, one after the other [default: everything]
+    /// Benchmarks to run, one after the other [default: all]
     #[arg(value_enum, value_name = "BENCHMARK")]
     benchmarks: Vec<Benchmark>,
     /// List the benchmarks instead
     #[arg(long)]
     list: bool,
-    /// What cargo adds to tell benchmarks from tests
+    /// Flag that cargo adds to distinguish benchmarks from tests
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -56,11 +56,11 @@ struct Arguments {
 /// In the order in which all of them run.
 #[derive(Clone, Copy, ValueEnum)]
 enum Benchmark {
-    /// What preparing one push message costs, beside other libraries
+    /// Cost of preparing one push message, beside other libraries
     Sealing,
-    /// What one POST costs on the client's side
+    /// Cost of one POST on the client's side
     Post,
-    /// What the simulator itself costs, so that other figures can be trusted
+    /// Cost of the simulator, as a check of the other figures
     Simulator,
     /// A campaign through the real server
     Campaign,
@@ -80,11 +80,11 @@ enum Benchmark {
     Latency,
     /// One-time codes beside a campaign, behind 4 and 24 streams
     Streams,
-    /// What templates cost each recipient
+    /// Cost of templates per recipient
     Templates,
-    /// How tiers share what is scarce
+    /// Shares of the tiers under scarcity
     Tiers,
-    /// What failures by chance cost a campaign
+    /// Cost of random failures in a campaign
     Failures,
     /// Thousands of lanes with a little work each
     Lanes,
@@ -98,19 +98,19 @@ enum Benchmark {
     Scale,
     /// Memory and idle CPU of a small installation, Postgres included; fails above 256 MiB and 0.3 % of a core
     Footprint,
-    /// What a delivery costs where one, two, four and eight servers share the work
+    /// Cost of a delivery with one, two, four and eight servers
     Replicas,
     /// Campaigns beside backups
     Backups,
-    /// What each statement of a campaign costs Postgres
+    /// Postgres cost of each statement of a campaign
     Statements,
     /// Machines, disks and money for up to a billion subscribers, reckoned
     Capacity,
-    /// Subscriptions taken in by the file
+    /// Import of subscriptions from a file
     Imports,
     /// Subscriptions taken out
     Exports,
-    /// What other senders do with the same payload
+    /// Cost of other senders with the same payload
     Peers,
 }
 

@@ -1,9 +1,8 @@
 //! Figures over time through the real server: how long typical questions about a month take with 100 million deliveries behind
 //! it. `scripts/bench metrics`
 //!
-//! 20 apps with 4 push services and 3 tiers each, every one of which has something to tell of every minute: rows by minute for
-//! two days, by hour and by day for a month, as folding leaves them. `ROUNDS` (30) of each question. Then as many apps as make
-//! 1,000, which have something to tell of every day: all of them are compared.
+//! 20 apps with 4 push services and 3 tiers each, all active in every minute: rows by minute for two days, by hour and by day for a month.
+//! `ROUNDS` (30) of each query. Then apps up to a total of 1,000, active every day, for a comparison of all apps.
 
 use std::time::Instant;
 

@@ -1,15 +1,15 @@
-//! Every page of the admin page with ten million deliveries in the database: how long the server takes to answer all that a page
-//! asks for, asked at once as the page asks. `scripts/bench pages`
+//! Time of the server for every page of the admin page, with ten million deliveries in the database: all requests of a page, in parallel as
+//! the page sends them. `scripts/bench pages`
 //!
-//! `N` (200,000) subscriptions of half as many people, `MESSAGES` (50) of two days to all of them, 2,000 to one person each, a
-//! delivery in ten with a receipt, one in a hundred dead, a campaign of which nearly everything still waits for a retry, figures
-//! of a month behind the charts, and an audit log of 100,000 entries. `ROUNDS` (20) of each page.
+//! `N` (200,000) subscriptions of half as many people, `MESSAGES` (50) of two days to all of them, and 2,000 to single people. One delivery
+//! in ten has a receipt, one in a hundred is dead. One campaign waits for retries, the charts have a month of data, and the audit log has
+//! 100,000 entries. `ROUNDS` (20) of each page.
 
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::vault;
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::id::{AppId, MessageId};
+use bellwire_vault as vault;
 use chrono::TimeDelta;
 use futures_util::future::join_all;
 use serde_json::json;
@@ -49,7 +49,7 @@ pub async fn run() {
     }
 }
 
-/// What the addresses of pages name.
+/// Ids in the addresses of pages.
 struct Known {
     now: Timestamp,
     /// The campaign that still waits for retries.
@@ -57,7 +57,7 @@ struct Known {
     subscription: String,
 }
 
-/// What each page of the admin page asks for.
+/// Requests of each page of the admin page.
 async fn pages(known: &Known, harness: &Harness) -> Vec<(&'static str, Vec<String>)> {
     let Known { now, campaign, subscription } = known;
     let app = "/v1/apps/shop";
@@ -197,7 +197,7 @@ async fn fill(pool: &PgPool, app: AppId, messages: i64, now: Timestamp) -> Messa
     MessageId(newest.expect("a campaign"))
 }
 
-/// Gives every campaign content that can be opened: that of a message to nobody.
+/// Gives every campaign sealed content that can be opened: the content of a message without recipients.
 async fn seal(harness: &Harness, app: AppId) {
     let content =
         json!({"title": "Fresh in the shop", "body": "Half price until Sunday", "url": "https://example.com/new"});

@@ -1,6 +1,5 @@
-//! The libraries that one would use instead, against the same simulated gateway, with the same payload and TLS:
-//! npm `web-push`, PyPI `pywebpush`, and the `web-push` crate, which leaves HTTP to its user. None of them stores
-//! anything; Bellwire does. `scripts/bench peers`
+//! Alternative libraries against the same simulated gateway, with the same payload and TLS: npm `web-push`, PyPI `pywebpush`, and the
+//! `web-push` crate, which contains no HTTP client. None of them stores anything; Bellwire does. `scripts/bench peers`
 //!
 //! Needs `npm` and `python3` with `venv`; they install what the lock files pin into the target directory. Each library
 //! runs with the number of processes and of requests at a time that a short search found to be the fastest.
@@ -27,7 +26,7 @@ const CONCURRENCY: [u32; 4] = [4, 16, 64, 256];
 /// Messages of one step of the search.
 const TRIAL: u32 = 1_500;
 
-/// What sending one message took.
+/// Cost of sending one message.
 #[derive(Clone, Copy)]
 struct Cost {
     cpu_us: f64,
@@ -101,7 +100,7 @@ struct Contender {
     arguments: Vec<PathBuf>,
 }
 
-/// What a contender answers.
+/// Report of a contender.
 #[derive(Deserialize)]
 struct Used {
     cpu_s: f64,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bellwire_core::delivery::Urgency;
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Gateways, HostMapping, Post, GatewayConfig};
+use bellwire_gateway::{GatewayConfig, Gateways, HostMapping, Post};
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 use tokio::runtime::{Builder, Runtime};

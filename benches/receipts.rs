@@ -1,17 +1,17 @@
 //! Receipts through the real server over HTTP, stored before they are answered: receipts per second, and CPU per receipt of
 //! server and Postgres apart. `scripts/bench receipts`
 //!
-//! `N` receipts (100,000) of a campaign, one in each request as service workers send them, over `CONNECTIONS` (2,000)
-//! connections; then as many in lists of 100, as those that were offline send them. Whoever asks for them runs on the same
-//! machine. Ends with an error if any is not counted, or counted twice.
+//! `N` receipts (100,000) of a campaign, one per request as service workers send them, over `CONNECTIONS` (2,000) connections. Then as many
+//! in lists of 100, as after an offline period. The client runs on the same machine. Ends with an error if a receipt is not counted, or
+//! counted twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::vault::delivery_token::receipt_token;
 use bellwire_core::clock::Clock;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_vault::delivery_token::receipt_token;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, header};

@@ -1,9 +1,8 @@
-//! Campaigns through one, two, four and eight servers on one Postgres, all on this machine: what a delivery costs the servers and
-//! Postgres, how evenly the servers share it, and what servers cost that have nothing to do. `scripts/bench replicas`
+//! Campaigns through one, two, four and eight servers on one Postgres, all on this machine. Measures the cost of a delivery for servers and
+//! Postgres, the distribution of the work, and the cost of idle servers. `scripts/bench replicas`
 //!
-//! `N` subscriptions (100,000), `ROUNDS` campaigns for each number of servers (3), of which the median counts; `REST` seconds
-//! without work (10). Where servers share cores, deliveries a second cannot grow with their number: cost per delivery is what tells
-//! whether they get into each other's way.
+//! `N` subscriptions (100,000), `ROUNDS` campaigns for each number of servers (3), medians; `REST` seconds without work (10). Servers that
+//! share cores cannot increase the rate: the cost per delivery shows contention.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ const FEW: Settings = &[("BELLWIRE_DATABASE_CONNECTIONS", "12")];
 /// Numbers of servers, in the order in which they are added.
 const SERVERS: [usize; 4] = [1, 2, 4, 8];
 
-/// What so many servers came to.
+/// Result for a number of servers.
 struct Measured {
     campaigns: Vec<Campaign>,
     /// Of each campaign, the smallest and the largest share of the servers' CPU that one of them had.

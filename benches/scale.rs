@@ -13,11 +13,11 @@ use crate::support::table::{Bar, figure, heading, number};
 
 /// Each size is sent so often, that what is measured is not lost in the grain of the kernel's clock.
 const SIZES: [(u32, u32); 3] = [(10_000, 20), (100_000, 2), (1_000_000, 1)];
-/// How much more than the smallest a larger campaign may cost for each delivery.
+/// Maximum cost per delivery of a larger campaign, relative to the smallest.
 const FLAT: f64 = 1.15;
 const MEMORY_MIB: f64 = 150.0;
 
-/// What deliveries of one size cost.
+/// Cost of deliveries of one campaign size.
 #[derive(Clone, Copy)]
 struct Cost {
     server_us: f64,

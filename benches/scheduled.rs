@@ -1,4 +1,4 @@
-//! Messages for later cost nothing until they are due: CPU time of an idle server and its Postgres, without and with a million
+//! Checks that scheduled messages cost nothing until they are due: CPU time of an idle server and its Postgres, with and without a million
 //! scheduled messages to single people. `scripts/bench scheduled`
 //!
 //! `SCHEDULED` messages (1,000,000) to `N` subscriptions (10,000), for `SECONDS` each (60).

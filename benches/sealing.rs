@@ -1,6 +1,5 @@
-//! What preparing one push message costs, on one core, in CPU time: encryption and, where the contender's interface
-//! makes it part of a message, the VAPID signature. Where the processor has AVX-512 IFMA, also bursts of each length, eight at
-//! a time. `scripts/bench sealing`
+//! Cost of preparing one push message in CPU time of one core: encryption, and the VAPID signature where the contender's interface includes
+//! it in a message. With AVX-512 IFMA, also bursts of each length, eight at a time. `scripts/bench sealing`
 //!
 //! Contenders take turns in rounds, so that a busy neighbour slows all of them; the median round counts. Every
 //! contender's output is opened before anything is timed.
@@ -12,14 +11,14 @@ use std::time::{Duration, Instant};
 use aes_gcm::aead::{Aead as _, KeyInit as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::vault::Vault;
-use bellwire::testkit::vault::delivery_token::{delivery_id, receipt_token};
 use bellwire_core::clock::Clock;
 use bellwire_core::id::{MessageId, SubscriptionId, VapidKeyId};
 use bellwire_core::message::{Content, PLAINTEXT_MAX, Payload};
 use bellwire_core::subscription::BrowserKeys;
+use bellwire_vault::Vault;
+use bellwire_vault::delivery_token::{delivery_id, receipt_token};
 use bellwire_webpush::keys::SigningKey;
-use bellwire_webpush::payload::{Stamp, PayloadTemplate};
+use bellwire_webpush::payload::{PayloadTemplate, Stamp};
 use bellwire_webpush::seal::{padded_len, seal};
 use bellwire_webpush::sealer::{LANES, Plain, Sealer};
 use bellwire_webpush::vapid::TokenCache;
@@ -34,7 +33,7 @@ use crate::support::cpu;
 const PAYLOAD_OCTETS: usize = 300;
 /// The contact in its VAPID token.
 const SUBJECT: &str = "mailto:push@example.com";
-/// Where it would go.
+/// Origin of the target endpoint.
 const ORIGIN: &str = "https://updates.push.services.mozilla.com";
 /// Rounds, of which the median counts.
 const ROUNDS: usize = 21;
@@ -167,7 +166,7 @@ fn median(micros: &mut [f64]) -> f64 {
     micros[micros.len() / 2]
 }
 
-/// What the line does for one delivery between the claim and the POST.
+/// Performs the work of one delivery between the claim and the POST.
 fn bellwire_line<'a>(keys: &'a BrowserKeys, vapid: &'a SigningKey, payload: &str) -> Prepare<'a> {
     let vault = Vault::new([(1, [1; 32])], &[2; 32]);
     let template =

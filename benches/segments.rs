@@ -1,6 +1,5 @@
-//! Segments: what it costs to look at a candidate, and what a campaign to one in five costs beside one to as many without a
-//! segment; and whether a segment that takes one in a thousand, and a second campaign of the same lanes, hold each other up.
-//! `scripts/bench segments`
+//! Cost of segments: per candidate, and for a campaign to one subscription in five beside a campaign of equal size without a segment. Also
+//! checks whether a sparse segment (one in a thousand) and a second campaign of the same lanes delay each other. `scripts/bench segments`
 //!
 //! `N` subscriptions (1,000,000), `ROUNDS` (3) in which the campaigns that are compared take turns; medians count. Ends with an error
 //! if anybody is missing, or comes twice.
@@ -22,13 +21,13 @@ const ONE_IN: u32 = 5;
 const RARE_IN: u32 = 1_000;
 /// Candidates that each cost at most so much, of all processes together.
 const CANDIDATE_US: f64 = 5.0;
-/// How much more a delivery may cost than without a segment.
+/// Maximum cost of a delivery, relative to one without a segment.
 const ALIKE: f64 = 1.05;
-/// How much longer a campaign may take beside another one's search for a few.
+/// Maximum duration of a campaign beside the search of a sparse one, relative to the campaign alone.
 const BESIDE: f64 = 1.15;
-/// What the segment asks, of attributes that are as many as is usual.
+/// Segment with a usual number of attributes.
 const SEGMENT: &str = "(plan = 'pro' or tag('staff')) and not country in ('FR', 'ES') and last_seen < 30d";
-/// The same questions of somebody whom none of them settles before the last: what it costs to look at each candidate in full.
+/// The same conditions for a subscription that only the last condition excludes: the cost of a full evaluation per candidate.
 const NOBODY: &str = "not country in ('FR', 'ES') and last_seen < 30d and (plan = 'none' or tag('staff'))";
 const RARE: &str = "tag('rare')";
 const LOOK: Duration = Duration::from_millis(20);
@@ -82,7 +81,7 @@ pub async fn run() {
     side_by_side(&harness, app, n, members).await;
 }
 
-/// What Bellwire and its Postgres used.
+/// CPU time of Bellwire and its Postgres.
 fn ours(usage: Usage) -> Duration {
     usage.server + usage.postgres
 }
@@ -124,7 +123,7 @@ async fn tidy(harness: &Harness) {
     }
 }
 
-/// How long it takes to estimate how many belong, and how far that is off.
+/// Measures the time and the error of an estimate of the segment's size.
 async fn reach(harness: &Harness, app: AppId, members: u32) {
     let (path, began) = (format!("/v1/apps/{app}/segments/preview"), Instant::now());
     let preview = harness.api.post(&path, &json!({"segment": SEGMENT})).await;
@@ -159,7 +158,7 @@ async fn side_by_side(harness: &Harness, app: AppId, n: u32, members: u32) {
     figure("The segment beside the campaign", rare_took.as_secs_f64(), "s", bar);
 }
 
-/// How long after that moment nothing of a message was left to do.
+/// Time from that moment until all work of a message was done.
 async fn until_done(harness: &Harness, message: MessageId, began: Instant) -> Duration {
     while harness.is_under_way(message).await {
         tokio::time::sleep(LOOK).await;

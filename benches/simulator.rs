@@ -1,4 +1,4 @@
-//! What the simulator costs: CPU time of the server's thread for one POST, TLS and HTTP/2 included, and of minting.
+//! Cost of the simulator: CPU time of the server thread per POST, including TLS and HTTP/2, and per minted subscription.
 //!
 //! The sender runs on a thread of its own and posts bodies that were sealed beforehand. `paced` makes it work 65 µs
 //! for each POST, about what sealing takes: arrivals are then as spread out as a real campaign's. The figures come

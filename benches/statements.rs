@@ -1,5 +1,5 @@
-//! What each statement of a campaign costs Postgres, what a delivery writes and leaves behind, and what a server asks that has nothing to
-//! do: the figures that `scripts/bench capacity` reckons with. `scripts/bench statements`
+//! Postgres cost of each statement of a campaign, bytes written and left per delivery, and queries of an idle server: the inputs of
+//! `scripts/bench capacity`. `scripts/bench statements`
 //!
 //! `N` subscriptions (100,000), `REST` seconds without work (20). Times are those that statements take, waiting included, by
 //! `pg_stat_statements`; CPU is measured by `scripts/bench campaign`.
@@ -45,7 +45,7 @@ pub async fn run() {
     show(pool, "a second", f64::from(rest_s)).await;
 }
 
-/// What Postgres has counted since it was started.
+/// Counters of Postgres since its start.
 struct Totals {
     /// Octets of write-ahead log.
     wal: f64,
@@ -75,7 +75,7 @@ impl std::ops::Sub for Totals {
     }
 }
 
-/// What a table with its partitions and indexes takes of the disk.
+/// Bytes of a table on disk, with its partitions and indexes.
 async fn octets(pool: &PgPool, table: &str) -> f64 {
     let sizes =
         "SELECT coalesce(sum(pg_total_relation_size(relid)), pg_total_relation_size($1::text::regclass))::float8

@@ -1,5 +1,5 @@
-//! Codes beside a campaign to a push service that takes few requests at a time: with 4 and with 24 streams in all, on four
-//! connections, each answered after 50 ms. `scripts/bench streams`. The gateway's records contain that delay, which is subtracted.
+//! Codes beside a campaign to a push service with few concurrent streams: 4 and 24 streams in total, on four connections, with a response
+//! after 50 ms. `scripts/bench streams`. The gateway's records contain that delay, which is subtracted.
 //!
 //! `N` subscribers of the campaign (20,000), sent to again and again; `SECONDS` (20) of single sends at 5/s. A code takes the
 //! stream that is kept for it, or waits for the next one: less than two answers in any case. Ends with an error if a code does

@@ -1,5 +1,5 @@
-//! What templates cost: filling one in for a recipient, alone on one core; and campaigns of the same words as literal content, as
-//! a template that says the same to everybody, and as one that greets each by name. `scripts/bench templates`
+//! Cost of templates: rendering for one recipient on one core, and campaigns with literal content, with a template of equal text for all,
+//! and with a personal greeting. `scripts/bench templates`
 //!
 //! `N` subscriptions (100,000), `ROUNDS` rounds (3) in which the three take turns; the median counts.
 
@@ -16,9 +16,9 @@ use crate::support::harness::{Campaign, Harness, notice};
 use crate::support::table::{Bar, figure, heading, number};
 use crate::support::{median, seed, setting};
 
-/// What personal content may cost for each recipient.
+/// Maximum cost of personal content per recipient.
 const RECIPIENT_MAX_US: f64 = 10.0;
-/// How long recipients are filled in alone.
+/// Duration of the rendering measurement.
 const ALONE: Duration = Duration::from_secs(2);
 
 pub async fn run() {

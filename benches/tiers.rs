@@ -1,6 +1,6 @@
-//! How the tiers share what is scarce: three campaigns to the same browsers, one of each tier, until the first ends. While
-//! all three have work, deliveries go 8 : 3 : 1, be it sealing that is scarce, since gateways answer at once, or the
-//! lanes' permits, since they take their time. `scripts/bench tiers`
+//! Shares of the tiers under scarcity: three campaigns to the same browsers, one of each tier, until the first ends. While all three have
+//! work, deliveries are in the ratio 8 : 3 : 1. Either sealing is scarce (fast gateways) or the permits of lanes (slow gateways).
+//! `scripts/bench tiers`
 //!
 //! `N` subscriptions (60,000). What it costs a one-time code to pass two campaigns is measured by `latency`.
 
@@ -16,7 +16,7 @@ use crate::support::{seed, setting};
 /// Shares of the tiers, in the order of their numbers.
 const WEIGHTS: [f64; 3] = [8.0, 3.0, 1.0];
 const TIERS: [&str; 3] = ["transactional", "promotional", "engagement"];
-/// How long gateways take where permits are scarce: a lane's, used up all the time, let through a tenth of what is sealed.
+/// Delay of gateways in the permit case: the permits of a lane allow a tenth of the sealing rate.
 const SLOW_MS: u32 = 200;
 
 pub async fn run() {
@@ -62,8 +62,8 @@ async fn share(harness: &Harness, app: AppId, n: u32, scarce: &str) {
     }
 }
 
-/// What was accepted of each message in the middle of the time in which the first of them was under way: its first and
-/// last tenth are left out, when not all of them may have had work.
+/// Deliveries accepted per message in the middle of the period in which the first message was active. The first and last tenth are
+/// excluded, since not all messages may have had work.
 async fn counts(harness: &Harness, messages: &[MessageId]) -> Vec<f64> {
     let ids: Vec<_> = messages.iter().map(|message| message.0).collect();
     let counts: Vec<i64> = sqlx::query_scalar(

@@ -1,5 +1,5 @@
-//! What webhooks cost: campaigns to the same browsers without a webhook, with one whose receiver takes everything, and with one
-//! whose receiver hangs, by turns, so that what else the machine does hits all alike. `scripts/bench webhooks`
+//! Cost of webhooks: campaigns to the same browsers without a webhook, with a receiver that accepts everything, and with a receiver that
+//! hangs, in turns. `scripts/bench webhooks`
 //!
 //! `N` subscriptions (100,000), `PAIRS` of campaigns (5), of which the medians count; `MAX_EVENTS` in one request (100).
 
@@ -18,11 +18,11 @@ const TAKING: &str = "taking.example.com";
 const HANGING: &str = "hanging.example.com";
 /// Events a second that have to be told.
 const EVENTS_MIN: f64 = 2_000.0;
-/// How often it is looked whether everything is told.
+/// Poll interval for the end of all requests.
 const LOOK: Duration = Duration::from_millis(50);
 const TOLD_WITHIN: Duration = Duration::from_secs(300);
 
-/// A campaign of which a receiver was told everything.
+/// Campaign of which a receiver got all events.
 struct Told {
     campaign: Campaign,
     requests: u64,

@@ -1,5 +1,5 @@
-//! What must hold for any input. The fuzz targets search for one for which it does not; a test of the main crate
-//! replays the corpus against the same checks.
+//! Properties for any input. The fuzz targets search for a counterexample; a test of the main crate replays the corpus against the same
+//! checks.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use bellwire_core::delivery::Tier;
 use bellwire_rules::classify::retry_after;
 use bellwire_rules::policy::expression::Expression;
 use bellwire_rules::policy::preview::preview;
-use bellwire_rules::policy::{Layer, PolicyLevel, Places, Policy, Terms};
+use bellwire_rules::policy::{Layer, Places, Policy, PolicyLevel, Terms};
 use bellwire_segment::Expression as Segment;
 
 /// An expression is refused at a place inside it, or has a value for any number of retries, the same every time.

@@ -12,32 +12,24 @@
 //!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups · receipts ◄─ browsers
 //! ```
 //!
-//! Dependencies point one way: entrances ([`cli`], [`demo`], [`backup`], [`server`], [`api`]) → engines ([`dispatch`], [`live`], [`receipts`], [`hooks`], [`checks`]) →
-//! edges ([`store`], [`outbound`], [`oidc`], [`acme`], [`http_server`], [`config`], [`metrics`], [`panics`], [`otlp`]) → secrets at rest ([`vault`]). Decisions without I/O, the wire rules of web
-//! push, the gateway client, the embedded Postgres, the simulator and the nouns are crates of their own, below `crates/`. SQL stands only in [`store`], outbound sockets only in [`bellwire_gateway`] and [`outbound`], inbound ones in [`http_server`], the
-//! environment is read only in [`config`], and time comes only from [`bellwire_core::clock`]. `docs/architecture.md` draws all of it.
+//! Dependencies point one way: entrances ([`cli`], [`demo`], [`backup`], [`server`], [`api`]) → engines ([`live`], [`receipts`],
+//! [`hooks`], [`checks`]) → settings ([`config`]). Everything else is a crate below `crates/`: the delivery engine, all SQL, secrets at
+//! rest, HTTP and telemetry, decisions without I/O, the gateway client, the embedded Postgres, and the simulator. SQL is only in
+//! [`bellwire_store`], outbound sockets only in [`bellwire_gateway`] and [`bellwire_net::outbound`], inbound ones in
+//! [`bellwire_net::http_server`]. The environment is read only in [`config`], and time comes only from [`bellwire_core::clock`].
+//! `docs/architecture.md` draws all of it.
 
-mod acme;
 mod api;
 mod backup;
 mod checks;
 mod cli;
 mod config;
 mod demo;
-mod dispatch;
 mod hooks;
-mod http_server;
 mod live;
-mod metrics;
-mod oidc;
-mod otlp;
-mod outbound;
-mod panics;
 mod receipts;
 mod server;
-mod store;
 #[doc(hidden)]
 pub mod testkit;
-mod vault;
 
 pub use cli::main;

@@ -1,4 +1,4 @@
-//! The program. What it is told and what it does is in the library's `cli`.
+//! The program. The library's `cli` contains its commands.
 
 use std::process::ExitCode;
 

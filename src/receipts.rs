@@ -10,9 +10,9 @@ use sqlx::PgPool;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use crate::store::outcomes::receipts::{self, Receipt};
 use bellwire_core::clock::Clock;
 use bellwire_core::id::AppId;
+use bellwire_store::outcomes::receipts::{self, Receipt};
 
 /// Limits of the batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,12 @@ impl Receipts {
 }
 
 /// Ends after the last handle is dropped.
-async fn write_batches(mut reports: mpsc::UnboundedReceiver<ReceiptBatch>, pool: PgPool, clock: Clock, settings: ReceiptConfig) {
+async fn write_batches(
+    mut reports: mpsc::UnboundedReceiver<ReceiptBatch>,
+    pool: PgPool,
+    clock: Clock,
+    settings: ReceiptConfig,
+) {
     while let Some(first) = reports.recv().await {
         let batch = gather(first, &mut reports, &settings).await;
         let now = clock.now();
@@ -115,7 +120,11 @@ async fn write_batches(mut reports: mpsc::UnboundedReceiver<ReceiptBatch>, pool:
 }
 
 /// Collects reports until the linger ends or the batch is full.
-async fn gather(first: ReceiptBatch, reports: &mut mpsc::UnboundedReceiver<ReceiptBatch>, settings: &ReceiptConfig) -> Vec<ReceiptBatch> {
+async fn gather(
+    first: ReceiptBatch,
+    reports: &mut mpsc::UnboundedReceiver<ReceiptBatch>,
+    settings: &ReceiptConfig,
+) -> Vec<ReceiptBatch> {
     let until = Instant::now() + settings.linger;
     let mut n = first.receipts.len();
     let mut batch = vec![first];

@@ -1,10 +1,9 @@
 //! Many servers on one Postgres, simulated event by event: what they get out of each other's way for, and what they wait for.
 //!
-//! One campaign at a time. A server keeps some batches ahead; it takes one by locking the cursor of a lane, and looks again
-//! after a pause where another server has it locked (`SKIP LOCKED`); it seals and posts a batch with all its cores; and it writes down
-//! up to three at once, each of which holds the row of counts of its message and lane until its commit. Postgres has so many cores,
-//! beyond which everything in it takes longer, and servers that only look and beat take their part of them. What is left out:
-//! push services (as fast as anybody posts), the network, retries.
+//! Simulates one campaign at a time. A server keeps some batches ready. It takes a batch by locking the cursor of a lane, and retries after
+//! a pause if another server holds the lock (`SKIP LOCKED`). It seals and posts a batch with all its cores. It writes up to three batches
+//! at once; each transaction holds the row of counts of its message and lane until its commit. Beyond the number of its cores, Postgres
+//! slows down; idle servers take a part of it too. Not simulated: push services (assumed to be fast enough), the network, retries.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,39 +12,39 @@ use std::collections::{BinaryHeap, VecDeque};
 const AHEAD: usize = 4;
 /// Batches that a server writes down at once (`dispatch::settler`).
 const SETTLED_AT_ONCE: usize = 3;
-/// How soon a server looks again for a lane that others had locked, in µs (`dispatch::claim`).
+/// Pause before a server retries a lane that another server had locked, in µs (`dispatch::claim`).
 const LOOK_AGAIN_US: u64 = 100_000;
 /// For so long the fleet is looked at, after as long a time to come into step.
 const WINDOW_US: u64 = 120_000_000;
 
-/// What a fleet is made of, and what work costs it.
+/// Parameters of a fleet and the cost of its work.
 #[derive(Clone, Copy)]
 pub struct Fleet<'a> {
     pub servers: usize,
     /// Cores of each server.
     pub cores: f64,
     pub postgres_cores: f64,
-    /// What share of the audience is in each lane.
+    /// Share of the audience in each lane.
     pub lanes: &'a [f64],
     pub batch: f64,
     /// CPU of a delivery at a server, in µs.
     pub server_us: f64,
-    /// How long a cursor is locked while a batch is taken, and a row of counts while one is written down, in µs.
+    /// Time that taking a batch locks a cursor, and that writing one locks a row of counts, in µs.
     pub take_us: f64,
     pub settle_us: f64,
     /// CPU of Postgres that a server takes by being there, in cores.
     pub rest_cores: f64,
 }
 
-/// What came of it.
+/// Result of a simulation.
 #[derive(Debug)]
 pub struct Outcome {
     /// Deliveries a second.
     pub rate: f64,
-    /// What share of the time the busiest cursor and the busiest row of counts were locked.
+    /// Share of the time that the busiest cursor and the busiest row of counts were locked.
     pub cursor: f64,
     pub counts: f64,
-    /// What share of their time servers had nothing to seal.
+    /// Share of the time that servers had nothing to seal.
     pub idle: f64,
 }
 
@@ -76,7 +75,7 @@ struct Server {
     idle_us: u64,
 }
 
-/// What one at a time may hold.
+/// Lock with one holder at a time.
 #[derive(Default)]
 struct Lock {
     is_held: bool,
@@ -171,7 +170,7 @@ impl Run<'_> {
         }
     }
 
-    /// How long a transaction takes: longer, where there are more of them than cores.
+    /// Duration of a transaction: longer if more transactions than cores are active.
     fn takes(&self, us: f64) -> u64 {
         let cores = (self.fleet.postgres_cores - self.fleet.servers as f64 * self.fleet.rest_cores).max(0.1);
         (us * (self.active / cores).max(1.0)) as u64

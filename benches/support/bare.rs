@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::store;
 use bellwire_core::clock::Clock;
+use bellwire_store as store;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 use tokio::task::JoinSet;

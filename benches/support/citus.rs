@@ -1,27 +1,27 @@
-//! A cluster of Citus on this machine in the place of a Postgres of the benchmark's own, where `BELLWIRE_TEST_CITUS_URL` names its
-//! coordinator: as a superuser, in a database that knows all nodes.
+//! Citus cluster on this machine instead of the benchmark's own Postgres, if `BELLWIRE_TEST_CITUS_URL` names its coordinator: as a
+//! superuser, in a database in which all nodes are registered.
 
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bellwire::testkit::store::operations::distribution;
-use bellwire::testkit::store::{self, Beside};
 use bellwire_postgres::DATABASE;
+use bellwire_store::operations::distribution;
+use bellwire_store::{self as store, Beside};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use super::cpu;
 
-/// What names it.
+/// Variable with the URL of the coordinator.
 const VARIABLE: &str = "BELLWIRE_TEST_CITUS_URL";
 /// Physical shards, as `bellwire migrate --distribute` makes.
 const SHARDS: u8 = 64;
 
 /// A cluster with an empty database, distributed.
 pub struct Cluster {
-    /// How to connect to the coordinator.
+    /// Connection to the coordinator.
     pub options: PgConnectOptions,
-    /// Of every node.
+    /// Process ids of the nodes.
     pub postmasters: Vec<i32>,
 }
 
@@ -57,7 +57,7 @@ impl Cluster {
         Some(Self { options, postmasters })
     }
 
-    /// How a server finds it.
+    /// URL of the cluster for a server.
     pub fn url(&self) -> String {
         let at = &self.options;
         let database = at.get_database().expect("it is named");

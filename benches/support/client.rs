@@ -30,7 +30,7 @@ impl Client {
         Self { bearer: format!("Bearer {secret}"), ..self.clone() }
     }
 
-    /// Where the server is.
+    /// Base URL of the server.
     pub fn base(&self) -> &str {
         &self.base
     }

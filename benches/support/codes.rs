@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::vault::delivery_token::delivery_id;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_vault::delivery_token::delivery_id;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::task::JoinSet;
@@ -22,7 +22,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// How long the API took to answer.
+    /// Time of the API response.
     pub fn answered_within_ms(&self) -> f64 {
         self.answered_ms - self.asked_ms
     }
@@ -33,7 +33,7 @@ pub fn code(to: SubscriptionId) -> Value {
     code_to(&json!({"subscriptions": [to]}))
 }
 
-/// The same to whoever uses a subscription, by [`user`].
+/// The same code, to the [`user`] of a subscription.
 pub fn code_to_user(to: SubscriptionId) -> Value {
     code_to(&json!({"users": [user(to)]}))
 }
@@ -76,8 +76,8 @@ fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64() * 1e3
 }
 
-/// From each request until its POST was there, by the simulator's records, in ms. These know whole milliseconds, of which
-/// the middle is taken. Each code must have arrived exactly once.
+/// Latency of each request until its POST arrived, in ms, by the simulator's records. Their resolution is 1 ms, of which the middle is
+/// used. Each code must have arrived exactly once.
 pub async fn arrivals(harness: &Harness, sent: &[Sent]) -> Vec<f64> {
     for sent in sent {
         harness.wait_for(sent.message).await;

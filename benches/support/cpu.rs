@@ -1,4 +1,4 @@
-//! What processes use, as Linux accounts it.
+//! CPU time and memory of processes, as reported by Linux.
 
 use std::collections::HashMap;
 use std::fs;

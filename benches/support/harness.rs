@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellwire::testkit::store::keys::api_keys;
-use bellwire::testkit::store::{self, keys::data_keys};
-use bellwire::testkit::vault::Vault;
-use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
 use bellwire_core::clock::Clock;
 use bellwire_core::id::{AppId, MessageId};
 use bellwire_core::scope::Scope;
 use bellwire_postgres::{DATABASE, Embedded, Options};
+use bellwire_store::keys::api_keys;
+use bellwire_store::{self as store, keys::data_keys};
+use bellwire_vault::Vault;
+use bellwire_vault::master_key::{MasterKey, MasterKeySource};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
@@ -32,14 +32,14 @@ use super::table;
 /// The simulator opens and records the requests of one endpoint in so many.
 pub const SAMPLE: u32 = 100;
 const START_WITHIN: Duration = Duration::from_secs(60);
-/// How often a campaign is looked at. A look costs Postgres some 40 µs.
+/// Poll interval of a campaign. A poll costs Postgres some 40 µs.
 const LOOK: Duration = Duration::from_millis(50);
 /// A campaign of 1,000,000 takes two minutes.
 const CAMPAIGN_WITHIN: Duration = Duration::from_secs(900);
 
-/// How long a server is left alone before it counts as idle.
+/// Time without requests until a server counts as idle.
 const SETTLES_FOR: Duration = Duration::from_secs(10);
-/// How long vacuum may take for what was written before, at most.
+/// Maximum time of vacuum for the rows written before.
 const VACUUMED_WITHIN: Duration = Duration::from_secs(300);
 
 /// Environment variables of servers, by name.
@@ -59,13 +59,13 @@ pub struct Harness {
     pub gateways: Client,
     /// The database, beside the server's own connections.
     pub pool: PgPool,
-    /// What the server seals with.
+    /// Vault of the server.
     pub vault: Vault,
     postgres: Postgres,
     dir: TempDir,
 }
 
-/// A Postgres that is stopped in good order, so that nothing of it stays behind; or a cluster that is somebody's.
+/// Postgres of the benchmark, shut down cleanly at the end; or an existing cluster.
 enum Postgres {
     Own(Embedded),
     Cluster(Cluster),
@@ -111,13 +111,11 @@ impl Drop for Postgres {
 
 /// A campaign that was sent to its end.
 pub struct Campaign {
-    /// Its message.
     pub message: MessageId,
     /// Deliveries that it came to.
     pub deliveries: u32,
     /// From the request to the commit of the last settling.
     pub took: Duration,
-    /// What it cost.
     pub usage: Usage,
 }
 
@@ -128,8 +126,8 @@ impl Campaign {
     }
 }
 
-/// Lets the planner of all sessions work as in a Postgres that nobody has tuned: a setting of a database wins over the
-/// command line, with which ours is started.
+/// Removes the tuned planner settings for all sessions, to measure an untuned Postgres. A setting of the database overrides the command
+/// line, with which this Postgres is started.
 async fn forget_tuning(postgres: &Embedded) {
     let mut connection = PgConnection::connect_with(&postgres.connect_options(DATABASE)).await.expect("a connection");
     for setting in
@@ -162,7 +160,7 @@ async fn count_statements(postgres: &Embedded) {
 }
 
 impl Harness {
-    /// Sets everything up and says on what machine.
+    /// Sets up everything and prints the machine.
     pub async fn open() -> Self {
         Self::open_with(&[]).await
     }
@@ -177,7 +175,7 @@ impl Harness {
         Self::begin(false, &[], &[], settings).await
     }
 
-    /// The same, with receivers of webhooks that the server knows.
+    /// Sets up everything, with registered webhook receivers.
     pub async fn beside(receivers: &[Receiver]) -> Self {
         Self::begin(false, &[], receivers, &[]).await
     }
@@ -187,7 +185,7 @@ impl Harness {
         Self::begin(false, arguments, &[], &[]).await
     }
 
-    /// The same, but that the server runs its Postgres itself, as most do, on a machine of so much memory as far as that is told.
+    /// Sets up everything, with a server that runs its embedded Postgres on a machine with this much memory.
     pub async fn embedded(memory_mib: u32) -> Self {
         let (dir, master_key) = (TempDir::new(), master_key());
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
@@ -199,8 +197,8 @@ impl Harness {
         Self::around(dir, simulator, postgres, server, address, master_key, &[]).await
     }
 
-    /// The same as the first, sealing eight payloads at a time where the processor can: all other figures are of a server
-    /// without, unless `MULTI_BUFFER=1` asks for them.
+    /// Sets up everything, with sealing of eight payloads at a time where the processor supports it. All other figures are for servers
+    /// without, unless `MULTI_BUFFER=1`.
     pub async fn accelerated() -> Self {
         Self::open_with(&[("BELLWIRE_MULTI_BUFFER", "true")]).await
     }
@@ -217,7 +215,7 @@ impl Harness {
         Self::around(dir, simulator, postgres, server, address, master_key, settings).await
     }
 
-    /// What belongs to a running server.
+    /// Creates the surroundings of a running server.
     async fn around(
         dir: TempDir,
         simulator: Simulator,
@@ -320,7 +318,7 @@ impl Harness {
         expanding.fetch_one(&self.pool).await.expect("an answer")
     }
 
-    /// The message's own counts, the log of attempts and what the simulator took must tell the same story.
+    /// Checks that the message's counts, the log of attempts and the simulator's counts agree.
     async fn check_account(&self, campaign: &Campaign, received: u64) {
         let (targeted, accepted): (i64, i64) = sqlx::query_as(
             "SELECT coalesce(sum(targeted), 0)::bigint, coalesce(sum(accepted), 0)::bigint FROM message_counts WHERE message = $1",
@@ -339,7 +337,7 @@ impl Harness {
         assert_eq!(received, u64::from(campaign.deliveries), "taken by the simulator");
     }
 
-    /// How many deliveries the simulator took, all of them in order.
+    /// Number of accepted deliveries of the simulator; all must be valid.
     pub async fn received(&self) -> u64 {
         let report = self.gateways.get("/report").await;
         assert_eq!(report["duplicates"], 0, "nothing goes out twice");
@@ -368,7 +366,7 @@ impl Harness {
         *self.postgres.postmasters().first().expect("Postgres runs")
     }
 
-    /// What everybody used so far.
+    /// CPU time of all processes so far.
     pub fn usage(&self) -> Usage {
         Usage {
             server: self.servers().into_iter().sum(),
@@ -377,7 +375,7 @@ impl Harness {
         }
     }
 
-    /// A directory for whatever is made here.
+    /// Directory for files of the benchmark.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -417,7 +415,7 @@ async fn embedded(dir: &TempDir, counting: bool) -> Embedded {
     postgres
 }
 
-/// Where and how Postgres runs.
+/// Options of Postgres.
 fn options(dir: &TempDir) -> Options {
     let (data_dir, search_path) = (dir.path().join("data"), std::env::var_os("PATH"));
     Options { data_dir, search_path, ..Options::default() }

@@ -1,4 +1,4 @@
-//! What benchmarks share: a harness with Postgres, simulated gateways and the real server, each a process of its own.
+//! Shared parts of benchmarks: a harness with Postgres, simulated gateways and the real server, each in its own process.
 
 pub mod bare;
 pub mod citus;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// The program that is measured.
 pub const BELLWIRE: &str = env!("CARGO_BIN_EXE_bellwire");
 
-/// A child that is killed when this is dropped, or when this process dies by whatever cause.
+/// Child process that is killed when this value is dropped, or when this process ends for any reason.
 pub struct Process(Child);
 
 impl Process {
@@ -23,7 +23,7 @@ impl Process {
         Self(command.spawn().expect("setpriv of util-linux, and the program, are there"))
     }
 
-    /// Its process id; `setpriv` gave way to the program.
+    /// Process id; `setpriv` executes the program in place.
     pub fn id(&self) -> i32 {
         self.0.id().try_into().expect("Linux counts processes in i32")
     }
@@ -50,7 +50,6 @@ impl TempDir {
         Self(dir)
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -62,7 +61,7 @@ impl Drop for TempDir {
     }
 }
 
-/// What a simulator says when it serves.
+/// Start-up report of a simulator.
 #[derive(Deserialize)]
 struct Started {
     control: String,
@@ -72,11 +71,11 @@ struct Started {
 /// A simulator in a process of its own.
 pub struct Simulator {
     process: Process,
-    /// Where its HTTP interface is, as `http://address`.
+    /// Address of its HTTP interface, as `http://address`.
     pub control: String,
-    /// Where its gateways are.
+    /// Hosts of its gateways.
     pub hosts: Vec<HostMapping>,
-    /// Whom to trust.
+    /// Certificate authority to trust.
     pub ca: PathBuf,
 }
 
@@ -95,7 +94,6 @@ impl Simulator {
         Self { process, control: format!("http://{control}"), hosts, ca }
     }
 
-    /// Its process id.
     pub fn id(&self) -> i32 {
         self.process.id()
     }

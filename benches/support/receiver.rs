@@ -1,4 +1,4 @@
-//! Receivers of webhooks: TLS and HTTP/2 servers in the benchmark's own process, whose CPU time nobody counts.
+//! Webhook receivers: TLS and HTTP/2 servers in the benchmark's process, whose CPU time is not counted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
-/// What a receiver does with requests.
+/// Behaviour of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
     /// It answers at once.

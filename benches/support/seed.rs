@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use bellwire::testkit::store::outcomes::copy::Rows;
-use bellwire::testkit::store::{keys::vapid_keys, queue::lanes};
-use bellwire::testkit::vault::{self, Purpose, Vault};
 use bellwire_core::base64url;
 use bellwire_core::clock::Clock;
 use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_simulator::gateways::{Options, Simulator, Verify};
+use bellwire_store::outcomes::copy::Rows;
+use bellwire_store::{keys::vapid_keys, queue::lanes};
+use bellwire_vault::{self as vault, Purpose, Vault};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -20,9 +20,9 @@ const CHUNK: u32 = 10_000;
 const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, \
                     token_version, last_seen, created_at) FROM STDIN (FORMAT binary)";
 
-/// Who was subscribed.
+/// Seeded subscriptions.
 pub struct Audience {
-    /// Everybody.
+    /// All subscriptions.
     pub all: Vec<SubscriptionId>,
     /// Those whose requests the simulator opens and records.
     pub sampled: Vec<SubscriptionId>,
@@ -122,9 +122,8 @@ impl<'a> Seeder<'a> {
     }
 }
 
-/// Lets a table that was just filled look as it would after some hours, and the log begin anew. On the connection that
-/// filled it, which first tells Postgres's statistics what it did: autovacuum would do everything again otherwise, at
-/// the expense of what is to be measured.
+/// Brings a freshly filled table into the state after some hours, and starts a new log. Runs on the connection that filled the table, after
+/// it reports its statistics; otherwise autovacuum would repeat the work during the measurement.
 async fn settle_down(connection: &mut PgConnection, table: &'static str) {
     let told = "SELECT pg_stat_force_next_flush()".to_owned();
     for statement in [told, format!("VACUUM ANALYZE {table}"), "CHECKPOINT".to_owned()] {

@@ -1,8 +1,8 @@
-//! How figures are shown: a table, the bar beside each figure, and a line that says on what machine it was measured.
+//! Output of figures: a table, the bar beside each figure, and a line about the machine.
 
 use std::fs;
 
-/// Where a figure should lie.
+/// Bar of a figure.
 #[derive(Debug, Clone, Copy)]
 pub enum Bar {
     /// At most this.

@@ -17,7 +17,7 @@ const client = createClient<paths>({
 const identitySecret = env("IDENTITY_SECRET");
 const webhook = new Webhook(env("WEBHOOK_SECRET"));
 
-/** Proof that somebody is that user, for a browser in which they have logged in. It counts until the identity key is deleted. */
+/** Proof of a user's identity, for a browser in which the user has logged in. It counts until the identity key is deleted. */
 export const userToken = (userId: string): string => createHmac("sha256", identitySecret).update(userId).digest("hex");
 
 /** Sends a one-time code to all of a user's browsers. Returns the message's id. */

@@ -2,6 +2,6 @@
 export function env(name: string, fallback?: string): string {
   const value = process.env[name] ?? fallback;
   if (value) return value;
-  console.error(`${name} is missing: README.md says where it comes from`);
+  console.error(`${name} is missing: README.md describes its source`);
   process.exit(1);
 }

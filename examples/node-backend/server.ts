@@ -54,7 +54,7 @@ async function hear(request: IncomingMessage, response: ServerResponse) {
   // The same request may come again, under the same id.
   const id = String(request.headers["webhook-id"]);
   if (!seen.has(id)) {
-    for (const event of events) console.log(`heard ${event.type} ${event.data.user_id ?? ""}`);
+    for (const event of events) console.log(`received ${event.type} ${event.data.user_id ?? ""}`);
     seen.add(id);
     if (seen.size > SEEN_MAX) seen.delete(seen.values().next().value!);
   }

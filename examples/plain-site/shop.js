@@ -12,7 +12,7 @@ const STATUS = {
 };
 const REASONS = {
   dismissed: "You closed the browser’s question. Press the button again if you like.",
-  denied: "The browser said no.",
+  denied: "The browser blocked notifications.",
   offline: "The server cannot be reached. It is tried again by itself.",
 };
 

@@ -78,7 +78,7 @@ def hear():
     request_id = request.headers["webhook-id"]
     if request_id not in seen:
         for event in events:
-            print("heard", event["type"], event["data"].get("user_id") or "", flush=True)
+            print("received", event["type"], event["data"].get("user_id") or "", flush=True)
         seen[request_id] = None
         if len(seen) > SEEN_MAX:
             seen.popitem(last=False)

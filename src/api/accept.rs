@@ -13,11 +13,11 @@ use super::idempotency::{PATIENCE, Replay, in_progress};
 use super::intake::{KeyedMessage, NotTaken, SendOutcome, tell};
 use super::problem::{Problem, ProblemCode};
 use super::{ApiState, Work};
-use crate::store;
-use crate::store::keys::apps::App;
-use crate::store::operations::idempotency::{self, Claim, KeyedRequest};
-use crate::store::queue::claims::LEASE;
-use crate::store::queue::sending::{self, Addressed, LeaseHolder, Sent};
+use bellwire_store as store;
+use bellwire_store::keys::apps::App;
+use bellwire_store::operations::idempotency::{self, Claim, KeyedRequest};
+use bellwire_store::queue::claims::LEASE;
+use bellwire_store::queue::sending::{self, Addressed, LeaseHolder, Sent};
 
 /// Time that a message waits for another one with its idempotency key, after a wait for all keys of its group.
 const NO_PATIENCE: Duration = Duration::from_millis(1);
@@ -92,7 +92,11 @@ pub(super) async fn accept_under(
 
 /// Stores a message to named recipients under an idempotency key, in a commit shared with others. It waits for the key outside of
 /// all groups: here for requests of this process, and in a transaction of its own for those of another.
-async fn accept_shared(state: &ApiState, app: &App, Keyed { composed, request }: Keyed) -> Result<AcceptResult, Problem> {
+async fn accept_shared(
+    state: &ApiState,
+    app: &App,
+    Keyed { composed, request }: Keyed,
+) -> Result<AcceptResult, Problem> {
     let Composed { addressed, asked, trial } = composed;
     let turn = state.turns.take(request.id(), PATIENCE).await.ok_or_else(in_progress)?;
     let response = {
@@ -139,7 +143,11 @@ pub(super) enum AcceptResult {
 
 /// Stores messages of one app under idempotency keys, each key once: claims, work and responses are one transaction. Returns the
 /// results in order. It runs to its end even if the client disconnects.
-pub(super) async fn accept_once(state: &ApiState, app: &App, messages: Vec<Keyed>) -> Vec<Result<AcceptResult, Problem>> {
+pub(super) async fn accept_once(
+    state: &ApiState,
+    app: &App,
+    messages: Vec<Keyed>,
+) -> Vec<Result<AcceptResult, Problem>> {
     let (n, once) = (messages.len(), InOne { state: state.clone(), app: app.clone() });
     // A task of its own: what is born leased to this process must be handed to dispatch, whoever waits for the answer.
     let taken = tokio::spawn(async move { once.accept(&messages).await }.in_current_span()).await;

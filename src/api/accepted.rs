@@ -6,12 +6,12 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::compose::SendContext;
 use super::problem::{FieldError, Problem, ProblemCode};
-use crate::store::keys::apps::App;
-use crate::store::queue::messages::MessageRow;
-use crate::store::queue::sending::Sent;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::MessageId;
 use bellwire_core::message::MessageState;
+use bellwire_store::keys::apps::App;
+use bellwire_store::queue::messages::MessageRow;
+use bellwire_store::queue::sending::Sent;
 
 /// State of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -14,9 +14,9 @@ use super::extract::{PathId, Query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::keys::audit::AuditAction;
-use crate::store::outcomes::alerts::{self, AlertRow, AlertKind};
 use bellwire_core::id::{AlertId, AppId};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::outcomes::alerts::{self, AlertKind, AlertRow};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

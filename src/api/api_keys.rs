@@ -17,10 +17,10 @@ use super::idempotency::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
-use crate::store::keys::api_keys::{self, ApiKey, NewKey};
 use bellwire_core::id::{ApiKeyId, AppId};
 use bellwire_core::request_time;
 use bellwire_core::scope::Scope;
+use bellwire_store::keys::api_keys::{self, ApiKey, NewKey};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{MayChangeSettings, MayRead, Operator, Server, Watcher};
-use super::extract::{AppRef, PathId, Json, Query, is_plain_text};
+use super::extract::{AppRef, Json, PathId, Query, is_plain_text};
 use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
@@ -17,15 +17,15 @@ use super::routes::routes;
 use super::subscription_input::check_topics;
 use super::vapid_keys::{self, VapidKeyView};
 use super::{ApiState, Work};
-use crate::store::keys::apps::{self, App, Created, WEIGHT_MAX};
-use crate::store::keys::audit::AuditAction;
-use crate::store::keys::vapid_keys::Role;
-use crate::store::{audience::topics, operations::removal};
 use bellwire_core::id::AppId;
 use bellwire_core::origin::{is_origin, is_this_machine};
 use bellwire_core::permission::{BrowserRight, BrowsersMay, Speaker};
 use bellwire_core::scope::Scope;
 use bellwire_rules::policy::RETRIES_MAX;
+use bellwire_store::keys::apps::{self, App, Created, WEIGHT_MAX};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::keys::vapid_keys::Role;
+use bellwire_store::{audience::topics, operations::removal};
 use bellwire_webpush::keys::{SigningKey, check_subject};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -156,7 +156,7 @@ impl AppChange {
             app.name = name;
         }
         if self.origins.is_some() && !(self.add_origins.is_empty() && self.remove_origins.is_empty()) {
-            faults.refuse("/origins", "may not stand beside `add_origins` and `remove_origins`");
+            faults.refuse("/origins", "cannot be combined with `add_origins` and `remove_origins`");
         }
         if let Some(origins) = self.origins {
             check_origins("/origins", &origins, &mut faults);
@@ -192,7 +192,7 @@ fn remove_origins(app: &mut App, removed: &[String], faults: &mut Faults) {
         return faults.refuse("/remove_origins", format!("may hold at most {ORIGINS_MAX} origins"));
     }
     for (i, _) in removed.iter().enumerate().filter(|(_, origin)| !app.origins.contains(origin)) {
-        let detail = format!("is no origin of this app; those are: {}", app.origins.join(", "));
+        let detail = format!("is not an origin of this app; its origins are: {}", app.origins.join(", "));
         faults.refuse(format!("/remove_origins/{i}"), detail);
     }
     app.origins.retain(|origin| !removed.contains(origin));

@@ -15,10 +15,10 @@ use super::paging::Paging;
 use super::problem::Problem;
 use super::routes::routes;
 use super::users;
-use crate::store::keys::audit::{self, AuditAction, ActorFilter, AuditFilter, AuditRow};
-use crate::vault::Vault;
 use bellwire_core::id::{ApiKeyId, AppId, EntryId, TeammateId};
 use bellwire_core::request_time;
+use bellwire_store::keys::audit::{self, ActorFilter, AuditAction, AuditFilter, AuditRow};
+use bellwire_vault::Vault;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

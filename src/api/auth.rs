@@ -18,19 +18,19 @@ use super::known_keys::{CachedKey, CredentialKey};
 use super::limits::KeyUsage;
 use super::problem::{Problem, ProblemCode};
 use super::signed_in;
-use crate::store::audience::subscriptions::Right;
-use crate::store::keys::api_keys::{self, ApiKey};
-use crate::store::keys::apps::App;
-use crate::store::keys::audit::{AuditAction, Actor, AuditEntry, Who};
-use crate::store::keys::team;
-use crate::store::operations::idempotency::{KeyScope, KeyedRequest};
-use crate::vault::Vault;
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, TeammateId};
 use bellwire_core::permission::Speaker;
 use bellwire_core::role::{Grants, Role};
 use bellwire_core::scope::Scope;
+use bellwire_store::audience::subscriptions::Right;
+use bellwire_store::keys::api_keys::{self, ApiKey};
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry, Who};
+use bellwire_store::keys::team;
+use bellwire_store::operations::idempotency::{KeyScope, KeyedRequest};
+use bellwire_vault::Vault;
 
 pub(crate) const TOKEN_PREFIX: &str = "bt_";
 
@@ -47,8 +47,8 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// Marks a request that was made in this process by a caller with access to database and master key, to whom all rights belong.
-/// Requests from a socket have no extensions, so none can forge it.
+/// Marks a request of this process with access to database and master key, which has all rights. Requests from a socket have no extensions,
+/// so none can forge it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Local;
 
@@ -294,8 +294,8 @@ pub(crate) struct TeamAdmin {
 }
 
 impl TeamAdmin {
-    /// Refuses an action on oneself. At least one admin remains whatever admins do to one another, and a stranger with a
-    /// signed-in browser cannot gain lasting access by actions without a password or a passkey.
+    /// Refuses an action on oneself. At least one admin remains after any actions of admins on one another. A stranger with a signed-in
+    /// browser cannot gain lasting access by actions without a password or a passkey.
     pub(crate) fn must_not_be(&self, teammate: TeammateId) -> Result<(), Problem> {
         match self.caller.holder {
             CallerIdentity::Teammate(id, _) if id == teammate => {

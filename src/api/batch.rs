@@ -11,7 +11,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::ApiState;
-use super::accept::{Keyed, AcceptResult, accept_named, accept_once};
+use super::accept::{AcceptResult, Keyed, accept_named, accept_once};
 use super::accepted::Accepted;
 use super::auth::{MaySend, Server};
 use super::compose::{Composed, NewMessageBody};
@@ -21,8 +21,8 @@ use super::problem::{Details, Problem};
 use super::retry_headers::RetryHeaders;
 use super::routes::routes;
 use super::templated::Templates;
-use crate::store::keys::apps::App;
-use crate::store::operations::idempotency::KeyedRequest;
+use bellwire_store::keys::apps::App;
+use bellwire_store::operations::idempotency::KeyedRequest;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

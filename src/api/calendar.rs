@@ -9,9 +9,9 @@ use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::keys::audit::AuditAction;
-use crate::store::queue::calendars;
 use bellwire_rules::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::queue::calendars;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -10,9 +10,9 @@ use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::routes::routes;
-use crate::store::keys::audit::AuditAction;
-use crate::store::queue::caps;
 use bellwire_rules::policy::caps::{Caps, WrittenCap};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::queue::caps;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

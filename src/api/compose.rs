@@ -17,10 +17,6 @@ use super::retry_headers::RetryHeaders;
 use super::segments::SegmentChoice;
 use super::sunset::SunsetBody;
 use super::templated::{ResolvedTemplate, TemplateRef, Trial};
-use crate::otlp;
-use crate::store::keys::apps::App;
-use crate::store::queue::sending::{Addressed, Audience, NewMessage, Sent};
-use crate::vault::CONTENT;
 use bellwire_core::clock::uuid_of;
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_core::id::{MessageId, SubscriptionId};
@@ -30,6 +26,10 @@ use bellwire_core::permission::BrowserRight;
 use bellwire_core::template::MessageContent;
 use bellwire_rules::policy::{Parsed, PolicyLevel, Request, SILENT_OF_RETRIES, TierDefaults};
 use bellwire_segment::{AudienceFilter, Sunset};
+use bellwire_store::keys::apps::App;
+use bellwire_store::queue::sending::{Addressed, Audience, NewMessage, Sent};
+use bellwire_telemetry::otlp;
+use bellwire_vault::CONTENT;
 use bellwire_webpush::payload::PayloadTemplate;
 
 const NAMED_MAX: usize = 1000;
@@ -64,7 +64,11 @@ pub(crate) struct Recipients {
 
 impl Recipients {
     /// The segment that it names. None: it names none.
-    pub(super) async fn segment(&self, state: &ApiState, app: &App) -> Result<Option<Result<SegmentChoice, String>>, Problem> {
+    pub(super) async fn segment(
+        &self,
+        state: &ApiState,
+        app: &App,
+    ) -> Result<Option<Result<SegmentChoice, String>>, Problem> {
         match &self.segment {
             Some(given) => SegmentChoice::read(state, app, given).await.map(Some),
             None => Ok(None),
@@ -199,7 +203,7 @@ impl NewMessageBody {
             None => (self.check_literal(policy.layer.request.as_ref(), &mut faults).map(MessageContent::Literal), None),
         };
         faults.finish()?;
-        let (audience, said) = audience.zip(said).expect("whatever is missing was refused");
+        let (audience, said) = audience.zip(said).expect("missing members were refused");
         let (accepted_at, is_for_later) = (send_at.unwrap_or(now), send_at.is_some());
         // History is partitioned by message id, so the id tells the server's time, not the host's.
         let id = MessageId(uuid_of(accepted_at));
@@ -255,14 +259,19 @@ impl NewMessageBody {
     }
 
     /// Checks the content of a message with a template, and its trial.
-    fn check_templated(&mut self, template: ResolvedTemplate, app: &App, faults: &mut Faults) -> Option<(MessageContent, Trial)> {
+    fn check_templated(
+        &mut self,
+        template: ResolvedTemplate,
+        app: &App,
+        faults: &mut Faults,
+    ) -> Option<(MessageContent, Trial)> {
         for (pointer, is_there) in [
             ("/content", self.content.is_some()),
             ("/compact", self.compact.is_some()),
             ("/payload", self.payload.is_some()),
             ("/envelope", self.envelope == Some(false)),
         ] {
-            faults.require(!is_there, pointer, "cannot stand beside `template`");
+            faults.require(!is_there, pointer, "cannot be combined with `template`");
         }
         check_template(template, app, self.data.take(), faults)
     }
@@ -303,11 +312,15 @@ impl SendContext {
                 };
                 self.warnings.push(FieldError::member("/to/topic", detail));
             }
-            _ => faults.require(!sent.lacks_topic, "/to/topic", "is no topic of this app: is it mistyped?"),
+            _ => faults.require(
+                !sent.lacks_topic,
+                "/to/topic",
+                "names a topic that does not exist in this app; check the spelling",
+            ),
         }
         for (i, id) in self.named.iter().enumerate() {
             if sent.unknown.contains(id) {
-                faults.refuse(format!("/to/subscriptions/{i}"), "is no subscription of this app");
+                faults.refuse(format!("/to/subscriptions/{i}"), "names a subscription that does not exist in this app");
             }
         }
         faults.finish()
@@ -315,7 +328,11 @@ impl SendContext {
 }
 
 /// Checks the segment in `to`. One that was not read is refused, so that the message never reaches all subscribers.
-pub(super) fn check_segment(to: &Recipients, read: Option<Result<SegmentChoice, String>>, faults: &mut Faults) -> Option<SegmentChoice> {
+pub(super) fn check_segment(
+    to: &Recipients,
+    read: Option<Result<SegmentChoice, String>>,
+    faults: &mut Faults,
+) -> Option<SegmentChoice> {
     const AT: &str = "/to/segment";
     match read {
         Some(Ok(chosen)) => Some(chosen),
@@ -413,7 +430,9 @@ fn check_template(
     faults: &mut Faults,
 ) -> Option<(MessageContent, Trial)> {
     match template.compile(app, data) {
-        Ok((templated, compiled)) => Some((MessageContent::Template(Box::new(templated)), Trial { of: template, compiled })),
+        Ok((templated, compiled)) => {
+            Some((MessageContent::Template(Box::new(templated)), Trial { of: template, compiled }))
+        }
         Err(errors) => {
             for FieldError { pointer, detail, .. } in errors {
                 faults.refuse(pointer.unwrap_or_default(), detail);

@@ -7,12 +7,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{RegistrationCaller, MayRead};
+use super::auth::{MayRead, RegistrationCaller};
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::keys::vapid_keys;
 use bellwire_core::base64url;
 use bellwire_core::id::VapidKeyId;
+use bellwire_store::keys::vapid_keys;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -35,7 +35,10 @@ const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
 /// of an origin that the app does not let in is answered 403 `origin_not_allowed`, here and by all routes for browsers.
 #[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions", security(()),
     responses((status = 200, body = Config)))]
-pub(crate) async fn show(client: RegistrationCaller<MayRead>, State(state): State<ApiState>) -> Result<impl IntoResponse, Problem> {
+pub(crate) async fn show(
+    client: RegistrationCaller<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<impl IntoResponse, Problem> {
     let key = vapid_keys::active(&state.pool, client.app.id).await?;
     let application_server_key = base64url::encode(&key.public_key);
     Ok((CACHED, axum::Json(Config { application_server_key, vapid_key_id: key.id })))

@@ -16,10 +16,10 @@ use super::auth::{bearer, is_servers, read_token};
 use super::extract::{AppRef, BodyLimit, named_app, path_param};
 use super::limits::Budget;
 use super::problem::{Problem, ProblemCode};
-use crate::store::audience::subscriptions::is_signed;
-use crate::store::keys::apps::App;
 use bellwire_core::id::AppId;
 use bellwire_core::origin::is_origin;
+use bellwire_store::audience::subscriptions::is_signed;
+use bellwire_store::keys::apps::App;
 
 /// Stands before every route that lets browsers in, and leaves the [`App`] in the request's extensions. Servers'
 /// requests pass untouched: their key is checked by [`super::auth`], and a browser gets no CORS headers for them.
@@ -73,8 +73,8 @@ async fn of_token(parts: &mut Parts, state: &ApiState) -> Option<Result<Budget, 
     state.limits.tokens.take(&token, || named.is_some_and(|id| is_signed(&state.vault, id, &token)))
 }
 
-/// Limits receipts, which arrive in bursts, before their route: with limits of its own, and without reading the app each time.
-/// Reports come from browsers, whatever else they show.
+/// Limits receipts, which arrive in bursts, before their route: with separate limits, and without reading the app each time. Reports come
+/// from browsers, with or without other credentials.
 pub(crate) async fn reports(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let name = match path_param(&mut parts, &state, "app").await {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::store::queue::messages::DeliveryCounts;
+use bellwire_store::queue::messages::DeliveryCounts;
 
 /// The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
 /// + capped` at every moment. It grows until the message is expanded.

@@ -22,16 +22,18 @@ use super::extract::{PathId, parse_query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::routes::{Argument, routes};
-use crate::store::keys::audit::AuditAction;
-use crate::store::keyset::Keyset;
-use crate::store::outcomes::dead_letters::{self, GroupBy, DeadLetterRow, DeadLetterFilter, GROUPS_MAX, DeadLetterGroup, DeadLetterState as Standing};
-use crate::store::outcomes::deliveries;
-use crate::vault::CONTENT;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::scope::Scope;
 use bellwire_rules::explain::size_note;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::keyset::Keyset;
+use bellwire_store::outcomes::dead_letters::{
+    self, DeadLetterFilter, DeadLetterGroup, DeadLetterRow, DeadLetterState as Standing, GROUPS_MAX, GroupBy,
+};
+use bellwire_store::outcomes::deliveries;
+use bellwire_vault::CONTENT;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -58,7 +60,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
-        let (filter, rest): (Vec<_>, Vec<_>) = pairs.partition(|(name, _)| DeadLetterFilter::NAMES.contains(&name.as_ref()));
+        let (filter, rest): (Vec<_>, Vec<_>) =
+            pairs.partition(|(name, _)| DeadLetterFilter::NAMES.contains(&name.as_ref()));
         let written = |pairs| form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         Ok(Self(parse_query(&written(filter))?, parse_query(&written(rest))?))
     }
@@ -217,7 +220,11 @@ pub(crate) async fn show(
 }
 
 /// Returns a dead letter after an action. The audit log names callers who read its content.
-async fn give<S>(state: &ApiState, server: &Server<S>, id: DeadLetterId) -> Result<axum::Json<DeadLetterDetail>, Problem> {
+async fn give<S>(
+    state: &ApiState,
+    server: &Server<S>,
+    id: DeadLetterId,
+) -> Result<axum::Json<DeadLetterDetail>, Problem> {
     let opened = open(state, server.app.id, &server.caller, id).await?;
     if opened.content_state == ContentState::Shown {
         let entry = server.did(AuditAction::DeadLettersExported, id);

@@ -18,14 +18,14 @@ use super::problem::{Problem, ProblemCode};
 use super::routes::routes;
 use super::subscriptions::current;
 use super::{ApiState, Work};
-use crate::store::keys::apps::App;
-use crate::store::keyset::Keyset;
-use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow, DeliveryActionResult};
-use crate::store::outcomes::receipts::{self, ReceiptRow};
-use crate::store::queue::messages;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::named;
+use bellwire_store::keys::apps::App;
+use bellwire_store::keyset::Keyset;
+use bellwire_store::outcomes::deliveries::{self, AttemptRow, DeliveryActionResult, DeliveryRow};
+use bellwire_store::outcomes::receipts::{self, ReceiptRow};
+use bellwire_store::queue::messages;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -11,25 +11,25 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
 use super::accept::accept;
-use super::auth::{RegistrationCaller, MayChangeSubscribers, MayRead};
+use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller};
 use super::compose::NewMessageBody;
 use super::deliveries::DeliveryStatus;
 use super::deliveries::search::state_of;
-use super::extract::{PathId, Json, is_plain_text};
+use super::extract::{Json, PathId, is_plain_text};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
 use super::routes::routes;
 use super::subscriptions::unknown;
-use crate::store::audience::diagnoses::{self, Begun, DiagnosisCode, DiagnosisRow, KEPT_FOR};
-use crate::store::audience::subscriptions;
-use crate::store::keys::vapid_keys;
-use crate::store::keyset::Towards;
-use crate::store::outcomes::receipts;
-use crate::store::outcomes::search::{self, FoundRow, DeliveryCursor, SearchQuery, Whose};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::id::{AppId, MessageId, SubscriptionId, VapidKeyId};
 use bellwire_core::subscription::SubscriptionState;
+use bellwire_store::audience::diagnoses::{self, Begun, DiagnosisCode, DiagnosisRow, KEPT_FOR};
+use bellwire_store::audience::subscriptions;
+use bellwire_store::keys::vapid_keys;
+use bellwire_store::keyset::Towards;
+use bellwire_store::outcomes::receipts;
+use bellwire_store::outcomes::search::{self, DeliveryCursor, FoundRow, SearchQuery, Whose};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(begin)).routes(routes!(show, report))
@@ -239,7 +239,11 @@ async fn test_of(
 }
 
 /// Returns the diagnosis of a code, if the caller may act for its subscription.
-async fn found<S>(client: &RegistrationCaller<S>, state: &ApiState, code: &DiagnosisCode) -> Result<DiagnosisRow, Problem> {
+async fn found<S>(
+    client: &RegistrationCaller<S>,
+    state: &ApiState,
+    code: &DiagnosisCode,
+) -> Result<DiagnosisRow, Problem> {
     client.must_show_something()?;
     let missing = || Problem::not_found("diagnosis of this code");
     let row = diagnoses::find(&state.pool, client.app.id, code, state.clock.now()).await?.ok_or_else(missing)?;

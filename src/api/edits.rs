@@ -26,7 +26,7 @@ use super::etag::{self, Comparison};
 use super::extract::read_body;
 use super::places::{Busy, Places};
 use super::problem::{Problem, ProblemCode};
-use crate::store::operations::edits;
+use bellwire_store::operations::edits;
 
 /// Concurrent conditional changes, half of them of one app: each holds one connection to the database, and works with another.
 const AT_ONCE: usize = 4;
@@ -83,7 +83,7 @@ impl Edits {
         let detail = match now {
             Some(_) if unwanted => "There is such a thing already.",
             Some(_) => "It has been changed since you read it: read it again, and then decide.",
-            None => "There is no such thing, or not any more.",
+            None => "The resource does not exist or was deleted.",
         };
         let mut problem = Problem::new(ProblemCode::PreconditionFailed, detail);
         if let Some(tag) = now {
@@ -111,7 +111,7 @@ impl Edits {
         let held =
             edits::take_turn(&mut tx, app, route(&parts), PATIENCE).await.map_err(|error| refuse(error.into()))?;
         if !held {
-            let waiting = "Somebody else is changing such a thing, and takes long.";
+            let waiting = "Another request is changing this resource and has not finished in time.";
             return Err(refuse(Problem::new(BUSY.code, waiting)));
         }
         self.check(&parts).await?;

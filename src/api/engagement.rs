@@ -15,14 +15,14 @@ use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::problem::{FieldError, Problem};
 use super::routes::routes;
-use crate::store::outcomes::rollups::{self, Piece, RollupStep, RollupFilter};
-use crate::store::transactions::begin_with;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
-use bellwire_core::fact::{FactCounts, Fact};
+use bellwire_core::fact::{Fact, FactCounts};
 use bellwire_core::id::AppId;
 use bellwire_core::lane::Gateway;
 use bellwire_rules::policy::engagement::{Engagement, Level};
+use bellwire_store::outcomes::rollups::{self, Piece, RollupFilter, RollupStep};
+use bellwire_store::transactions::begin_with;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -14,8 +14,8 @@ use super::extract::Query;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::outcomes::events::{self, EventData, EventRow};
 use bellwire_core::id::EventId;
+use bellwire_store::outcomes::events::{self, EventData, EventRow};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -23,14 +23,14 @@ use super::problem::{Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
 use super::subscriptions::{ended, unknown};
 use super::vapid_keys;
-use crate::store::audience::subscriptions::{self, Right};
-use crate::store::audience::topics;
-use crate::store::keys::apps::{self, App, Created};
-use crate::store::keys::vapid_keys::Role;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::origin::{PageAudience, is_this_machine};
 use bellwire_core::permission::{BrowsersMay, Speaker};
 use bellwire_core::subscription::SubscriptionState;
+use bellwire_store::audience::subscriptions::{self, Right};
+use bellwire_store::audience::topics;
+use bellwire_store::keys::apps::{self, App, Created};
+use bellwire_store::keys::vapid_keys::Role;
 use bellwire_webpush::keys::{SigningKey, check_subject};
 
 const SLUG: &str = "example";

@@ -15,13 +15,6 @@ use super::messages::missing;
 use super::policies::restore;
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::keys::apps::App;
-use crate::store::outcomes::deliveries::AttemptRow;
-use crate::store::outcomes::receipts::{ReceiptRow, kept_since};
-use crate::store::outcomes::stories::{self, DeadLetterRow, StoredStory, StoryRow};
-use crate::store::queue::claims::walk;
-use crate::store::queue::lanes::OriginRow;
-use crate::vault;
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::delivery::{Ending, ReceiptKind, Tier};
 use bellwire_core::id::{MessageId, SubscriptionId};
@@ -29,8 +22,15 @@ use bellwire_core::subscription::{Endpoint, SubscriptionState};
 use bellwire_rules::explain::{self, Facts, Sentence};
 use bellwire_rules::policy::calendar::Calendar;
 use bellwire_rules::policy::lane_state::ALL_ORIGINS;
-use bellwire_rules::policy::{PolicyLevel, Places, Policy};
+use bellwire_rules::policy::{Places, Policy, PolicyLevel};
 use bellwire_segment::FilterVerdict;
+use bellwire_store::keys::apps::App;
+use bellwire_store::outcomes::deliveries::AttemptRow;
+use bellwire_store::outcomes::receipts::{ReceiptRow, kept_since};
+use bellwire_store::outcomes::stories::{self, DeadLetterRow, StoredStory, StoryRow};
+use bellwire_store::queue::claims::walk;
+use bellwire_store::queue::lanes::OriginRow;
+use bellwire_vault as vault;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -82,18 +82,6 @@ pub(crate) async fn show(
     Ok(Answer(ExplanationView { message, subscription, now, state: facts.state(), story: explain::tell(&facts) }))
 }
 
-impl StoredStory {
-    /// Whether the app knows neither the subscription nor any delivery to it.
-    fn is_empty(&self) -> bool {
-        let row = &self.row;
-        row.subscription_state.is_none()
-            && row.retries.is_none()
-            && row.batch_due_at.is_none()
-            && self.attempts.is_empty()
-            && self.letter.is_none()
-    }
-}
-
 fn facts(
     state: &ApiState,
     app: &App,
@@ -102,8 +90,17 @@ fn facts(
     stored: StoredStory,
     now: Timestamp,
 ) -> Facts {
-    let StoredStory { mut row, attempts, reports, letter, origins, subscription_held_until, flows, worker_lives, judged } =
-        stored;
+    let StoredStory {
+        mut row,
+        attempts,
+        reports,
+        letter,
+        origins,
+        subscription_held_until,
+        flows,
+        worker_lives,
+        judged,
+    } = stored;
     let tier = Tier::from_code(row.tier).expect("checked by the table");
     let oldest = kept_since(now, state.settings.receipts.retention_days).date_naive().and_time(chrono::NaiveTime::MIN);
     let origin = row.address.take().and_then(|sealed| origin_of(state, subscription, &sealed));

@@ -20,13 +20,13 @@ use super::ApiState;
 use super::mismatch::{in_plain_words, mismatches};
 use super::nul::{refuse_nul, reject_nul};
 use super::problem::{FieldError, Problem, ProblemCode, pointer_segment};
-use crate::store::audience::diagnoses::DiagnosisCode;
-use crate::store::keys::apps::{self, App};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{
     AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, HookDeliveryId, IdentityKeyId, ImportId, MessageId, PasskeyId,
     SessionId, SubscriptionId, TeammateId, VapidKeyId, WebhookId,
 };
+use bellwire_store::audience::diagnoses::DiagnosisCode;
+use bellwire_store::keys::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
 #[derive(Debug)]

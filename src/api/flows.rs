@@ -12,20 +12,20 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::auth::{Caller, MayRead, MaySetPolicies, Needed, Onlooker, Operator, Server, Watcher};
-use super::extract::{PathId, Json};
+use super::extract::{Json, PathId};
 use super::gateways::{LaneNumber, visible_lane};
 use super::problem::{Faults, Problem};
 use super::routes::{Access, Argument, routes};
 use super::{ApiState, Work};
-use crate::store::keys::audit::AuditAction;
-use crate::store::outcomes::reliability;
-use crate::store::queue::flows::{self, Change, DueCounts};
-use crate::store::queue::lanes;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::duration;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_rules::policy::flow::Rate;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::outcomes::reliability;
+use bellwire_store::queue::flows::{self, Change, DueCounts};
+use bellwire_store::queue::lanes;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -13,17 +13,11 @@ use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{Onlooker, Operator};
-use super::extract::{AppRef, PathId, Octets, PathParam, Query, is_plain_text, named_app, parse};
+use super::extract::{AppRef, Octets, PathId, PathParam, Query, is_plain_text, named_app, parse};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::routes::{Access, Argument, routes};
 use super::{ApiState, Work};
-use crate::store::ChunkProgress;
-use crate::store::keys::audit::AuditAction;
-use crate::store::keyset::key_of;
-use crate::store::operations::reports::{self, WordsRow};
-use crate::store::queue::lanes::{self, LaneRow, LaneOrder, OriginRow};
-use crate::store::queue::recall;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, VapidKeyId};
 use bellwire_core::lane::Gateway;
@@ -31,6 +25,12 @@ use bellwire_core::request_time;
 use bellwire_core::subscription::Endpoint;
 use bellwire_rules::policy::lane_state::ALL_ORIGINS;
 use bellwire_rules::policy::payload_limit::BELIEVED_FOR;
+use bellwire_store::ChunkProgress;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::keyset::key_of;
+use bellwire_store::operations::reports::{self, WordsRow};
+use bellwire_store::queue::lanes::{self, LaneOrder, LaneRow, OriginRow};
+use bellwire_store::queue::recall;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -195,7 +195,7 @@ impl OrderBody {
         faults.require(plain, "/reason", "must be 1 to 200 characters without control characters");
         let until = match (self.seconds, self.until) {
             (Some(_), Some(_)) => {
-                faults.refuse("/until", "may not stand beside `seconds`");
+                faults.refuse("/until", "cannot be combined with `seconds`");
                 now
             }
             (Some(seconds), None) => {
@@ -348,7 +348,9 @@ impl GivenOrder {
         let Self { state, operator, lane, body } = self;
         let until = body.check(kind, state.clock.now())?;
         let (order, action, until) = match kind {
-            OrderKind::Hold => (LaneOrder::Hold { until, note: body.reason.clone() }, AuditAction::LaneHeld, Some(until)),
+            OrderKind::Hold => {
+                (LaneOrder::Hold { until, note: body.reason.clone() }, AuditAction::LaneHeld, Some(until))
+            }
             OrderKind::Release => (LaneOrder::Release, AuditAction::LaneReleased, None),
             OrderKind::Open => (LaneOrder::Open { until }, AuditAction::LaneOpened, Some(until)),
             OrderKind::Close => (LaneOrder::Close, AuditAction::LaneClosed, None),
@@ -379,7 +381,7 @@ async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<
     }
     Err(Problem::invalid_member(
         "/origin",
-        format!("is no origin of this lane, whose push service is {}", row.gateway.name()),
+        format!("is not an origin of this lane's push service, {}", row.gateway.name()),
     ))
 }
 
@@ -394,7 +396,9 @@ async fn recall_the_rest(state: ApiState, lane: LaneId, origin: String, opens_at
         match recall_once_more(&state, lane, &origin, opens_at).await {
             Ok(true) => (state.engine.tell)(Work::Due),
             Ok(false) => return,
-            Err(error) => return tracing::warn!(%error, lane = lane.0, "what was deferred comes back by itself"),
+            Err(error) => {
+                return tracing::warn!(%error, lane = lane.0, "the deferred deliveries were not recalled; they become due by their own time");
+            }
         }
     }
 }

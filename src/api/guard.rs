@@ -11,13 +11,13 @@ use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::routes::routes;
 use super::{ApiState, Work};
-use crate::store::keys::audit::AuditAction;
-use crate::store::queue::flows;
-use crate::store::queue::guards::{self, Set};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::AppId;
 use bellwire_core::scope::Scope;
 use bellwire_rules::policy::runaway::{FACTOR_MAX, FLOOR_MAX, Flood};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::queue::flows;
+use bellwire_store::queue::guards::{self, Set};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

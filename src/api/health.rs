@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::problem::{Problem, ProblemCode};
 use super::routes::routes;
-use crate::store;
+use bellwire_store as store;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

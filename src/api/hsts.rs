@@ -1,4 +1,4 @@
-//! `Strict-Transport-Security` (RFC 6797): browsers that use HTTPS are told to use nothing else.
+//! `Strict-Transport-Security` (RFC 6797): the response to HTTPS requests that makes browsers use HTTPS only.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use axum::http::{Extensions, HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::http_server::OverTls;
+use bellwire_net::http_server::OverTls;
 
 /// Value of the header.
 #[derive(Debug, Clone)]

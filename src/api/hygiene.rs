@@ -10,9 +10,9 @@ use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::audience::hygiene::{self, LossRow};
 use bellwire_core::id::VapidKeyId;
 use bellwire_core::lane::Gateway;
+use bellwire_store::audience::hygiene::{self, LossRow};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

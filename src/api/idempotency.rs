@@ -24,10 +24,10 @@ use super::auth::Admitted;
 use super::extract::{Json, Octets};
 use super::places::SharePermit;
 use super::problem::{Problem, ProblemCode};
-use crate::store::operations::idempotency::{self, Claim, KeyScope, KeyedRequest};
-use crate::store::transactions::begin_on;
-use crate::vault::Vault;
 use bellwire_core::id::AppId;
+use bellwire_store::operations::idempotency::{self, Claim, KeyScope, KeyedRequest};
+use bellwire_store::transactions::begin_on;
+use bellwire_vault::Vault;
 
 /// Time that a request waits for another one with the same key.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);

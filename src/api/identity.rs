@@ -156,7 +156,7 @@ pub(crate) enum Unproven {
     NotYet,
     #[error("is for another user: `sub` must be the `user_id`")]
     User,
-    #[error("is for somebody else: `aud`, if there is one, must name this app by id or slug")]
+    #[error("is for another audience: `aud`, if present, must name this app by id or slug")]
     Audience,
 }
 

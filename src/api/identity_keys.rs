@@ -16,13 +16,13 @@ use super::extract::{PathId, is_plain_text};
 use super::idempotency::{Instead, Making};
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
-use crate::api::identity::{ProofForm, Key, prove};
-use crate::store::WriteOutcome;
-use crate::store::keys::apps::App;
-use crate::store::keys::audit::AuditAction;
-use crate::store::keys::identity_keys::{self, AddIdentityKeyResult, IdentityKey, KEYS_MAX};
-use crate::vault::IDENTITY_SECRET;
+use crate::api::identity::{Key, ProofForm, prove};
 use bellwire_core::id::IdentityKeyId;
+use bellwire_store::WriteOutcome;
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::keys::identity_keys::{self, AddIdentityKeyResult, IdentityKey, KEYS_MAX};
+use bellwire_vault::IDENTITY_SECRET;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -129,7 +129,7 @@ pub(crate) async fn create(
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
     let made = read_key(&body, &mut faults);
     faults.finish()?;
-    let (key, secret) = made.expect("whatever is missing was refused");
+    let (key, secret) = made.expect("missing members were refused");
     let id = IdentityKeyId(state.clock.uuid());
     let (sealed, public_key) = match &key {
         Key::Hs256(secret) | Key::Hmac(secret) => (Some(state.vault.seal(IDENTITY_SECRET, id, secret)), None),
@@ -150,7 +150,7 @@ pub(crate) async fn create(
         AddIdentityKeyResult::Done => {}
         AddIdentityKeyResult::TooMany => {
             let detail =
-                format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
+                format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is no longer in use.");
             return Err(Problem::new(ProblemCode::TooManyIdentityKeys, detail).into());
         }
         AddIdentityKeyResult::Revoked => return Err(unknown_key().into()),
@@ -220,7 +220,7 @@ pub(super) async fn check_user(
         (Some(_), None) if is_server => return Ok(()),
         (Some(_), None) => {
             let detail =
-                "A browser says whose a subscription is only with a `user_token` signed by the site's backend.";
+                "A browser can set the user of a subscription only with a `user_token` signed by the site's backend.";
             let mut problem = Problem::forbidden(detail);
             problem.errors.push(FieldError::member(
                 "/user_id",

@@ -17,14 +17,14 @@ use tokio::time::Instant;
 
 use super::turns::KeyedLockGuard;
 use super::{EngineHandle, Work};
-use crate::panics;
-use crate::store;
-use crate::store::operations::idempotency::{self, Claim, KeyedRequest};
-use crate::store::queue::claims::LEASE;
-use crate::store::queue::sending::{self, Addressed, Audience, LeaseHolder, Sent, WRITERS};
-use crate::store::transactions::begin;
-use crate::vault::Vault;
 use bellwire_core::clock::Clock;
+use bellwire_store as store;
+use bellwire_store::operations::idempotency::{self, Claim, KeyedRequest};
+use bellwire_store::queue::claims::LEASE;
+use bellwire_store::queue::sending::{self, Addressed, Audience, LeaseHolder, Sent, WRITERS};
+use bellwire_store::transactions::begin;
+use bellwire_telemetry::panics;
+use bellwire_vault::Vault;
 
 const MESSAGES_MAX: usize = 64;
 /// Recipients in one commit, but for a single message that names more.

@@ -6,9 +6,9 @@ use chrono::TimeDelta;
 use parking_lot::Mutex;
 
 use super::extract::AppRef;
-use crate::store::keys::api_keys::{ApiKey, SecretMac};
-use crate::store::keys::apps::App;
 use bellwire_core::clock::Timestamp;
+use bellwire_store::keys::api_keys::{ApiKey, SecretMac};
+use bellwire_store::keys::apps::App;
 
 /// Time for which a key is cached. Another process may have revoked it, or changed its app. A change in this process
 /// [drops](KnownKeys::changing) it at once.

@@ -19,12 +19,12 @@ use governor::{NotUntil, Quota, RateLimiter};
 
 use super::ApiConfig;
 use super::problem::{Problem, ProblemCode};
-use crate::http_server::address::{household, site};
 use bellwire_core::id::AppId;
-pub(crate) use keys::{KeyUsage, KeyLimits};
+use bellwire_net::http_server::address::{household, site};
+pub(crate) use keys::{KeyLimits, KeyUsage};
 pub(crate) use refusals::RefusalScope;
 use refusals::Refusals;
-pub(crate) use sign_ins::{SignInAttempt, HashedName, SignIns, Wait};
+pub(crate) use sign_ins::{HashedName, SignInAttempt, SignIns, Wait};
 use tokens::TokenLimits;
 
 /// Rate of accepted requests.

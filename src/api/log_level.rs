@@ -11,9 +11,9 @@ use super::auth::Operator;
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::routes::routes;
-use crate::store::keys::audit::AuditAction;
-use crate::store::operations::log_level::{self, LogLevelOverride};
 use bellwire_core::log_filter::LogFilter;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::operations::log_level::{self, LogLevelOverride};
 use utoipa_axum::router::OpenApiRouter;
 
 /// The shortest and the longest time that something else than usual is logged, in seconds.
@@ -53,8 +53,8 @@ impl From<Option<LogLevelOverride>> for LogLevelView {
 #[serde(deny_unknown_fields)]
 pub(crate) struct LogLevelBody {
     /// A level (`error`, `warn`, `info`, `debug`, `trace`) for all of Bellwire, or levels of its parts, separated by commas:
-    /// `info,bellwire::dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
-    #[schema(example = "bellwire::dispatch=debug")]
+    /// `info,bellwire_dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
+    #[schema(example = "bellwire_dispatch=debug")]
     filter: String,
     /// For how many seconds, 60 to 86,400; 900 unless given.
     seconds: Option<i64>,

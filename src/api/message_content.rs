@@ -13,12 +13,12 @@ use super::extract::PathId;
 use super::messages::missing;
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::queue::messages::{self, SealedMessage};
-use crate::vault::CONTENT;
 use bellwire_core::id::MessageId;
 use bellwire_core::message::{Content, Notification, Payload};
 use bellwire_core::scope::Scope;
 use bellwire_core::template::{MessageContent, Template};
+use bellwire_store::queue::messages::{self, SealedMessage};
+use bellwire_vault::CONTENT;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -14,14 +14,14 @@ use super::accepted::SendState;
 use super::auth::{MayRead, Server};
 use super::extract::{Query, TOPIC_NAME_RULE, TopicName};
 use super::messages::MessageView;
-use super::paging::{PageRequest, Page, Paging};
+use super::paging::{Page, PageRequest, Paging};
 use super::problem::Problem;
-use crate::store::audience::topics;
-use crate::store::keyset::Keyset;
-use crate::store::queue::messages::{self, Ended, MessageRow};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId};
+use bellwire_store::audience::topics;
+use bellwire_store::keyset::Keyset;
+use bellwire_store::queue::messages::{self, Ended, MessageRow};
 
 /// Messages that are looked at for one page of a list that is narrowed, at most.
 const LOOKED_AT_MAX: usize = 5_000;
@@ -114,7 +114,8 @@ pub(crate) async fn list(
     let (rows, looked_to) = look(&state, app.id, topic, &query, cut).await?;
     let ids: Vec<MessageId> = rows.iter().map(|row| row.id).collect();
     let ended = messages::ended(state.reads.pool(), &ids).await?;
-    let mut progress: HashMap<MessageId, MessageProgress> = ended.into_iter().map(|it| (it.message, it.into())).collect();
+    let mut progress: HashMap<MessageId, MessageProgress> =
+        ended.into_iter().map(|it| (it.message, it.into())).collect();
     let show = |row: MessageRow| {
         let progress = progress.remove(&row.id).unwrap_or_default();
         MessageView::new(app, row, now).with_progress(progress)
@@ -126,7 +127,7 @@ async fn find_topic(state: &ApiState, app: AppId, name: &str) -> Result<i32, Pro
     let Ok(TopicName(name)) = name.parse() else { return Err(Problem::invalid_parameter("topic", TOPIC_NAME_RULE)) };
     let mut conn = state.reads.pool().acquire().await?;
     let found = topics::find(&mut conn, app, &name).await?;
-    found.ok_or_else(|| Problem::invalid_parameter("topic", "is no topic of this app"))
+    found.ok_or_else(|| Problem::invalid_parameter("topic", "names a topic that does not exist in this app"))
 }
 
 /// Returns the rows of a page and one more, if present, and the last id that was read if the list did not end.

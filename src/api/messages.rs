@@ -15,7 +15,7 @@ use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::{Composed, MessageKey, NewMessageBody};
 use super::counts::MessageCounts;
 use super::engagement;
-use super::extract::{PathId, Json, Query};
+use super::extract::{Json, PathId, Query};
 use super::idempotency::{first_response, idempotency_key};
 use super::message_list::MessageProgress;
 use super::problem::{FieldError, Problem, ProblemCode};
@@ -24,17 +24,17 @@ use super::routes::routes;
 use super::sunset::SunsetBody;
 use super::templated::Templates;
 use super::{ApiState, Work};
-use crate::panics;
-use crate::store;
-use crate::store::keys::apps::App;
-use crate::store::keys::audit::AuditAction;
-use crate::store::outcomes::receipts::kept_since;
-use crate::store::queue::messages::{self, MessageRow};
-use crate::store::queue::sending::{self, Addressed, Sent};
-use crate::store::queue::steering::{self, MessageOrder, Steered};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_core::id::{ApiKeyId, CampaignId, MessageId, TeammateId};
+use bellwire_store as store;
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::outcomes::receipts::kept_since;
+use bellwire_store::queue::messages::{self, MessageRow};
+use bellwire_store::queue::sending::{self, Addressed, Sent};
+use bellwire_store::queue::steering::{self, MessageOrder, Steered};
+use bellwire_telemetry::panics;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -109,7 +109,7 @@ pub(crate) struct MessageView {
     content_deleted: bool,
     /// Your own name for it; null if a later message has taken that over.
     key: Option<String>,
-    /// Its `send_at`, else its acceptance. Its time to live begins then.
+    /// Time of `send_at`, else of the acceptance. The time to live begins then.
     accepted_at: DateTime<Utc>,
     /// Time at which its request was accepted, also with `send_at`.
     received_at: DateTime<Utc>,

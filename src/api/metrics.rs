@@ -14,12 +14,12 @@ use super::auth::{MayRead, Server, Watcher};
 use super::extract::Query;
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::outcomes::reliability::{ReliabilityFilter, read};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::request_time;
-use bellwire_rules::policy::reliability::{self, ReliabilityCount, DELAYS_S, LaneSums, MetricReading, Sums};
+use bellwire_rules::policy::reliability::{self, DELAYS_S, LaneSums, MetricReading, ReliabilityCount, Sums};
+use bellwire_store::outcomes::reliability::{ReliabilityFilter, read};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -1,7 +1,7 @@
 //! The REST API: a file per resource with its routes, served at `/v1`, described at `/openapi.json`.
 //!
 //! Extractors authenticate the caller ([`auth`]), faults of a request are problems ([`problem`]), and lists are paged by cursor
-//! ([`paging`]). Handlers read, check, call one transition of [`crate::store`], and respond.
+//! ([`paging`]). Handlers read, check, call one transition of [`bellwire_store`], and respond.
 
 mod accept;
 mod accepted;
@@ -115,7 +115,7 @@ use utoipa_axum::router::OpenApiRouter;
 use limits::KeyUsage;
 use problem::{Problem, ProblemCode};
 use session::cookie::Renewal;
-pub use state::{ApiState, EngineHandle, ApiConfig, Work};
+pub use state::{ApiConfig, ApiState, EngineHandle, Work};
 
 struct Routes {
     public: OpenApiRouter<ApiState>,
@@ -185,7 +185,7 @@ fn description() -> utoipa::openapi::OpenApi {
     description
 }
 
-/// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it by [`crate::http_server`]: the rate limits go
+/// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it by [`bellwire_net::http_server`]: the rate limits go
 /// by the peer's address, which that notes in each request.
 pub fn router(state: ApiState) -> Router {
     let Routes { public, reports, server } = routes_by_caller();
@@ -230,7 +230,7 @@ pub fn local_router(state: ApiState) -> Router {
 }
 
 async fn method_not_allowed() -> Problem {
-    let detail = "This route does not know that method.";
+    let detail = "This route does not support that method.";
     Problem::new(ProblemCode::MethodNotAllowed, detail)
 }
 

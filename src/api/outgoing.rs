@@ -21,7 +21,7 @@ use super::places::SharePermit;
 pub(super) enum BodyInterrupted {
     #[error("the client has gone, or took nothing for too long")]
     Client,
-    #[error("whoever asked for it may not any more")]
+    #[error("the caller no longer has permission")]
     Forbidden,
 }
 
@@ -68,7 +68,10 @@ impl Outgoing {
     }
 
     async fn has_room(&self) -> Result<mpsc::Permit<'_, BodyChunk>, BodyInterrupted> {
-        timeout(self.patience, self.to.reserve()).await.map_err(|_| BodyInterrupted::Client)?.map_err(|_| BodyInterrupted::Client)
+        timeout(self.patience, self.to.reserve())
+            .await
+            .map_err(|_| BodyInterrupted::Client)?
+            .map_err(|_| BodyInterrupted::Client)
     }
 
     /// Gives a part, once the client has taken the one before.

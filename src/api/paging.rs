@@ -8,8 +8,8 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::problem::Problem;
-use crate::store::keyset::{Keyset, Towards};
 use bellwire_core::base64url;
+use bellwire_store::keyset::{Keyset, Towards};
 
 /// Default rows of a page.
 const LIMIT_DEFAULT: u16 = 50;
@@ -42,7 +42,9 @@ impl Paging {
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Problem::invalid_parameter("limit", format!("must be 1 to {LIMIT_MAX}")));
         }
-        let Some(text) = &self.iterator else { return Ok(PageRequest { limit, towards: Towards::Older, beyond: Uuid::max() }) };
+        let Some(text) = &self.iterator else {
+            return Ok(PageRequest { limit, towards: Towards::Older, beyond: Uuid::max() });
+        };
         let read = read(text, 16).and_then(|(towards, key)| Some((towards, Uuid::from_slice(&key).ok()?)));
         let (towards, beyond) =
             read.ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))?;

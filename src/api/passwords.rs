@@ -113,7 +113,12 @@ impl Passwords {
     }
 
     /// Whether a password is the one that was hashed. Takes as long where there is no hash.
-    pub(super) async fn verify(&self, place: PasswordPermit, password: Password, hash: Option<String>) -> Result<bool, Problem> {
+    pub(super) async fn verify(
+        &self,
+        place: PasswordPermit,
+        password: Password,
+        hash: Option<String>,
+    ) -> Result<bool, Problem> {
         if !password.is_bounded() {
             return Ok(false);
         }

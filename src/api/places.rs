@@ -48,7 +48,12 @@ impl Places {
 
     /// Waits for a slot of that app, or (`None`) of no single app. 503: it took longer than `patience`, and the caller should
     /// retry.
-    pub(super) async fn take(&self, app: Option<AppId>, patience: Duration, busy: &Busy) -> Result<SharePermit, Problem> {
+    pub(super) async fn take(
+        &self,
+        app: Option<AppId>,
+        patience: Duration,
+        busy: &Busy,
+    ) -> Result<SharePermit, Problem> {
         let share = self.share_of(app);
         // Semaphores are fair: whoever has waited longest is the next. Of one app no more than its share waits where all do.
         let both = async {

@@ -10,23 +10,25 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{Caller, MayRead, MaySetPolicies, Server};
-use super::extract::{PathId, Json, Query, TopicName};
+use super::extract::{Json, PathId, Query, TopicName};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
 use super::subscriptions;
-use crate::store::WriteOutcome;
-use crate::store::audience::subscriptions::Right;
-use crate::store::keys::apps::App;
-use crate::store::keys::audit::{AuditAction, Actor, AuditEntry};
-use crate::store::keyset::key_of;
-use crate::store::{audience::aliases, audience::topics, queue::policies, queue::throttles};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::Speaker;
 use bellwire_core::scope::Scope;
-use bellwire_rules::policy::{DEPRECATED, Guide, Layer, Parsed, PolicyLevel, Places, Policy, PolicyError, Preset, Terms};
+use bellwire_rules::policy::{
+    DEPRECATED, Guide, Layer, Parsed, Places, Policy, PolicyError, PolicyLevel, Preset, Terms,
+};
+use bellwire_store::WriteOutcome;
+use bellwire_store::audience::subscriptions::Right;
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry};
+use bellwire_store::keyset::key_of;
+use bellwire_store::{audience::aliases, audience::topics, queue::policies, queue::throttles};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -116,7 +118,7 @@ pub(super) fn restore(app: &App, place: PolicyLevel, policy: Option<&Value>) -> 
         None => (None, Vec::new()),
         Some(Ok(Parsed { layer, warnings })) => (Some(layer), warnings.into_iter().map(|w| w.under("")).collect()),
         Some(Err(errors)) => {
-            let about = format!("the {}'s policy cannot be read any more and is skipped: {}", place.name(), errors[0]);
+            let about = format!("the {}'s policy is no longer readable and is skipped: {}", place.name(), errors[0]);
             (None, vec![FieldError { pointer: None, parameter: None, header: None, detail: about }])
         }
     }

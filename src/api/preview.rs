@@ -15,14 +15,14 @@ use super::policies::{PolicyFault as _, check, restore, terms_of, written};
 use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
 use super::subscriptions;
-use crate::store::keys::apps::App;
-use crate::store::queue::policies;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::openapi::TierSchema;
 use bellwire_rules::policy::chart::{Curve, timetable_svg};
 use bellwire_rules::policy::preview::{self, Timetable};
-use bellwire_rules::policy::{self, Guide, Layer, Phased, PolicyLevel, Places, Policy, Preset, Retry, TierDefaults};
+use bellwire_rules::policy::{self, Guide, Layer, Phased, Places, Policy, PolicyLevel, Preset, Retry, TierDefaults};
+use bellwire_store::keys::apps::App;
+use bellwire_store::queue::policies;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -175,14 +175,16 @@ impl PreviewBody {
             Some(Err(_)) => faults.refuse("/topic", TOPIC_NAME_RULE),
             Some(Ok(TopicName(name))) => match policies::topic(&state.pool, app.id, &name).await? {
                 // A policy is tried for a topic that is yet to come about.
-                None if tried.is_none() || place != PolicyLevel::Topic => faults.refuse("/topic", "is no topic of this app"),
+                None if tried.is_none() || place != PolicyLevel::Topic => {
+                    faults.refuse("/topic", "names a topic that does not exist in this app")
+                }
                 own => said.stored(app, PolicyLevel::Topic, own.and_then(|own| own.policy).as_ref()),
             },
         }
         if let Some(id) = self.subscription {
             let id = subscriptions::current(state, app, id).await?;
             match policies::subscription(&state.pool, app.id, id).await? {
-                None => faults.refuse("/subscription", "is no subscription of this app"),
+                None => faults.refuse("/subscription", "names a subscription that does not exist in this app"),
                 Some(own) => said.stored(app, PolicyLevel::Subscription, own.policy.as_ref()),
             }
         }

@@ -124,7 +124,7 @@ impl Problem {
 
     /// 409: the app has the maximum number of topics.
     pub(crate) fn too_many_topics() -> Self {
-        let max = crate::store::audience::topics::TOPICS_MAX;
+        let max = bellwire_store::audience::topics::TOPICS_MAX;
         Self::new(ProblemCode::TooManyTopics, format!("An app may have at most {max} topics."))
     }
 
@@ -162,7 +162,7 @@ impl Problem {
 
     /// 500: the server failed. The cause goes to the log only.
     pub(crate) fn internal() -> Self {
-        Self::new(ProblemCode::Internal, "Something went wrong here. The log tells what.")
+        Self::new(ProblemCode::Internal, "Internal error. The server's log has the cause.")
     }
 
     /// The same of a body that is part of another one, at `place`.
@@ -240,24 +240,24 @@ impl From<sqlx::Error> for Problem {
 impl From<&sqlx::Error> for Problem {
     /// The only place where a failing database is logged.
     fn from(error: &sqlx::Error) -> Self {
-        if crate::store::is_unstorable(error) {
+        if bellwire_store::is_unstorable(error) {
             tracing::warn!(error = %error, "a request contained a value that the database does not store");
             return Self::new(
                 ProblemCode::Invalid,
                 "A text contains NUL (U+0000), or a time lies outside the years 1 to 9999.",
             );
         }
-        let transient = crate::store::is_transient(error) || matches!(error, sqlx::Error::PoolClosed);
+        let transient = bellwire_store::is_transient(error) || matches!(error, sqlx::Error::PoolClosed);
         tracing::error!(error = %error, transient, "a request failed in the database");
         if !transient {
             return Self::internal();
         }
-        let (code, detail) = if crate::store::is_conflict(error) {
+        let (code, detail) = if bellwire_store::is_conflict(error) {
             (
                 ProblemCode::DatabaseConflict,
                 "Other transactions kept changing what this request needs, so that it was undone. Try again shortly.",
             )
-        } else if crate::store::is_statement_timeout(error) {
+        } else if bellwire_store::is_statement_timeout(error) {
             (
                 ProblemCode::DatabaseTimeout,
                 "A statement took longer than it may, so that the request was undone. Try again shortly.",
@@ -269,8 +269,8 @@ impl From<&sqlx::Error> for Problem {
     }
 }
 
-impl From<crate::vault::Unopenable> for Problem {
-    fn from(error: crate::vault::Unopenable) -> Self {
+impl From<bellwire_vault::Unopenable> for Problem {
+    fn from(error: bellwire_vault::Unopenable) -> Self {
         tracing::error!(error = %error, "a request failed on a sealed value");
         Self::internal()
     }

@@ -18,7 +18,7 @@ use super::mismatch::mismatches;
 use super::paging::{Page, Paging};
 use super::problem::FieldError;
 use super::topics::NewTopic;
-use crate::store::keyset::{Keyset, Towards};
+use bellwire_store::keyset::{Keyset, Towards};
 
 /// A page of the rows with these ids, as a statement with the page's conditions and limit returns it.
 fn page(rows: &BTreeSet<u128>, limit: u16, iterator: Option<&String>) -> Page<u128> {

@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::problem::Faults;
-use crate::store::keys::apps::App;
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
 use bellwire_gateway::HostRefused;
+use bellwire_store::keys::apps::App;
 
 /// Value of `PushSubscription.toJSON()`. Unknown members are ignored, because browsers add some.
 #[derive(Deserialize, ToSchema)]

@@ -14,11 +14,11 @@ use super::extract::{is_plain_text, parse, read_body};
 use super::problem::{Problem, ProblemCode};
 use super::routes::routes;
 use crate::receipts::NotTaken;
-use crate::store::outcomes::receipts::Receipt;
-use crate::vault::delivery_token::parse_receipt;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::ReceiptKind;
 use bellwire_core::id::AppId;
+use bellwire_store::outcomes::receipts::Receipt;
+use bellwire_vault::delivery_token::parse_receipt;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

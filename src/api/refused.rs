@@ -4,9 +4,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::problem::{Faults, FieldError};
-use crate::store::audience::topics::BROWSER_TOPICS_MAX;
-use crate::store::keys::apps::App;
 use bellwire_core::permission::{BrowserRight, RefusedField};
+use bellwire_store::audience::topics::BROWSER_TOPICS_MAX;
+use bellwire_store::keys::apps::App;
 
 /// Maximum unreadable members that are listed.
 const UNREADABLE_MAX: usize = 100;

@@ -12,11 +12,11 @@ use super::auth::{MayChangeSubscribers, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::routes::routes;
-use crate::store::audience::restoring::{self, Pruned};
-use crate::store::keys::audit::AuditAction;
-use crate::store::queue::lanes;
 use bellwire_core::id::LaneId;
 use bellwire_core::request_time;
+use bellwire_store::audience::restoring::{self, Pruned};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::queue::lanes;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(restore))
@@ -83,7 +83,8 @@ pub(crate) async fn restore(
         (restoring::count(&state.pool, &state.vault, &pruned, now).await?, false)
     } else {
         let target = lane.map_or_else(|| server.app.id.to_string(), |lane| format!("lane:{lane}"));
-        let entry = server.did(AuditAction::SubscriptionsRestored, target).with(json!({"since": since, "until": until}));
+        let entry =
+            server.did(AuditAction::SubscriptionsRestored, target).with(json!({"since": since, "until": until}));
         restoring::restore(&state.pool, &state.vault, &pruned, RESTORED_MAX, &entry, now).await?
     };
     Ok(axum::Json(RestoreResponse { dry_run, restored, more }))

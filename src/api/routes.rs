@@ -12,8 +12,8 @@ use utoipa::openapi::{RefOr, SecurityRequirement};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::ApiState;
-use super::auth::{RegistrationCaller, Needed, Onlooker, Operator, Server, TeamAdmin, Watcher};
-use super::extract::{PathId, Json, Query};
+use super::auth::{Needed, Onlooker, Operator, RegistrationCaller, Server, TeamAdmin, Watcher};
+use super::extract::{Json, PathId, Query};
 use super::idempotency::{Making, Pending};
 use bellwire_core::role::Role;
 use bellwire_core::scope::Scope;

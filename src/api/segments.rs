@@ -13,18 +13,18 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayRead, MaySteerMessages, Server};
-use super::extract::{PathId, Json, PathParam, Query, is_plain_text};
+use super::extract::{Json, PathId, PathParam, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
-use crate::store::WriteOutcome;
-use crate::store::audience::judge;
-use crate::store::audience::reach::{self, AudienceReach};
-use crate::store::audience::segments::{self, SEGMENTS_MAX, SegmentRow, Set};
-use crate::store::keys::apps::App;
-use crate::store::keys::audit::AuditAction;
-use crate::store::keyset::key_of;
-use bellwire_segment::{Expression, AudienceFilter};
+use bellwire_segment::{AudienceFilter, Expression};
+use bellwire_store::WriteOutcome;
+use bellwire_store::audience::judge;
+use bellwire_store::audience::reach::{self, AudienceReach};
+use bellwire_store::audience::segments::{self, SEGMENTS_MAX, SegmentRow, Set};
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::keyset::key_of;
 use utoipa_axum::router::OpenApiRouter;
 
 const DESCRIPTION_MAX: usize = 500;
@@ -145,7 +145,7 @@ impl SegmentChoice {
         let text = match given.parse::<SegmentName>() {
             Ok(SegmentName(name)) => match segments::find(&state.pool, app.id, &name).await? {
                 Some(segment) => segment.expression,
-                None => return Ok(Err("is no segment of this app, and no expression".to_owned())),
+                None => return Ok(Err("is neither the name of a segment of this app nor an expression".to_owned())),
             },
             Err(_) => given.to_owned(),
         };
@@ -164,9 +164,9 @@ async fn warnings(state: &ApiState, app: &App, expression: &Expression) -> Resul
     let filter = AudienceFilter::from(expression.clone());
     let mut conn = state.pool.acquire().await?;
     let (topics, messages) = judge::unknown_names(&mut conn, app.id, &filter).await?;
-    let topics = topics.into_iter().map(|name| format!("names the topic {name:?}, which there is not (yet)"));
+    let topics = topics.into_iter().map(|name| format!("refers to the topic {name:?}, which does not exist"));
     let messages =
-        messages.into_iter().map(|name| format!("names the message {name:?}, which there is not (any more)"));
+        messages.into_iter().map(|name| format!("refers to the message {name:?}, which does not exist or was deleted"));
     Ok(topics.chain(messages).collect())
 }
 

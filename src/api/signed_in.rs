@@ -8,12 +8,12 @@ use super::extract::Recheck;
 use super::limits::KeyUsage;
 use super::problem::Problem;
 use super::session::cookie::{self, Renewal};
-use crate::store::keys::api_keys::{self, ApiKey};
-use crate::store::keys::audit::Who;
-use crate::store::keys::sessions::{self, Owner, Session};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SessionId;
 use bellwire_core::role::Grants;
+use bellwire_store::keys::api_keys::{self, ApiKey};
+use bellwire_store::keys::audit::Who;
+use bellwire_store::keys::sessions::{self, Owner, Session};
 
 #[derive(Debug, Clone)]
 pub(crate) struct SignedIn {
@@ -108,5 +108,5 @@ async fn is_still(state: &ApiState, session: SessionId, grants: &Grants) -> Resu
 
 /// 401: the session does not exist, or has ended.
 pub(super) fn ended() -> Problem {
-    Problem::unauthorized("You are not signed in, or not any more.")
+    Problem::unauthorized("You are not signed in, or your session has ended.")
 }

@@ -17,7 +17,7 @@ use super::problem::{FieldError, Problem, ProblemCode};
 use super::routes::routes;
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::Policy;
-use bellwire_simulator::policies::{self, BuiltIn, FaultPeriod, SimulationReport, Scenario, TooLong};
+use bellwire_simulator::policies::{self, BuiltIn, FaultPeriod, Scenario, SimulationReport, TooLong};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -11,9 +11,9 @@ use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::routes::routes;
-use crate::store::keys::audit::AuditAction;
-use crate::store::outcomes::slas;
 use bellwire_core::delivery::Tier;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::outcomes::slas;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

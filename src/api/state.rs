@@ -12,7 +12,7 @@ use super::intake::Intake;
 use super::known_keys::KnownKeys;
 use super::limits::{RequestLimits, RequestRate};
 use super::passwords::Passwords;
-use super::places::{Busy, SharePermit, Places};
+use super::places::{Busy, Places, SharePermit};
 use super::problem::{Problem, ProblemCode};
 use super::remembered::Remembered;
 use super::session::cookie::Cookies;
@@ -22,23 +22,23 @@ use super::turns::Turns;
 use super::{batch, checks as api_checks, cors, example, health};
 use crate::checks;
 use crate::live::{self, Live};
-use crate::metrics::Metrics;
-use crate::otlp::Tracer;
 use crate::receipts::{self as receipts_engine, Receipts};
-use crate::store::connections::primary::Primary;
-use crate::store::connections::replica::Reads;
-use crate::store::outcomes::rollups::MetricsKept;
-use crate::store::queue::flows::Flow;
-use crate::store::queue::sending::Born;
-use crate::store::queue::stops::Stop;
-use crate::store::transactions;
-use crate::vault::Vault;
 use bellwire_core::clock::Clock;
 use bellwire_core::id::AppId;
 use bellwire_gateway::Gateways;
 use bellwire_rules::policy;
 use bellwire_rules::policy::lane_state::LaneState;
 use bellwire_rules::policy::runaway::Guard;
+use bellwire_store::connections::primary::Primary;
+use bellwire_store::connections::replica::Reads;
+use bellwire_store::outcomes::rollups::MetricsKept;
+use bellwire_store::queue::flows::Flow;
+use bellwire_store::queue::sending::Born;
+use bellwire_store::queue::stops::Stop;
+use bellwire_store::transactions;
+use bellwire_telemetry::metrics::Metrics;
+use bellwire_telemetry::otlp::Tracer;
+use bellwire_vault::Vault;
 
 /// Imports and exports that one process makes at a time.
 const TRANSFERS_AT_ONCE: usize = 4;
@@ -278,7 +278,7 @@ impl ApiState {
 
     /// Changes what is shared. Panics once this is not its only handle.
     pub fn set_up(&mut self, change: impl FnOnce(&mut ApiContext)) {
-        change(Arc::get_mut(&mut self.0).expect("nobody else has a handle yet"));
+        change(Arc::get_mut(&mut self.0).expect("no other handle exists yet"));
     }
 
     /// Waits for a place to take in or out what an app has, be it long. 503: too many do, or the app itself does so too often.

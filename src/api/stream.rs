@@ -20,11 +20,11 @@ use super::extract::Query;
 use super::problem::{Problem, ProblemCode};
 use super::routes::routes;
 use super::signed_in::Entered;
-use crate::http_server::Stopping;
-use crate::live::{LiveEvent, ListenerInput, Listener, ListenError, Right, ListenerFilter};
-use crate::store::outcomes::stream::Position;
+use crate::live::{ListenError, Listener, ListenerFilter, ListenerInput, LiveEvent, Right};
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::AppId;
+use bellwire_net::http_server::Stopping;
+use bellwire_store::outcomes::stream::Position;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 

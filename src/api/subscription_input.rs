@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text, is_user_id};
 use super::problem::{Faults, pointer_segment};
-use crate::store::audience::subscriptions::{ATTRIBUTES_MAX, Changes, Merge};
 use bellwire_core::locale::language_tag;
 use bellwire_core::permission::Speaker;
 use bellwire_core::time_zone::time_zone;
+use bellwire_store::audience::subscriptions::{ATTRIBUTES_MAX, Changes, Merge};
 
 const TAGS_MAX: usize = 50;
 /// Longest tag, and longest name of an attribute, in characters.

@@ -9,16 +9,16 @@ use utoipa::IntoParams;
 use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::Query;
-use super::paging::{PageRequest, Page, Paging};
+use super::paging::{Page, PageRequest, Paging};
 use super::problem::Problem;
 use super::segments::SegmentChoice;
 use super::subscriptions::{SubscriptionView, shown};
-use crate::store::audience::reach;
-use crate::store::audience::subscriptions::{self, SubscriptionFilter, SubscriptionPage};
-use crate::store::keys::apps::App;
-use crate::store::keyset::Towards;
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::SubscriptionState;
+use bellwire_store::audience::reach;
+use bellwire_store::audience::subscriptions::{self, SubscriptionFilter, SubscriptionPage};
+use bellwire_store::keys::apps::App;
+use bellwire_store::keyset::Towards;
 
 /// Filter of subscriptions.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -67,7 +67,7 @@ pub(crate) async fn list(
     if let Some(segment) = &query.segment {
         let others = [query.user_id.is_some(), query.topic.is_some(), query.tag.is_some(), query.state.is_some()];
         if others.contains(&true) || query.gateway.is_some() {
-            return Err(Problem::invalid_parameter("segment", "cannot stand beside what else narrows the list"));
+            return Err(Problem::invalid_parameter("segment", "cannot be combined with the other filters"));
         }
         return Ok(members(&state, &server.app, segment, cut).await?.answer(&uri));
     }
@@ -82,13 +82,19 @@ pub(crate) async fn list(
         true => None,
         false => Some(state.place_to_search(server.app.id).await?),
     };
-    let SubscriptionPage { rows, looked_to } = subscriptions::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
+    let SubscriptionPage { rows, looked_to } =
+        subscriptions::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
     let rows = shown(&state, &server.app, rows).await?;
     Ok(cut.page_of_search(rows, looked_to.map(Into::into), SubscriptionView::id, |view| view).answer(&uri))
 }
 
 /// The newest of those who belong to a segment.
-async fn members(state: &ApiState, app: &App, segment: &str, cut: PageRequest) -> Result<Page<SubscriptionView>, Problem> {
+async fn members(
+    state: &ApiState,
+    app: &App,
+    segment: &str,
+    cut: PageRequest,
+) -> Result<Page<SubscriptionView>, Problem> {
     let chosen = SegmentChoice::read(state, app, segment).await?;
     let filter = chosen.map_err(|what| Problem::invalid_parameter("segment", what))?.filter();
     let _place = state.place_to_search(app.id).await?;

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::auth::{RegistrationCaller, MayChangeSubscribers, MayRead, read_token, write_token};
+use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, read_token, write_token};
 use super::consent::{ConsentView, NewConsent};
 use super::cors::allowed_origin;
-use super::extract::{PathId, Json, nullable};
+use super::extract::{Json, PathId, nullable};
 use super::identity_keys::check_user;
 use super::policies;
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
@@ -24,16 +24,16 @@ use super::subscription_input::{SubscriptionInput, user_id};
 use super::subscription_list;
 use super::users;
 use super::{ApiState, Work};
-use crate::store::audience::aliases;
-use crate::store::audience::registration::{self, Registered, Registration};
-use crate::store::audience::subscriptions::{self, Changed, Merge, Right, SubscriptionRow};
-use crate::store::keys::apps::App;
-use crate::store::keys::vapid_keys;
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::permission::RefusedField;
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_rules::policy::PolicyLevel;
+use bellwire_store::audience::aliases;
+use bellwire_store::audience::registration::{self, Registered, Registration};
+use bellwire_store::audience::subscriptions::{self, Changed, Merge, Right, SubscriptionRow};
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::vapid_keys;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -257,13 +257,13 @@ pub(crate) async fn register(
         Some(id) => vapid_keys::find(&state.pool, client.app.id, id).await?.map(|key| key.id),
         None => Some(vapid_keys::active(&state.pool, client.app.id).await?.id),
     };
-    faults.require(vapid_key.is_some(), "/vapid_key_id", "is no key of this app");
+    faults.require(vapid_key.is_some(), "/vapid_key_id", "names a VAPID key that does not exist in this app");
     let (policy, warnings) =
         policies::of_new(PolicyLevel::Subscription, body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
     let noted = (&mut faults, &mut details);
     let address = check_address(&body.subscription, &client.app, &state, &mut CheckedHosts::default(), noted).await;
     faults.finish()?;
-    let (address, vapid_key) = address.zip(vapid_key).expect("whatever is missing was refused");
+    let (address, vapid_key) = address.zip(vapid_key).expect("missing members were refused");
     let replaces = body.replaces.map(|replaced| {
         (replaced.id, if client.server { Right::Server } else { Right::Browser(replaced_token.as_ref()) })
     });
@@ -321,7 +321,7 @@ fn answer_registered(
         }
         Registered::BelongsToUser => {
             let detail = "This subscription belongs to a user. Refreshing it takes its token, that user's `user_token`, or an \
-                          API key. With `\"user_id\": null` it begins anew, as nobody's.";
+                          API key. With `\"user_id\": null` it is registered again without a user.";
             return Err(Problem::new(ProblemCode::BelongsToUser, detail));
         }
         Registered::OtherKey => {

@@ -42,7 +42,7 @@ impl SunsetBody {
         faults.require(
             tier != Tier::Transactional,
             "/sunset",
-            "is not for transactional messages: they leave out nobody",
+            "is not for transactional messages: they exclude no subscription",
         );
         faults.require(!is_named, "/sunset", "is for messages to a topic, a segment or all");
         let is_given = self.unclicked.is_some() || self.unclicked_for.is_some();

@@ -13,21 +13,21 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::TeamAdmin;
 use super::email::{EMAIL_RULE, normal_email};
-use super::extract::{AppRef, PathId, Json, Query, named_app};
+use super::extract::{AppRef, Json, PathId, Query, named_app};
 use super::idempotency::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
 use super::session::{GrantView, LINK_PREFIX, link_mac};
-use crate::store::keys::audit::AuditAction;
-use crate::store::keys::oidc::{self, ProviderAccount};
-use crate::store::keys::sessions::{self, Owner};
-use crate::store::keys::team::{self, Removed, Teammate};
-use crate::vault::{Purpose, Vault};
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::TeammateId;
 use bellwire_core::role::{Grant, Grants, Role};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::keys::oidc::{self, ProviderAccount};
+use bellwire_store::keys::sessions::{self, Owner};
+use bellwire_store::keys::team::{self, Removed, Teammate};
+use bellwire_vault::{Purpose, Vault};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -307,7 +307,8 @@ pub(crate) async fn remove(
 async fn remember(conn: &mut PgConnection, state: &ApiState, id: TeammateId, now: Timestamp) -> Result<(), Problem> {
     let email = read(&mut *conn, id).await?.email;
     let accounts = oidc::accounts(conn, id).await?;
-    let accounts = accounts.iter().map(|(issuer, subject)| removed_account(&state.vault, ProviderAccount { issuer, subject }));
+    let accounts =
+        accounts.iter().map(|(issuer, subject)| removed_account(&state.vault, ProviderAccount { issuer, subject }));
     let removed = Removed { email: removed_email(&state.vault, &email), accounts: accounts.collect() };
     Ok(team::remember_removed(conn, &removed, now).await?)
 }
@@ -335,7 +336,7 @@ async fn read_grants(state: &ApiState, roles: Vec<NewGrant>, faults: &mut Faults
             Some(app) => match named_app(state, app).await {
                 Ok(app) => Some(app.id),
                 Err(problem) if problem.status == StatusCode::NOT_FOUND => {
-                    faults.refuse(format!("/roles/{i}/app"), "is no app of this server");
+                    faults.refuse(format!("/roles/{i}/app"), "names an app that does not exist");
                     continue;
                 }
                 Err(problem) => return Err(problem),

@@ -18,14 +18,14 @@ use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
 use super::subscriptions;
 use super::templated::{ResolvedTemplate, TemplateRef, Templates};
-use crate::store::audience::people::{self, Behind, Member};
-use crate::store::keys::apps::App;
-use crate::store::queue::sending::Audience;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::message::{Content, Notification};
 use bellwire_core::scope::Scope;
 use bellwire_rules::classify::DeadReason;
-use bellwire_template::{Compiled, DATA_MAX, TemplateFault, Filled, TemplateFaultKind, TemplatePerson};
+use bellwire_store::audience::people::{self, Behind, Member};
+use bellwire_store::keys::apps::App;
+use bellwire_store::queue::sending::Audience;
+use bellwire_template::{Compiled, DATA_MAX, Filled, TemplateFault, TemplateFaultKind, TemplatePerson};
 use bellwire_webpush::payload;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -203,9 +203,9 @@ pub(crate) struct TemplateCheckBody {
 pub(crate) struct TemplateCheck {
     /// Recipients that it was tried on.
     checked: usize,
-    /// Number of recipients for whom it cannot be rendered.
+    /// Number of recipients with a rendering error.
     unrenderable: usize,
-    /// Number of recipients for whom it is too long, and cannot be cut.
+    /// Number of recipients with a result that is too long and cannot be cut.
     too_long: usize,
     /// Whether it was tried on all of them: a check ends after ten seconds.
     done: bool,
@@ -241,7 +241,7 @@ pub(crate) async fn check(
     let audience = check_to(to, &app, &mut faults);
     faults.finish()?;
     let filter = segment.map(|segment| segment.filter());
-    let audience = audience.expect("whatever is missing was refused");
+    let audience = audience.expect("missing members were refused");
     let (of, compiled) = compile(&state, &app, template, data).await?;
     // No place among simulations: there are so few that whoever waits for one would be refused before a check is over.
     let _place = state.place_to_search(app.id).await?;
@@ -328,7 +328,8 @@ mod tests {
         let (of, compiled) = (ResolvedTemplate::inline(template), Compiled::new(&templated).unwrap());
         let members = |n: u128| {
             let member = |n| {
-                let person = Arc::new(TemplatePerson { user_id: (n > 2).then(|| "ann".into()), ..TemplatePerson::default() });
+                let person =
+                    Arc::new(TemplatePerson { user_id: (n > 2).then(|| "ann".into()), ..TemplatePerson::default() });
                 Member { id: SubscriptionId(Uuid::from_u128(n)), person, behind: Behind::NONE }
             };
             (1..=n).map(member).collect::<Vec<_>>()

@@ -13,14 +13,14 @@ use super::ApiState;
 use super::compose::Composed;
 use super::extract::{TEMPLATE_NAME_RULE, TemplateName};
 use super::problem::{Faults, FieldError, Problem};
-use crate::store::audience::people::{self, Behind, Member};
-use crate::store::keys::apps::App;
-use crate::store::queue::sending::Addressed;
-use crate::store::queue::templates::{self, TemplateRow};
-use crate::vault::TEMPLATE;
 use bellwire_core::id::AppId;
 use bellwire_core::template::{AppNames, Template, Templated};
+use bellwire_store::audience::people::{self, Behind, Member};
+use bellwire_store::keys::apps::App;
+use bellwire_store::queue::sending::Addressed;
+use bellwire_store::queue::templates::{self, TemplateRow};
 use bellwire_template::{Compiled, TemplateFault, TemplateFaultKind};
+use bellwire_vault::TEMPLATE;
 
 /// Recipients that a message's template is tried on before the message is taken.
 const TRIED: i64 = 5;
@@ -150,7 +150,9 @@ impl Templates {
     ) -> Result<Option<ResolvedTemplate>, Problem> {
         let name = match wanted {
             None => return Ok(None),
-            Some(TemplateRef::Inline(template)) => return Ok(Some(ResolvedTemplate { template: *template, name: None })),
+            Some(TemplateRef::Inline(template)) => {
+                return Ok(Some(ResolvedTemplate { template: *template, name: None }));
+            }
             Some(TemplateRef::Named(name)) => name,
         };
         if name.parse::<TemplateName>().is_err() {
@@ -160,7 +162,8 @@ impl Templates {
             return Ok(Some(ResolvedTemplate { template: template.clone(), name: Some(name) }));
         }
         let row = templates::find(&state.pool, app, &name).await?;
-        let row = row.ok_or_else(|| Problem::invalid_member("/template", "is no template of this app"))?;
+        let row = row
+            .ok_or_else(|| Problem::invalid_member("/template", "names a template that does not exist in this app"))?;
         let template = open(state, &row)?;
         self.stored.insert(name.clone(), template.clone());
         Ok(Some(ResolvedTemplate { template, name: Some(name) }))

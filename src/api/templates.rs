@@ -9,18 +9,18 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayRead, MaySteerMessages, Server};
-use super::extract::{PathId, Json, Query, TemplateName};
+use super::extract::{Json, PathId, Query, TemplateName};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
 use super::templated::open;
-use crate::store::WriteOutcome;
-use crate::store::keys::audit::AuditAction;
-use crate::store::queue::templates::{self, ListedTemplate, Put, TEMPLATES_MAX};
-use crate::vault::TEMPLATE;
 use bellwire_core::locale::language_tag;
 use bellwire_core::template::Template;
+use bellwire_store::WriteOutcome;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::queue::templates::{self, ListedTemplate, Put, TEMPLATES_MAX};
 use bellwire_template::Compiled;
+use bellwire_vault::TEMPLATE;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

@@ -12,23 +12,23 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayChangeSubscribers, MayRead, Server};
-use super::extract::{PathId, Json, Query, TOPIC_NAME_RULE, TopicName};
+use super::extract::{Json, PathId, Query, TOPIC_NAME_RULE, TopicName};
 use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::policies::of_new;
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
 use super::subscriptions::{ended, unknown};
-use crate::store::WriteOutcome;
-use crate::store::audience::membership::{self, Membership};
-use crate::store::audience::topics::{self, CreateTopicResult, Removed, TopicRow};
-use crate::store::keys::apps::App;
-use crate::store::keys::audit::{AuditAction, AuditEntry};
-use crate::store::keyset::{Keyset, key_of};
-use crate::store::queue::policies;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::{Join, Maker};
 use bellwire_rules::policy::PolicyLevel;
+use bellwire_store::WriteOutcome;
+use bellwire_store::audience::membership::{self, Membership};
+use bellwire_store::audience::topics::{self, CreateTopicResult, Removed, TopicRow};
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::{AuditAction, AuditEntry};
+use bellwire_store::keyset::{Keyset, key_of};
+use bellwire_store::queue::policies;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -131,7 +131,9 @@ pub(crate) async fn create(
     let mut once = pending.begin(&state).await?;
     match topics::create(once.conn(), app, &body.name, body.join, now).await? {
         CreateTopicResult::Done => {}
-        CreateTopicResult::Exists => return Err(Problem::new(ProblemCode::TopicExists, "The app has a topic of this name.").into()),
+        CreateTopicResult::Exists => {
+            return Err(Problem::new(ProblemCode::TopicExists, "The app has a topic of this name.").into());
+        }
         CreateTopicResult::TooMany => return Err(Problem::too_many_topics().into()),
     }
     let detail = json!({"join": body.join});

@@ -12,17 +12,17 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{RegistrationCaller, MayChangeSubscribers, MayRead, Server};
+use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, Server};
 use super::extract::{PathId, UserId};
 use super::problem::Problem;
 use super::routes::routes;
 use super::subscriptions::unknown;
 use super::{ApiState, Work};
-use crate::store;
-use crate::store::audience::erasures::{self, ErasureRequest, Erasure};
-use crate::store::keys::audit::{AuditAction, AuditEntry};
-use crate::vault::{Purpose, Vault};
 use bellwire_core::id::{AppId, ErasureId, SubscriptionId};
+use bellwire_store as store;
+use bellwire_store::audience::erasures::{self, Erasure, ErasureRequest};
+use bellwire_store::keys::audit::{AuditAction, AuditEntry};
+use bellwire_vault::{Purpose, Vault};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {

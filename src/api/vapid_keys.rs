@@ -11,17 +11,17 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayExport, MayManageKeys, MayRead, Server};
-use super::extract::{PathId, Json, Query};
+use super::extract::{Json, PathId, Query};
 use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
-use crate::store::WriteOutcome;
-use crate::store::keys::audit::AuditAction;
-use crate::store::keys::vapid_keys::{self, AddVapidKeyResult, Role, VapidKey};
-use crate::vault::VAPID_PRIVATE;
 use bellwire_core::base64url;
 use bellwire_core::id::{AppId, VapidKeyId};
+use bellwire_store::WriteOutcome;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::keys::vapid_keys::{self, AddVapidKeyResult, Role, VapidKey};
+use bellwire_vault::VAPID_PRIVATE;
 use bellwire_webpush::keys::{KeyError, SigningKey, check_subject};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -119,14 +119,16 @@ pub(super) async fn add(
     let sealed = state.vault.seal(VAPID_PRIVATE, key.id, pair.expose_private());
     match vapid_keys::add(conn, &key, &sealed).await? {
         AddVapidKeyResult::Done => Ok(VapidKeyView::new(key, None)),
-        AddVapidKeyResult::Known => Err(Problem::new(ProblemCode::VapidKeyKnown, "The app has this VAPID key already.")),
+        AddVapidKeyResult::Known => {
+            Err(Problem::new(ProblemCode::VapidKeyKnown, "The app has this VAPID key already."))
+        }
     }
 }
 
 fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
     let Some(private) = &body.private_key else {
         faults.require(body.public_key.is_none(), "/public_key", "may stand only beside `private_key`");
-        faults.require(body.state == Role::Active, "/state", "a generated key must be active: nobody has it yet");
+        faults.require(body.state == Role::Active, "/state", "a generated key must be active: no browser uses it yet");
         return Some(SigningKey::generate());
     };
     match SigningKey::import(private, body.public_key.as_deref()) {
@@ -154,7 +156,7 @@ pub(crate) async fn create(
         faults.refuse("/subject", error.to_string());
     }
     faults.finish()?;
-    let pair = pair.expect("whatever is missing was refused");
+    let pair = pair.expect("missing members were refused");
     let subject = match body.subject {
         Some(subject) => subject,
         None => vapid_keys::active(&state.pool, server.app.id).await?.subject,

@@ -12,7 +12,7 @@ use bech32::Hrp;
 use bech32::primitives::decode::CheckedHrpstring;
 use zeroize::Zeroizing;
 
-use crate::vault::master_key::random;
+use bellwire_vault::master_key::random;
 
 pub(super) const MAGIC: &[u8] = b"age-encryption.org/v1\n";
 const KEY_LEN: usize = 32;

@@ -20,8 +20,8 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::age::{self, Identity, Recipient};
-use crate::store::keys::data_keys::WrappedKey;
 use bellwire_core::clock::Timestamp;
+use bellwire_store::keys::data_keys::WrappedKey;
 
 const MAGIC: &[u8] = b"bellwire-backup/1\n";
 /// Maximum octets of a manifest. Each data key needs about 150.

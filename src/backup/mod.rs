@@ -20,21 +20,21 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 pub(crate) use age::{Identity, Recipient};
-use file::{Backup, Manifest, BackupFileError};
+use file::{Backup, BackupFileError, Manifest};
 use paced::Paced;
 use tools::{LibpqEnvironment, Running};
 
 use crate::config::Config;
 use crate::server::context;
-use crate::store::connections::engine;
-use crate::store::keys::data_keys;
-use crate::store::operations::backups::{self, BackupKind};
-use crate::store::operations::restoring::{self, RestoreSource, Settled};
-use crate::store::operations::schema::{self, Contents, SCHEMA};
-use crate::store::{self, Beside, SchemaError};
-use crate::vault::Vault;
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_postgres::{Binaries, Embedded};
+use bellwire_store::connections::engine;
+use bellwire_store::keys::data_keys;
+use bellwire_store::operations::backups::{self, BackupKind};
+use bellwire_store::operations::restoring::{self, RestoreSource, Settled};
+use bellwire_store::operations::schema::{self, Contents, SCHEMA};
+use bellwire_store::{self as store, Beside, SchemaError};
+use bellwire_vault::Vault;
 
 /// Octets of the write buffer.
 const BUFFER: usize = 1 << 20;
@@ -122,7 +122,13 @@ async fn make_of(config: &Config, opened: &OpenDatabase, output: BackupOutput) -
     made
 }
 
-async fn dump(config: &Config, opened: &OpenDatabase, pool: &PgPool, migration: i64, output: BackupOutput) -> anyhow::Result<BackupRecord> {
+async fn dump(
+    config: &Config,
+    opened: &OpenDatabase,
+    pool: &PgPool,
+    migration: i64,
+    output: BackupOutput,
+) -> anyhow::Result<BackupRecord> {
     let clock = Clock::system();
     clock.follow(store::database_now(pool).await?);
     let data_keys = data_keys::wrapped(pool).await?;
@@ -151,7 +157,13 @@ fn major(version_number: i32) -> u32 {
 }
 
 /// Writes a backup to its output and returns its octets.
-fn write(output: &BackupOutput, manifest: &Manifest, vault: &Vault, tools: &Binaries, place: &LibpqEnvironment) -> anyhow::Result<u64> {
+fn write(
+    output: &BackupOutput,
+    manifest: &Manifest,
+    vault: &Vault,
+    tools: &Binaries,
+    place: &LibpqEnvironment,
+) -> anyhow::Result<u64> {
     let BackupOutput { to, recipients, max_rate } = output;
     let BackupTarget::File(path) = to else {
         let mut out = Paced::new(BufWriter::with_capacity(BUFFER, io::stdout().lock()), *max_rate);
@@ -275,7 +287,7 @@ async fn prove(config: &Config, path: PathBuf, identities: Arc<Vec<Identity>>) -
     let manifest = spawn_blocking(move || Backup::open(&at, &by).map(|backup| backup.manifest)).await??;
     if manifest.migration > schema::newest() {
         bail!(
-            "the backup is of Bellwire {} with migration {}, which this program does not know: restore it with the program that \
+            "the backup is of Bellwire {} with migration {}, which is newer than this program: restore it with the program that \
              made it",
             manifest.program,
             manifest.migration

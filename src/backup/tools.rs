@@ -10,9 +10,9 @@ use percent_encoding::percent_decode_str;
 use sqlx::postgres::PgConnectOptions;
 use url::form_urlencoded;
 
-use crate::store::connections::tls;
-use crate::store::operations::backups::NOT_BACKED_UP;
-use crate::store::operations::schema::SCHEMA;
+use bellwire_store::connections::tls;
+use bellwire_store::operations::backups::NOT_BACKED_UP;
+use bellwire_store::operations::schema::SCHEMA;
 
 /// Niceness of the programs, so that deliveries have priority.
 const NICENESS: i32 = 10;

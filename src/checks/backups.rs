@@ -3,9 +3,9 @@
 use chrono::TimeDelta;
 
 use super::Finding;
-use crate::store::operations::backups::BackupStatus;
-use crate::store::operations::restoring::{HeldCount, Last};
 use bellwire_core::clock::Timestamp;
+use bellwire_store::operations::backups::BackupStatus;
+use bellwire_store::operations::restoring::{HeldCount, Last};
 
 /// Age at which a daily backup was missed.
 const OLD: TimeDelta = TimeDelta::hours(50);

@@ -5,9 +5,9 @@ use std::fmt::Display;
 use sqlx::PgPool;
 
 use super::{Certificate, Finding, Health};
-use crate::http_server::certificate::validity;
-use crate::store::keys::certificates::{self, AcmeScope};
 use bellwire_core::clock::Timestamp;
+use bellwire_net::http_server::certificate::validity;
+use bellwire_store::keys::certificates::{self, AcmeScope};
 
 pub(super) const CHECK: &str = "certificate";
 /// Days before the expiry of a certificate from a file at which the finding is a warning, and a failure. A certificate
@@ -23,7 +23,10 @@ pub(super) struct CertificateFinding {
     failure: Option<String>,
 }
 
-pub(super) async fn look(pool: &PgPool, certificate: &Certificate) -> Result<CertificateFinding, Box<dyn Display + Send>> {
+pub(super) async fn look(
+    pool: &PgPool,
+    certificate: &Certificate,
+) -> Result<CertificateFinding, Box<dyn Display + Send>> {
     match certificate {
         Certificate::File(file) => {
             let place = file.display().to_string();

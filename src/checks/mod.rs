@@ -24,14 +24,14 @@ use tokio::time::timeout;
 use url::Url;
 use utoipa::ToSchema;
 
-use crate::store;
-use crate::store::keys::data_keys;
-use crate::store::operations::{distribution, partitions, restoring, setup, workers};
-use crate::store::outcomes::reliability;
-use crate::store::queue::guards;
-use crate::vault::master_key::MasterKeySource;
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::named;
+use bellwire_store as store;
+use bellwire_store::keys::data_keys;
+use bellwire_store::operations::{distribution, partitions, restoring, setup, workers};
+use bellwire_store::outcomes::reliability;
+use bellwire_store::queue::guards;
+use bellwire_vault::master_key::MasterKeySource;
 use bellwire_webpush::sealer::Sealer;
 
 /// Timeout of each check. A timeout is a finding, too.

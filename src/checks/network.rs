@@ -16,12 +16,12 @@ use url::Url;
 
 use super::rules::outside::{self, Greeted, OutsideResponse};
 use super::{Finding, PATIENCE, Setup};
-use crate::outbound::{OutboundLimits, OutboundClient, PlainHttp};
-use crate::store::audience::audience_counts;
-use crate::store::operations::setup;
 use bellwire_core::clock::Clock;
 use bellwire_core::lane::Gateway;
 use bellwire_gateway::Gateways;
+use bellwire_net::outbound::{OutboundClient, OutboundLimits, PlainHttp};
+use bellwire_store::audience::audience_counts;
+use bellwire_store::operations::setup;
 
 /// Push services with fixed hosts. An app defines the other hosts.
 const ASKED: [Gateway; 4] = [Gateway::Fcm, Gateway::Mozilla, Gateway::Wns, Gateway::Apple];

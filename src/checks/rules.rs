@@ -11,11 +11,11 @@ use std::time::Duration;
 use chrono::TimeDelta;
 
 use super::{Finding, Health, Setup};
-use crate::store::keys::data_keys::VALUES_TO_WARN;
-use crate::store::operations::setup::{VacuumBlocker, DatabaseSettings, LaneCounts};
-use crate::store::operations::workers::VERSION;
 use bellwire_core::origin::is_this_machine;
 use bellwire_postgres::OLDEST_MAJOR;
+use bellwire_store::keys::data_keys::VALUES_TO_WARN;
+use bellwire_store::operations::setup::{DatabaseSettings, LaneCounts, VacuumBlocker};
+use bellwire_store::operations::workers::VERSION;
 use bellwire_webpush::sealer::Sealer;
 
 /// Time before the expiry of an API key at which a warning begins.

@@ -16,18 +16,18 @@ use crate::checks::{self, Finding};
 use crate::config::Config;
 use crate::server;
 use crate::server::context::{self, Migrations};
-use crate::store::keys::audit::{AuditAction, Actor, AuditEntry};
-use crate::store::keys::data_keys::{self, NewDataKey};
-use crate::store::keys::resealing::{self, SealKey};
-use crate::store::operations::distribution::{self, Distribution};
-use crate::store::operations::schema::{self, Contents, SCHEMA};
-use crate::store::operations::workers;
-use crate::store::transactions::begin;
-use crate::store::{self};
-use crate::vault::master_key::{MasterKey, MasterKeySource};
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::id::SHARDS;
 use bellwire_postgres::{Binaries, Embedded, Upgraded};
+use bellwire_store as store;
+use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry};
+use bellwire_store::keys::data_keys::{self, NewDataKey};
+use bellwire_store::keys::resealing::{self, SealKey};
+use bellwire_store::operations::distribution::{self, Distribution};
+use bellwire_store::operations::schema::{self, Contents, SCHEMA};
+use bellwire_store::operations::workers;
+use bellwire_store::transactions::begin;
+use bellwire_vault::master_key::{MasterKey, MasterKeySource};
 
 /// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
 const FILES_WANTED: u64 = 4_096;
@@ -79,7 +79,9 @@ pub(crate) async fn rotate_master_key(config: &Config, new: NewMasterKey) -> any
     on_database(config, async |pool| match new {
         NewMasterKey::InPlace => match config.master_key_source() {
             MasterKeySource::File(path) => rotate_file(pool, &path).await,
-            _ => bail!("the master key is in no file that could be replaced: give the new one with --to-file or --to-command"),
+            _ => bail!(
+                "the master key is in no file that could be replaced: give the new one with --to-file or --to-command"
+            ),
         },
         NewMasterKey::InFile(path) => {
             let key = match MasterKey::read(&path)? {
@@ -93,7 +95,8 @@ pub(crate) async fn rotate_master_key(config: &Config, new: NewMasterKey) -> any
             rotate_to(pool, &config.master_key_source(), &key).await
         }
         NewMasterKey::PrintedBy(command) => {
-            let key = MasterKeySource::Command(command.into()).read().await?.context("a command prints a key, or fails")?;
+            let key =
+                MasterKeySource::Command(command.into()).read().await?.context("a command prints a key, or fails")?;
             rotate_to(pool, &config.master_key_source(), &key).await
         }
     })
@@ -184,7 +187,10 @@ pub(crate) async fn seal_keys(config: &Config) -> anyhow::Result<Vec<SealKey>> {
 /// Moves the embedded Postgres to a newer major version, and lets it learn what its tables hold.
 pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded> {
     if config.database_url.is_some() {
-        bail!("the Postgres of {} is not the embedded one; upgrade it with its own tools", config.origin("database_url"));
+        bail!(
+            "the Postgres of {} is not the embedded one; upgrade it with its own tools",
+            config.origin("database_url")
+        );
     }
     let options = config.postgres_options();
     if !Embedded::exists(&options) {

@@ -1,4 +1,3 @@
-
 use axum::http::Method;
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
@@ -33,7 +32,8 @@ const CHANGE_NAMES: &ArgumentNames = &[
     ("app", "APP"),
 ];
 
-const RESTORE_NAMES: &ArgumentNames = &[("/lane", "--lane"), ("/since", "--since"), ("/until", "--until"), ("app", "APP")];
+const RESTORE_NAMES: &ArgumentNames =
+    &[("/lane", "--lane"), ("/since", "--since"), ("/until", "--until"), ("app", "APP")];
 
 /// Value of `--browsers-may` for an empty set of rights.
 const NOTHING: &str = "nothing";

@@ -10,7 +10,7 @@ use super::key::moment;
 use super::local::{Ask, Local, path};
 use super::output::{Output, TableColumn, beginning, text, time};
 use super::refusal::ArgumentNames;
-use crate::store::keys::audit::AuditAction;
+use bellwire_store::keys::audit::AuditAction;
 
 const NAMES: &ArgumentNames = &[("app", "--app"), ("actor", "--actor"), ("action", "--action"), ("limit", "--limit")];
 

@@ -1,4 +1,3 @@
-
 use std::fs;
 use std::io::IsTerminal as _;
 use std::num::NonZeroU64;
@@ -12,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::output::Output;
 use super::settings::FewSettings;
-use crate::backup::{self, How, Identity, Recipient, Restored, BackupTarget};
+use crate::backup::{self, BackupTarget, How, Identity, Recipient, Restored};
 use bellwire_core::clock::Timestamp;
 
 /// More than a file of recipients or identities has.

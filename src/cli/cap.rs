@@ -1,4 +1,3 @@
-
 use axum::http::Method;
 use clap::Subcommand;
 use serde_json::{Value, json};

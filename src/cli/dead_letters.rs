@@ -13,7 +13,7 @@ use super::a_tier;
 use super::arguments::AppFlag;
 use super::key::moment;
 use super::local::{Ask, Local, path};
-use super::output::{Output, TableColumn, Stdout, beginning, table, text, time};
+use super::output::{Output, Stdout, TableColumn, beginning, table, text, time};
 use super::refusal::ArgumentNames;
 use super::send::seconds;
 use bellwire_core::delivery::Tier;

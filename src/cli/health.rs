@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::output::Output;
 use crate::config::{Config, Flags, reachable};
-use crate::http_server::probe;
+use bellwire_net::http_server::probe;
 
 /// Response timeout. Container platforms wait 30 s by default.
 const PATIENCE: Duration = Duration::from_secs(10);

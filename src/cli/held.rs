@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::local::{Ask, Local, path};
 use super::output::{Output, table, text, time};
-use crate::store::operations::restoring::{self, HeldWork as What};
 use bellwire_core::id::AppId;
+use bellwire_store::operations::restoring::{self, HeldWork as What};
 
 /// Page size.
 const AT_ONCE: i64 = 200;

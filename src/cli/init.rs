@@ -74,7 +74,9 @@ impl Init {
         let ask = Ask { body, names: app::NAMES, ..Ask::new(Method::POST, path(["apps"])) };
         let made = match local.ask(ask).await {
             Err(error)
-                if error.downcast_ref().is_some_and(|refusal: &CommandError| refusal.code == ProblemCode::SlugTaken) =>
+                if error
+                    .downcast_ref()
+                    .is_some_and(|refusal: &CommandError| refusal.code == ProblemCode::SlugTaken) =>
             {
                 bail!(
                     "there is an app {slug} already, and nothing was changed. `bellwire app show {slug}` shows it, \

@@ -1,4 +1,3 @@
-
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -69,7 +68,7 @@ impl KeysCommand {
             }
             Self::List(settings) => {
                 let keys = admin::seal_keys(&settings.load()?).await?;
-                let row = |key: &crate::store::keys::resealing::SealKey| {
+                let row = |key: &bellwire_store::keys::resealing::SealKey| {
                     let since = key.seals_from.format("%Y-%m-%d %H:%M:%SZ").to_string();
                     [key.number.to_string(), since, key.sealed.to_string(), key.sealed_values.to_string()]
                 };

@@ -16,9 +16,9 @@ use crate::api::problem::Problem;
 use crate::config::Config;
 use crate::server;
 use crate::server::context::{Context, Migrations};
-use crate::store::{operations::workers, queue::opening};
 use bellwire_core::id::MessageId;
 use bellwire_postgres::Embedded;
+use bellwire_store::{operations::workers, queue::opening};
 
 const ANSWER_MAX_OCTETS: usize = 64 << 20;
 /// Connections of a verb: half of them for dispatch, which is not there.

@@ -21,7 +21,7 @@ pub(super) enum LogLevel {
     /// Log more, or less, for a while, in all processes within two seconds.
     #[command(after_help = "Examples:
   bellwire log-level set debug
-  bellwire log-level set bellwire::dispatch=debug --for 1h
+  bellwire log-level set bellwire_dispatch=debug --for 1h
   bellwire log-level set info,bellwire::api=debug,sqlx=debug --for 5m")]
     Set {
         /// A level (error, warn, info, debug, trace) for all of Bellwire, or levels of its parts; `sqlx` logs statements.

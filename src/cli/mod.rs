@@ -53,11 +53,11 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::checks::{Finding, Health};
 use crate::config;
 use crate::demo;
-use crate::http_server::inherited::Inherited;
-use crate::panics;
 use crate::server::telemetry;
 use bellwire_core::delivery::Tier;
+use bellwire_net::http_server::inherited::Inherited;
 use bellwire_simulator::gateways;
+use bellwire_telemetry::panics;
 use help::{
     BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, EXPLAIN_EXAMPLE, EXPORT_EXAMPLES, IMPORT_EXAMPLES, INIT_EXAMPLE,
     METRICS_EXAMPLES, MORE_SETTINGS, RESTORE_EXAMPLES, SIMULATOR_EXAMPLE,

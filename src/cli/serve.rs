@@ -1,4 +1,3 @@
-
 use std::future::Future;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -12,9 +11,9 @@ use super::admin;
 use super::output::{Output, Stdout};
 use super::{ServerSettings, invocation};
 use crate::config::{self, Config, LogFormat, reachable};
-use crate::http_server::inherited::Inherited;
 use crate::server::{self, context::Migrations};
 use bellwire_core::origin::PageAudience;
+use bellwire_net::http_server::inherited::Inherited;
 
 /// Arguments of `bellwire serve`.
 #[derive(Debug, Args)]

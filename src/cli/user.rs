@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::{Output, TableColumn, Stdout, text, time};
+use super::output::{Output, Stdout, TableColumn, text, time};
 use super::refusal::ArgumentNames;
 
 const NAMES: &ArgumentNames = &[("user", "USER"), ("app", "--app")];

@@ -20,16 +20,16 @@ use std::time::Duration;
 use url::Url;
 use zeroize::Zeroizing;
 
-use crate::otlp;
-use crate::outbound;
-use crate::vault::master_key::{self, MasterKey};
 use bellwire_gateway::{Egress, Proxy};
+use bellwire_net::outbound;
 use bellwire_rules::policy;
+use bellwire_telemetry::otlp;
+use bellwire_vault::master_key::{self, MasterKey};
 pub(crate) use descriptors::RECEIVER_CONNECTIONS;
 pub(crate) use flags::Flags;
 pub(crate) use settings::{Config, PolicyDefaults};
 use settings::{SETTINGS, Setting};
-use sources::{ValueSource, Sources, default_data_dir, name_of};
+use sources::{Sources, ValueSource, default_data_dir, name_of};
 pub(crate) use template::{man_page, template};
 pub(crate) use value::reachable;
 pub(crate) use value::{LogFormat, Roles, Secret};
@@ -130,7 +130,8 @@ impl Config {
         }
         self.consistently_https()?;
         if self.oidc_newcomer_role.is_some() && self.oidc_domains.is_empty() {
-            let allowed = "given together with oidc_newcomer_role: without it, every account of the provider could sign in";
+            let allowed =
+                "given together with oidc_newcomer_role: without it, every account of the provider could sign in";
             return Err(wrong("oidc_domains", "is empty", allowed));
         }
         Ok(self)
@@ -299,7 +300,10 @@ impl Config {
 }
 
 fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let known = |name: &str| [FILE_VARIABLE, BACKEND_KEY_VARIABLE].contains(&name) || SETTINGS.iter().any(|setting| setting.variable() == name);
+    let known = |name: &str| {
+        [FILE_VARIABLE, BACKEND_KEY_VARIABLE].contains(&name)
+            || SETTINGS.iter().any(|setting| setting.variable() == name)
+    };
     // Kubernetes and Docker links describe a service called `bellwire` by such variables to its neighbours.
     let link = |name: &str| ["SERVICE_", "PORT_"].iter().any(|kind| name[PREFIX.len()..].starts_with(kind));
     let ours = |name: &&str| name.starts_with(PREFIX) && *name != "BELLWIRE_PORT";

@@ -13,11 +13,11 @@ use super::value::{
     mailbox, name, number, optional, parsed, path, private_url, roles, secret, share, switch, text,
 };
 use super::{COMMON_DATABASE_VARIABLE, Error, PREFIX, unknown_variables};
-use crate::otlp::Sampling;
-use crate::vault::master_key::MasterKey;
 use bellwire_core::origin::PageAudience;
 use bellwire_core::role::Role;
 use bellwire_gateway::{Exempt, Nat64, Proxy, Resolve};
+use bellwire_telemetry::otlp::Sampling;
+use bellwire_vault::master_key::MasterKey;
 
 /// Sources of the default delivery policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +142,7 @@ settings! {
     database_connections: u32 = "25", shown, number(6..=500);
     /// Roles of this process: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run somewhere.
     roles: Roles = "api,worker,maintenance", shown, roles();
-    /// Log filter: a level (error, warn, info, debug, trace), or directives such as info,bellwire::dispatch=debug.
+    /// Log filter: a level (error, warn, info, debug, trace), or directives such as info,bellwire_dispatch=debug.
     log: String = "info", shown, parsed::<tracing_subscriber::EnvFilter>("a level or directives, such as info").into_text();
     /// Log format.
     log_format: LogFormat = "text", shown, keyword(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);

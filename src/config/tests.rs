@@ -1,7 +1,8 @@
 use super::value::Roles;
 use super::*;
-use crate::{http_server, server};
+use crate::server;
 use bellwire_core::role::Role;
+use bellwire_net::http_server;
 
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -105,8 +106,11 @@ fn one_setting_selects_all_guide_values() {
     let guide = ("policy_defaults", "guide");
     assert_eq!(read(&[guide], &[], "").unwrap().policy(), policy::TierSettings::GUIDE);
     let some = [guide, ("circuit_failure_threshold", "0.25"), ("circuit_consecutive_failures", "9")];
-    let expected =
-        policy::TierSettings { circuit_failure_threshold: 0.25, circuit_failures_in_a_row: 9, ..policy::TierSettings::GUIDE };
+    let expected = policy::TierSettings {
+        circuit_failure_threshold: 0.25,
+        circuit_failures_in_a_row: 9,
+        ..policy::TierSettings::GUIDE
+    };
     assert_eq!(read(&some, &[], "").unwrap().policy(), expected);
 }
 
@@ -220,7 +224,7 @@ fn opentelemetry_uses_its_standard_variables() {
     let config = read(&[], &variables, "").unwrap();
     let otlp = config.otlp().unwrap();
     assert_eq!((otlp.endpoint.as_str(), otlp.service_name.as_str()), ("http://127.0.0.1:4318/otlp/", "push"));
-    assert_eq!((otlp.sampling, otlp.share), (crate::otlp::Sampling::ParentOrShare, 0.01));
+    assert_eq!((otlp.sampling, otlp.share), (bellwire_telemetry::otlp::Sampling::ParentOrShare, 0.01));
     assert!(otlp.headers["authorization"] == "Bearer hush" && otlp.headers["x-team"] == "push");
     assert_eq!(otlp.metrics_every, std::time::Duration::from_secs(15));
     for text in [config.print(), format!("{config:?} {otlp:?}")] {
@@ -291,10 +295,21 @@ fn openid_provider_needs_all_settings() {
 }
 
 #[test]
-fn unknown_variables_are_reported_but_not_the_backend_key() {
-    let variables = ["BELLWIRE_LISSEN", "BELLWIRE_KEYS", "BELLWIRE_KEY", "BELLWIRE_LOG", "BELLWIRE_CONFIG", "BELLWIRE_SERVICE_HOST", "BELLWIRE_PORT"];
+fn unknown_variables_are_reported() {
+    let variables = [
+        "BELLWIRE_LISSEN",
+        "BELLWIRE_KEYS",
+        "BELLWIRE_KEY",
+        "BELLWIRE_LOG",
+        "BELLWIRE_CONFIG",
+        "BELLWIRE_SERVICE_HOST",
+        "BELLWIRE_PORT",
+    ];
     let variables: Vec<_> = variables.into_iter().chain(["PATH", "BELLWIRE_"]).map(|name| (name, "info")).collect();
-    assert_eq!(read(&[], &variables, "").unwrap().unknown_variables(), ["BELLWIRE_", "BELLWIRE_KEYS", "BELLWIRE_LISSEN"]);
+    assert_eq!(
+        read(&[], &variables, "").unwrap().unknown_variables(),
+        ["BELLWIRE_", "BELLWIRE_KEYS", "BELLWIRE_LISSEN"]
+    );
 }
 
 #[test]

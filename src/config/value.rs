@@ -13,8 +13,8 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 use zeroize::Zeroizing;
 
-use crate::outbound::is_private;
 use bellwire_core::duration;
+use bellwire_net::outbound::is_private;
 
 type Parse<T> = dyn Fn(&str) -> Option<T>;
 
@@ -115,7 +115,9 @@ pub(super) fn headers() -> ValueKind<HeaderMap> {
         value.set_sensitive(true);
         Some((name.trim().parse::<HeaderName>().ok()?, value))
     };
-    ValueKind::new("headers, such as authorization=Bearer%20abc,x-team=push", move |text| items(text).map(header).collect())
+    ValueKind::new("headers, such as authorization=Bearer%20abc,x-team=push", move |text| {
+        items(text).map(header).collect()
+    })
 }
 
 pub(super) fn switch() -> ValueKind<bool> {
@@ -128,11 +130,14 @@ pub(super) fn path() -> ValueKind<PathBuf> {
 
 /// URL with protection against eavesdropping: https, or this machine. The text is kept unchanged.
 pub(super) fn private_url() -> ValueKind<String> {
-    ValueKind::new("a URL that begins with https://, or with http:// on this machine, without query and fragment", |text| {
-        let url = Url::parse(text).ok()?;
-        let is_fine = is_private(&url) && url.query().is_none() && url.fragment().is_none();
-        (is_fine && text.len() <= 2_048).then(|| text.to_owned())
-    })
+    ValueKind::new(
+        "a URL that begins with https://, or with http:// on this machine, without query and fragment",
+        |text| {
+            let url = Url::parse(text).ok()?;
+            let is_fine = is_private(&url) && url.query().is_none() && url.fragment().is_none();
+            (is_fine && text.len() <= 2_048).then(|| text.to_owned())
+        },
+    )
 }
 
 /// A host's name that a public authority can certify: not an address, not a pattern.
@@ -148,7 +153,9 @@ pub(super) fn domain() -> ValueKind<String> {
 }
 
 pub(super) fn https_url() -> ValueKind<Url> {
-    ValueKind::new("a URL that begins with https://", |text| text.parse().ok().filter(|url: &Url| url.scheme() == "https"))
+    ValueKind::new("a URL that begins with https://", |text| {
+        text.parse().ok().filter(|url: &Url| url.scheme() == "https")
+    })
 }
 
 /// Email address, by a plausibility check.

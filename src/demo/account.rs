@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::campaign::{TimelineEvent, Record, message};
+use super::campaign::{Record, TimelineEvent, message};
 use super::faults::{self, Fate};
 use super::received::Received;
 use super::setup::{APP, Setup, host_of};

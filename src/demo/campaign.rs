@@ -199,7 +199,12 @@ async fn wait_for(setup: &Setup, id: &str, show: impl Fn(&Value)) -> anyhow::Res
 }
 
 /// Watches the lanes for holds and breakers until everything is over.
-async fn watch(setup: &Setup, over: &AtomicBool, began: Instant, progress: &Progress) -> anyhow::Result<Vec<TimelineEvent>> {
+async fn watch(
+    setup: &Setup,
+    over: &AtomicBool,
+    began: Instant,
+    progress: &Progress,
+) -> anyhow::Result<Vec<TimelineEvent>> {
     let (mut seen, mut events) = (LaneStates::new(), Vec::new());
     loop {
         // Looked at before the lanes are, so that nothing that happened until the end is missed.

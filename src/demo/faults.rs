@@ -4,7 +4,7 @@
 //! requests in flight and must cost no delivery.
 
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 
 /// The gateway that is overrun and asks for a pause.
 pub(super) const THROTTLING: Gateway = Gateway::Apple;

@@ -18,7 +18,7 @@ use super::subscribers::gateway_of;
 use bellwire_core::base64url;
 use bellwire_core::lane::Gateway;
 use bellwire_core::scope::Scope;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 
 /// A second app, whose VAPID key is being changed and whose campaigns go slowly.
 const JOURNAL: &str = "journal";

@@ -9,7 +9,7 @@ use super::faults::{self, Fate};
 use super::setup::Setup;
 use super::subscribers::Browser;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RecordedAttempt, Delivery};
+use bellwire_simulator::gateways::{Delivery, RecordedAttempt};
 
 #[derive(Debug, Default)]
 pub(super) struct Received {

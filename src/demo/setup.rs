@@ -16,13 +16,13 @@ use super::client::{Caller, Client};
 use super::faults;
 use crate::config::{Config, Flags};
 use crate::server::context::{Context, Migrations};
-use crate::store::keys::api_keys;
 use bellwire_core::base64url;
 use bellwire_core::lane::Gateway;
 use bellwire_core::scope::Scope;
 use bellwire_gateway::HostMapping;
 use bellwire_postgres::GUARD;
 use bellwire_simulator::gateways::{self, HostSpec, LogbookLimits, Simulator};
+use bellwire_store::keys::api_keys;
 
 pub(super) const APP: &str = "demo";
 pub(super) const TOPIC: &str = "news";

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::account::{Account, Check, KindCounts, GatewayLine, Latency};
+use super::account::{Account, Check, GatewayLine, KindCounts, Latency};
 use super::faults;
 
 /// A number with its thousands apart.

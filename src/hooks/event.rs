@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::store::hooks::packing::{Note, PackedEvent};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::{AppId, EventId, SubscriptionId};
+use bellwire_store::hooks::packing::{Note, PackedEvent};
 
 #[derive(Debug)]
 pub(super) struct OutgoingEvent {

@@ -7,12 +7,12 @@ use sqlx::PgPool;
 use tracing::warn;
 
 use super::event::{OutgoingEvent, body};
-use crate::dispatch::rest::{AT_REST, Rest};
-use crate::store::hooks::packing::{self, Hearer, NOTES_MAX, NewDelivery, STREAM_MAX};
-use crate::vault::{Vault, WEBHOOK_BODY};
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::HookDeliveryId;
+use bellwire_dispatch::rest::{AT_REST, Rest};
+use bellwire_store::hooks::packing::{self, Hearer, NOTES_MAX, NewDelivery, STREAM_MAX};
+use bellwire_vault::{Vault, WEBHOOK_BODY};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Octets of a request's body, at most, unless a single event is longer.

@@ -20,19 +20,19 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use super::signature::Secret;
-use crate::dispatch::rest::Rest;
-use crate::metrics::Metrics;
-use crate::store::hooks::deliveries::{self, Claimed, Settled};
-use crate::store::hooks::webhooks::{self, WebhookTarget};
-use crate::vault::{Unopenable, Vault, WEBHOOK_BODY, WEBHOOK_SECRET, WEBHOOK_URL};
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::hook::{DeliveryState, DisabledWhy};
 use bellwire_core::id::{HookDeliveryId, WebhookId};
 use bellwire_core::subscription::Endpoint;
+use bellwire_dispatch::rest::Rest;
 use bellwire_gateway::{Call, Gateways, Reply};
 use bellwire_rules::classify::{Failure, Health, retry_after};
-use bellwire_rules::policy::breaker::{Breaker, Permission, BreakerState};
-use bellwire_rules::policy::{Layer, Phased, PolicyLevel, Preset, Retry, TierSettings, Terms};
+use bellwire_rules::policy::breaker::{Breaker, BreakerState, Permission};
+use bellwire_rules::policy::{Layer, Phased, PolicyLevel, Preset, Retry, Terms, TierSettings};
+use bellwire_store::hooks::deliveries::{self, Claimed, Settled};
+use bellwire_store::hooks::webhooks::{self, WebhookTarget};
+use bellwire_telemetry::metrics::Metrics;
+use bellwire_vault::{Unopenable, Vault, WEBHOOK_BODY, WEBHOOK_SECRET, WEBHOOK_URL};
 
 /// Retry policy of a webhook that names none: Amazon SNS's schedule of 50 retries in over six hours.
 const DEFAULT_POLICY: Preset = Preset::CustomerManaged;
@@ -54,8 +54,11 @@ const UNSENT_WAIT: Duration = Duration::from_secs(1);
 /// A breaker counts failures of a receiver that has taken nothing for this long. One that takes some requests gets them all.
 const SPARED_AFTER: TimeDelta = TimeDelta::seconds(30);
 /// Breakers of receivers open for a shorter time than those of push services.
-const BREAKER: TierSettings =
-    TierSettings { circuit_open: Duration::from_secs(10), circuit_open_max: Duration::from_secs(60), ..TierSettings::DEFAULT };
+const BREAKER: TierSettings = TierSettings {
+    circuit_open: Duration::from_secs(10),
+    circuit_open_max: Duration::from_secs(60),
+    ..TierSettings::DEFAULT
+};
 /// Idle time after which this process drops its state of a webhook. The circuit breaker's state is in the database.
 const FORGOTTEN_AFTER: TimeDelta = TimeDelta::hours(1);
 /// A webhook that has taken nothing for so long is disabled.
@@ -188,7 +191,8 @@ impl Sender {
                 Err(error) => error!(%error, "a webhook cannot be opened; what is due for it waits"),
             }
         }
-        let is_of_use = |line: &WebhookQueue, due_at| line.is_busy.load(Ordering::Acquire) || now - due_at < FORGOTTEN_AFTER;
+        let is_of_use =
+            |line: &WebhookQueue, due_at| line.is_busy.load(Ordering::Acquire) || now - due_at < FORGOTTEN_AFTER;
         self.0.lines.lock().retain(|_, (line, due_at)| is_of_use(line, *due_at));
         Ok(begun)
     }

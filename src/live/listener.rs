@@ -7,8 +7,8 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tracing::warn;
 
 use super::reading::LiveEvent;
-use super::{ListenerGuard, ListenerFilter};
-use crate::store::outcomes::stream::{self, Position};
+use super::{ListenerFilter, ListenerGuard};
+use bellwire_store::outcomes::stream::{self, Position};
 
 /// Maximum stored events that a resuming listener holds in memory.
 const MISSED_AT_ONCE: usize = 100;

@@ -24,12 +24,12 @@ use sqlx::PgPool;
 use tokio::sync::{broadcast, watch};
 use uuid::Uuid;
 
-use crate::store::outcomes::stream::{self, Position};
 use bellwire_core::clock::Clock;
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::{ApiKeyId, AppId, MessageId, SessionId};
 use bellwire_core::role::Grants;
-pub(crate) use listener::{ListenerInput, Listener};
+use bellwire_store::outcomes::stream::{self, Position};
+pub(crate) use listener::{Listener, ListenerInput};
 use reader::read_on;
 pub(crate) use reading::LiveEvent;
 
@@ -250,13 +250,16 @@ mod tests {
     use sqlx::postgres::PgConnectOptions;
 
     use super::*;
-    use crate::store;
+    use bellwire_store as store;
 
     #[tokio::test]
     async fn nothing_is_read_once_nobody_listens_any_more() {
         let nowhere = store::connect_lazily(PgConnectOptions::new().socket("/nonexistent"), 1);
-        let live =
-            Live::new(nowhere, Clock::system(), LiveConfig { every: Duration::from_millis(1), ..LiveConfig::default() });
+        let live = Live::new(
+            nowhere,
+            Clock::system(),
+            LiveConfig { every: Duration::from_millis(1), ..LiveConfig::default() },
+        );
         assert!(live.join(None).is_none(), "nobody listened yet");
         let joined = live.join(Some(Position { xid: 1, seq: 0 })).expect("a reader");
         assert!(live.join(None).is_some());

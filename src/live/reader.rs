@@ -8,10 +8,10 @@ use tracing::warn;
 
 use super::reading::LiveEvent;
 use super::reading::{Memory, Snapshots};
-use super::{LiveInner, StreamReader, Right};
-use crate::panics;
-use crate::store::keys::{api_keys, sessions};
-use crate::store::outcomes::stream::{self, Position, StreamRow};
+use super::{LiveInner, Right, StreamReader};
+use bellwire_store::keys::{api_keys, sessions};
+use bellwire_store::outcomes::stream::{self, Position, StreamRow};
+use bellwire_telemetry::panics;
 
 /// Stored events in one page. Far fewer than `LAG_MAX`.
 const ROWS_MAX: usize = 500;

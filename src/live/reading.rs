@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use sqlx::PgPool;
 use tokio::time::Instant;
 
-use crate::store::outcomes::stream::{self, Position, StreamProgress, Rollup, StreamRow};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::{AppId, MessageId};
+use bellwire_store::outcomes::stream::{self, Position, Rollup, StreamProgress, StreamRow};
 
 /// Event as listeners receive it.
 #[derive(Debug)]

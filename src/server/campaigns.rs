@@ -10,22 +10,22 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
-use crate::dispatch::rest::{AT_REST, Rest};
-use crate::store::campaigns::scheduler::{self, Ahead, DueCampaign, DuePart, FollowedRun};
-use crate::store::campaigns::transitions;
-use crate::store::operations::retrying::is_collision;
-use crate::store::queue::sending::{self, Addressed, Audience as SentTo, NewMessage};
-use crate::store::transactions::begin;
-use crate::vault::{CONTENT, PLAN, Vault};
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::id::{CampaignId, MessageId};
+use bellwire_dispatch::rest::{AT_REST, Rest};
 use bellwire_rules::campaign::parts;
-use bellwire_rules::campaign::plan::{CampaignAudience, PlannedMessage, Otherwise, Pace, Plan, Test, WHOLE};
+use bellwire_rules::campaign::plan::{CampaignAudience, Otherwise, Pace, Plan, PlannedMessage, Test, WHOLE};
 use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::state::CampaignState;
 use bellwire_rules::campaign::winner::judge;
 use bellwire_rules::policy::calendar;
 use bellwire_segment::AudienceFilter;
+use bellwire_store::campaigns::scheduler::{self, Ahead, DueCampaign, DuePart, FollowedRun};
+use bellwire_store::campaigns::transitions;
+use bellwire_store::operations::retrying::is_collision;
+use bellwire_store::queue::sending::{self, Addressed, Audience as SentTo, NewMessage};
+use bellwire_store::transactions::begin;
+use bellwire_vault::{CONTENT, PLAN, Vault};
 
 /// Interval of the check whether the last deliveries of a campaign have ended.
 const WATCHED_EVERY: TimeDelta = TimeDelta::seconds(10);
@@ -282,7 +282,12 @@ fn reaches_rest(plan: &Plan, test: Test) -> bool {
 }
 
 /// Returns the state of a campaign and the time of its next step. `ends_at`: time at which its messages are cancelled.
-fn outlook(ahead: &Ahead, next_run: NextRun, ends_at: Option<Timestamp>, now: Timestamp) -> (CampaignState, Option<Timestamp>) {
+fn outlook(
+    ahead: &Ahead,
+    next_run: NextRun,
+    ends_at: Option<Timestamp>,
+    now: Timestamp,
+) -> (CampaignState, Option<Timestamp>) {
     let run_at = match next_run {
         NextRun::At(at) => Some(at),
         NextRun::Never => None,

@@ -8,9 +8,9 @@ use tracing::{info, warn};
 use super::context::Context;
 use super::shares::Shares;
 use crate::config::Config;
-use crate::store;
-use crate::store::connections::try_all;
-use crate::store::operations::setup::{self, DatabaseSettings};
+use bellwire_store as store;
+use bellwire_store::connections::try_all;
+use bellwire_store::operations::setup::{self, DatabaseSettings};
 
 /// Interval of keep-alives on open connections. Firewalls drop idle connections later than that.
 const TRY_EVERY: Duration = Duration::from_secs(60);

@@ -13,17 +13,17 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::shares::Shares;
 use super::vacuum::Pace;
 use crate::config::{Config, Secret};
-use crate::store::connections::hosts::{For, DatabaseHosts};
-use crate::store::connections::primary::{self, Primary};
-use crate::store::connections::recovery;
-use crate::store::connections::replica::Reads;
-use crate::store::connections::{Session, pooler, slow_after};
-use crate::store::operations::schema::{self, Contents, SCHEMA};
-use crate::store::operations::takeover::SESSION;
-use crate::store::{self, Beside, SchemaError, keys::data_keys, operations::partitions};
-use crate::vault::Vault;
 use bellwire_core::clock::Clock;
 use bellwire_postgres::{DATABASE, Embedded};
+use bellwire_store::connections::hosts::{DatabaseHosts, For};
+use bellwire_store::connections::primary::{self, Primary};
+use bellwire_store::connections::recovery;
+use bellwire_store::connections::replica::Reads;
+use bellwire_store::connections::{Session, pooler, slow_after};
+use bellwire_store::operations::schema::{self, Contents, SCHEMA};
+use bellwire_store::operations::takeover::SESSION;
+use bellwire_store::{self as store, Beside, SchemaError, keys::data_keys, operations::partitions};
+use bellwire_vault::Vault;
 
 /// Interval of the check on the embedded Postgres. Postgres recovers failed sessions itself, and its whole end only
 /// needs a restart by this process.

@@ -10,15 +10,15 @@ use super::context::Context;
 use super::maintenance::{self, Retention};
 use super::{campaigns, keys};
 use crate::config::Config;
-use crate::dispatch::rest::Rest;
-use crate::dispatch::{self, Dispatcher};
 use crate::hooks;
-use crate::metrics::Metrics;
-use crate::otlp::Tracer;
-use crate::panics::begun_again;
-use crate::store::outcomes::rollups::MetricsKept;
+use bellwire_dispatch::rest::Rest;
+use bellwire_dispatch::{self as dispatch, Dispatcher};
 use bellwire_gateway::Gateways;
 use bellwire_rules::policy::runaway::Guard;
+use bellwire_store::outcomes::rollups::MetricsKept;
+use bellwire_telemetry::metrics::Metrics;
+use bellwire_telemetry::otlp::Tracer;
+use bellwire_telemetry::panics::begun_again;
 use bellwire_webpush::sealer::Sealer;
 
 /// Starts the engines of this process's roles. Returns the dispatcher of a worker, and the tasks that must not end by

@@ -9,11 +9,11 @@ use tracing::warn;
 
 use super::context::Context;
 use crate::api::remembered::Remembered;
-use crate::metrics::Metrics;
-use crate::store;
-use crate::store::outcomes::reliability::ReliabilityFilter;
 use bellwire_core::clock::Clock;
 use bellwire_rules::policy::reliability;
+use bellwire_store as store;
+use bellwire_store::outcomes::reliability::ReliabilityFilter;
+use bellwire_telemetry::metrics::Metrics;
 
 /// Minimum interval between reads of the database, independent of the number of requests.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -46,7 +46,9 @@ impl Exposition {
 
     async fn read(&self) {
         let (pool, metrics, now) = (&self.pool, &self.metrics, self.clock.now());
-        match store::outcomes::reliability::read(pool, ReliabilityFilter::default(), now - reliability::WINDOW, now).await {
+        match store::outcomes::reliability::read(pool, ReliabilityFilter::default(), now - reliability::WINDOW, now)
+            .await
+        {
             Ok(lanes) => metrics.show_slis(&lanes),
             Err(error) => warn!(%error, "reliability metrics of retries could not be read; those before are shown"),
         }

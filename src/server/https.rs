@@ -11,9 +11,9 @@ use tracing::info;
 
 use super::context::Context;
 use crate::config::Config;
-use crate::http_server::certificate::{Certificate, CurrentCertificate};
-use crate::http_server::tls::Tls;
-use crate::metrics::Metrics;
+use bellwire_net::http_server::certificate::{Certificate, CurrentCertificate};
+use bellwire_net::http_server::tls::Tls;
+use bellwire_telemetry::metrics::Metrics;
 
 /// TLS of a listener, and the endless task that renews its certificate.
 pub(super) struct Https {

@@ -7,11 +7,11 @@ use sqlx::PgPool;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::dispatch::rest::{AT_REST, Rest};
-use crate::store::keys::data_keys::{self, TAKES_OVER_AFTER, VALUES_TO_WARN};
-use crate::vault::Vault;
-use crate::vault::master_key::MasterKeySource;
 use bellwire_core::clock::Clock;
+use bellwire_dispatch::rest::{AT_REST, Rest};
+use bellwire_store::keys::data_keys::{self, TAKES_OVER_AFTER, VALUES_TO_WARN};
+use bellwire_vault::Vault;
+use bellwire_vault::master_key::MasterKeySource;
 
 /// Interval of the check for added seal keys. Short enough for retries before a key becomes current.
 const LOOK_EVERY: Duration = Duration::from_secs(TAKES_OVER_AFTER.as_secs() / 12);

@@ -13,23 +13,23 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::dispatch::rest::{AT_REST, Rest};
-use crate::store::audience::erasures::Erasure;
-use crate::store::hooks::deliveries as hooks;
-use crate::store::operations::removal::RemovalProgress as Removed;
-use crate::store::outcomes::rollups::{MetricsKept, RollupStep};
-use crate::store::outcomes::stream;
-use crate::store::{
-    self, ChunkProgress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_dispatch::rest::{AT_REST, Rest};
+use bellwire_rules::policy::runaway::Guard;
+use bellwire_store::audience::erasures::Erasure;
+use bellwire_store::hooks::deliveries as hooks;
+use bellwire_store::operations::removal::RemovalProgress as Removed;
+use bellwire_store::outcomes::rollups::{MetricsKept, RollupStep};
+use bellwire_store::outcomes::stream;
+use bellwire_store::{
+    self as store, ChunkProgress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
     audience::topics, audience::user_shards, keys::audit, keys::data_keys, keys::passkeys, keys::resealing,
     keys::sessions, operations::backups, operations::partitions, operations::removal, operations::restoring,
     operations::retention, operations::statistics, operations::sweeps, outcomes::reliability, outcomes::rollups,
     queue::caps, queue::guards, queue::steering,
 };
-use crate::vault::Vault;
-use bellwire_core::clock::{Clock, Timestamp};
-use bellwire_core::id::{AppId, MessageId, SubscriptionId};
-use bellwire_rules::policy::runaway::Guard;
+use bellwire_vault::Vault;
 
 /// Interval of the sweeps for overdue work.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);

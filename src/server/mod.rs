@@ -42,19 +42,19 @@ use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, EngineHandle, Work};
 use crate::checks::{self, rules};
 use crate::config::{Config, OidcClient, RECEIVER_CONNECTIONS};
-use crate::dispatch::Dispatcher;
-use crate::dispatch::rest::Rest;
-use crate::http_server::tls::Tls;
-use crate::http_server::{self, redirect};
-use crate::metrics::Metrics;
-use crate::oidc::{self, ClientSecret};
-use crate::otlp::{self, Otlp, Tracer};
-use crate::panics::begun_again;
 use crate::receipts;
-use crate::store::connections::watch;
-use crate::store::operations::cluster_identity;
-use crate::vault::master_key;
+use bellwire_dispatch::Dispatcher;
+use bellwire_dispatch::rest::Rest;
 use bellwire_gateway::Gateways;
+use bellwire_net::http_server::tls::Tls;
+use bellwire_net::http_server::{self, redirect};
+use bellwire_net::oidc::{self, ClientSecret};
+use bellwire_store::connections::{ConnectionMetrics, watch};
+use bellwire_store::operations::cluster_identity;
+use bellwire_telemetry::metrics::Metrics;
+use bellwire_telemetry::otlp::{self, Otlp, Tracer};
+use bellwire_telemetry::panics::begun_again;
+use bellwire_vault::master_key;
 use context::{Context, Migrations};
 use exposition::Exposition;
 
@@ -175,12 +175,33 @@ async fn serve(
     }
 }
 
+/// Writes measurements of the database connections into the metrics.
+struct Observed(Arc<Metrics>);
+
+impl ConnectionMetrics for Observed {
+    fn writable(&self, is_writable: bool) {
+        self.0.database_writable.set(is_writable.into());
+    }
+
+    fn failover(&self) {
+        self.0.database_failovers.inc();
+    }
+
+    fn commits_unconfirmed(&self, is_stuck: bool) {
+        self.0.commits_unconfirmed.set(is_stuck.into());
+    }
+
+    fn read_replica(&self, is_usable: bool, lag: Option<Duration>) {
+        self.0.read_replica(is_usable, lag);
+    }
+}
+
 /// Watches in every role: the host of the database that accepts writes, the lag of its standby, and the level of the
 /// log.
 fn watch_surroundings(context: &Context, metrics: &Arc<Metrics>, rest: Arc<Rest>, engines: &mut JoinSet<()>) {
     if let Some(hosts) = &context.hosts {
         let pools = [&context.pool, &context.sending_pool, &context.worker_pool].map(Clone::clone).to_vec();
-        let (primary, metrics) = (context.primary.clone(), metrics.clone());
+        let (primary, metrics) = (context.primary.clone(), Arc::new(Observed(metrics.clone())));
         let hosts = hosts.clone();
         let watch = move || watch::watch_on(hosts.clone(), pools.clone(), primary.clone(), metrics.clone());
         engines.spawn(begun_again("watching the database", watch));
@@ -194,7 +215,7 @@ fn watch_surroundings(context: &Context, metrics: &Arc<Metrics>, rest: Arc<Rest>
     let follow = move || telemetry::follow_on(pool.clone(), clock.clone(), rest.clone());
     engines.spawn(begun_again("following the log's level", follow));
     if context.reads.replica().is_some() {
-        let (reads, metrics) = (context.reads.clone(), metrics.clone());
+        let (reads, metrics) = (context.reads.clone(), Arc::new(Observed(metrics.clone())));
         engines.spawn(begun_again("watching a standby", move || reads.clone().watch_on(metrics.clone())));
     }
 }
@@ -381,9 +402,15 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         per_client: RequestRate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
         per_app: RequestRate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
         receipts_per_client: RequestRate { burst: config.receipt_burst, per_minute: config.receipt_rate_per_minute },
-        receipts_per_app: RequestRate { burst: config.receipt_app_burst, per_minute: config.receipt_app_rate_per_minute },
+        receipts_per_app: RequestRate {
+            burst: config.receipt_app_burst,
+            per_minute: config.receipt_app_rate_per_minute,
+        },
         sends_waiting_max: api::ApiConfig::default().sends_waiting_max,
-        receipts: receipts::ReceiptConfig { retention_days: config.retention_days, ..receipts::ReceiptConfig::default() },
+        receipts: receipts::ReceiptConfig {
+            retention_days: config.retention_days,
+            ..receipts::ReceiptConfig::default()
+        },
         live: api::ApiConfig::default().live,
         charts_at_once: api::ApiConfig::default().charts_at_once,
         simulations_at_once: api::ApiConfig::default().simulations_at_once,

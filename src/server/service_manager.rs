@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::config::reachable;
-use crate::http_server;
+use bellwire_net::http_server;
 
 /// Maximum time of a stop after its deadline: a last report to a collector, and the checkpoint of the embedded
 /// Postgres.

@@ -1,4 +1,4 @@
-//! How many connections to Postgres a process may open, and what for.
+//! Maximum connections of a process to Postgres, by purpose.
 //!
 //! | for | `api` | `worker` | `maintenance` |
 //! |---|---|---|---|
@@ -7,11 +7,11 @@
 //! | dispatch | | half | |
 //! | the heartbeat, the reader of stops | | 1 each | |
 //!
-//! *Half* is of `BELLWIRE_DATABASE_CONNECTIONS` (fewer beside an embedded Postgres with little memory) without the connections of the other
-//! rows, whatever roles the process has: a process with fewer roles opens fewer. No connection is kept for `LISTEN`.
+//! *Half* means half of `BELLWIRE_DATABASE_CONNECTIONS` (lower with an embedded Postgres with little memory), less the connections of the
+//! other rows, for any roles of the process: a process with fewer roles opens fewer. No connection is reserved for `LISTEN`.
 
 use crate::config::Roles;
-use crate::store::queue::sending::WRITERS;
+use bellwire_store::queue::sending::WRITERS;
 
 /// Connections of a worker that only its heartbeat and its reader of stops use, one each.
 const RESERVED: u32 = 2;

@@ -1,7 +1,7 @@
 //! Logging: `tracing` to standard error, as text or JSON.
 //!
 //! Events contain no secrets: endpoints, payloads, keys and tokens have no `Debug` that shows them, and subscriptions
-//! have a hashed label. Single deliveries are counted in [`crate::metrics`] and logged at `debug` only. The text of an
+//! have a hashed label. Single deliveries are counted in [`bellwire_telemetry::metrics`] and logged at `debug` only. The text of an
 //! event is its field `message`, so the id of a message has the field `message_id`.
 //!
 //! Operators can add directives to a running process for a limited time.
@@ -18,11 +18,11 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
 use crate::config::LogFormat;
-use crate::dispatch::rest::{AT_REST, Rest};
-use crate::metrics;
-use crate::store::operations::log_level;
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::log_filter::LogFilter;
+use bellwire_dispatch::rest::{AT_REST, Rest};
+use bellwire_store::operations::log_level;
+use bellwire_telemetry::metrics;
 
 /// Libraries that log warnings only. Directives of the operator follow and override them.
 const QUIET: &str = "h2=warn,hyper=warn,rustls=warn,sqlx=warn,tower=warn";

@@ -9,7 +9,7 @@ use sqlx::PgPool;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::store::operations::setup;
+use bellwire_store::operations::setup;
 
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Changed rows in that interval that mean a campaign. Heartbeats change far fewer.

@@ -13,5 +13,5 @@ for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true }))
   console.log(`${String(octets).padStart(7)}  ${entry.name}`);
   sum += octets;
 }
-console.log(`${String(sum).padStart(7)}  octets compressed`);
-if (sum > MAX_OCTETS) throw new Error(`the admin page may have at most ${MAX_OCTETS} octets compressed`);
+console.log(`${String(sum).padStart(7)}  bytes compressed`);
+if (sum > MAX_OCTETS) throw new Error(`the admin page may have at most ${MAX_OCTETS} bytes compressed`);

@@ -13,7 +13,7 @@ const STATUS = {
   pending: ["Almost there", "You agreed, and your browser’s push service or the server has yet to answer. It is tried again by itself."],
   granted: ["Not subscribed", "This browser already allows notifications from here, so it will not ask."],
   default: ["Not subscribed", "Nothing is asked before you press the button."],
-  denied: ["Blocked in this browser", "This page may not ask again. Allow notifications in the site settings, beside the address. In a private window the browser says no by itself.", "bad"],
+  denied: ["Blocked in this browser", "This page may not ask again. Allow notifications in the site settings, beside the address. A private window always blocks notifications.", "bad"],
   unsupported: ["Not possible in this browser", "It has no web push. Any current Chrome, Edge, Firefox or Safari has.", "bad"],
   insecure: ["Not possible on this address", "Browsers allow web push on HTTPS and on localhost only.", "bad"],
   "private-mode": ["Not possible in this window", "The browser keeps nothing for this site: a private window, or storage is blocked.", "bad"],
@@ -22,7 +22,7 @@ const STATUS = {
 
 const REASONS = {
   dismissed: "The browser’s question was closed without an answer. You can press the button again.",
-  denied: "The browser said no. It can be changed in the site settings only.",
+  denied: "The browser blocked notifications. Change that in the site settings.",
   "no-gesture": "Browsers ask only in a click or key press.",
   "not-subscribed": "Subscribe first.",
   offline: "The server does not answer. What you chose is kept and tried again by itself.",

@@ -14,7 +14,7 @@ const STATUS = {
   pending: ["Almost there", "You agreed, and the browser’s push service or the server has yet to answer. It is tried again by itself."],
   granted: ["Subscribe this browser", "It already allows notifications from here, so it will not ask."],
   default: ["Subscribe this browser", "It will ask whether you allow notifications."],
-  denied: ["Blocked in this browser", "This page may not ask again. Allow notifications in the site settings, beside the address. In a private window the browser says no by itself.", "bad"],
+  denied: ["Blocked in this browser", "This page may not ask again. Allow notifications in the site settings, beside the address. A private window always blocks notifications.", "bad"],
   unsupported: ["Not possible in this browser", "It has no web push. Any current Chrome, Edge, Firefox or Safari has.", "bad"],
   insecure: ["Not possible on this address", "Browsers allow web push on HTTPS and on localhost only.", "bad"],
   "private-mode": ["Not possible in this window", "The browser keeps nothing for this site: a private window, or storage is blocked.", "bad"],

@@ -73,7 +73,7 @@ fn edges() -> Edges {
 fn layers() -> BTreeMap<String, usize> {
     let text = fs::read_to_string(source().join("lib.rs")).expect("the crate comment").replace("\n//!", "");
     let (_, order) = text.split_once("Dependencies point one way:").expect("the order");
-    let (order, _) = order.split_once(" Decisions without").expect("its end");
+    let (order, _) = order.split_once(" Everything else").expect("its end");
     let layers = order.split('→').enumerate();
     layers
         .flat_map(|(at, layer)| layer.split("[`").skip(1).map(move |name| (at, name)))
@@ -84,7 +84,7 @@ fn layers() -> BTreeMap<String, usize> {
 #[test]
 fn modules_depend_downwards_only() {
     let (edges, layers) = (edges(), layers());
-    assert!(edges.len() > 50, "{edges:?}");
+    assert!(edges.len() > 15, "{edges:?}");
     let layer = |name: &str| *layers.get(name).unwrap_or_else(|| panic!("the crate comment does not list `{name}`"));
     let upwards: Vec<_> = edges.iter().filter(|(from, to)| layer(from) > layer(to)).collect();
     assert!(upwards.is_empty(), "dependencies against the order: {upwards:?}");

@@ -1,12 +1,12 @@
-//! Counts of whom there is to reach are kept: right to the row whatever becomes of subscriptions, and at hand without
-//! looking at any. `TestApp::finish` compares them with what there is at the end of every test.
+//! Audience counts are exact after every change of subscriptions, and are read without counting rows. `TestApp::finish` compares them with
+//! the rows at the end of every test.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::ChunkProgress;
-use bellwire::testkit::store::audience::audience_counts;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::ChunkProgress;
+use bellwire_store::audience::audience_counts;
 use serde_json::{Value, json};
 
 use crate::support::app::{DAY, PATIENCE, TestApp, scalar};
@@ -92,6 +92,10 @@ async fn folding_changes_no_count_and_drops_zeros() {
     let note = "INSERT INTO audience_changes SELECT 0, 1, 0 FROM generate_series(1, 10001)";
     sqlx::query(note).execute(&app.pool).await.unwrap();
     assert_eq!(audience_counts::fold(&app.pool).await.unwrap(), ChunkProgress::More, "there may be more");
-    assert_eq!(audience_counts::fold(&app.pool).await.unwrap(), ChunkProgress::Done, "one is no reason to go on at once");
+    assert_eq!(
+        audience_counts::fold(&app.pool).await.unwrap(),
+        ChunkProgress::Done,
+        "one is no reason to go on at once"
+    );
     app.finish().await;
 }

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use bellwire::testkit::store::operations::schema::{self, Contents};
-use bellwire::testkit::store::{self, SchemaError};
-use bellwire::testkit::vault::master_key::MasterKey;
 use bellwire_postgres::DATABASE;
+use bellwire_store::operations::schema::{self, Contents};
+use bellwire_store::{self as store, SchemaError};
+use bellwire_vault::master_key::MasterKey;
 use serde_json::{Value, json};
 
 use crate::campaigns::{plan, started};
@@ -69,7 +69,7 @@ async fn serve_until(app: &TestApp, database: &TestDatabase, more: u64) {
     assert!(server.end(PATIENCE).await.success());
 }
 
-/// What waits for a decision, by kind.
+/// Held work, by type.
 fn kinds(list: &Value) -> Vec<&str> {
     let mut kinds: Vec<_> =
         list["data"].as_array().expect("a list").iter().filter_map(|it| it["kind"].as_str()).collect();

@@ -1,4 +1,4 @@
-//! What a campaign would do is told without doing it.
+//! Dry runs of campaigns report the effect and change nothing.
 
 use axum::http::Method;
 use serde_json::{Value, json};

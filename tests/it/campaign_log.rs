@@ -1,11 +1,11 @@
-//! What the log tells of campaigns.
+//! Log lines of campaigns.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwire_core::clock::Clock;
 use bellwire_core::id::MessageId;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

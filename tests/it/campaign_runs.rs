@@ -1,4 +1,4 @@
-//! How each run of a recurring campaign went, beside the sum of all of them.
+//! Results of each run of a recurring campaign, beside their sum.
 
 use axum::http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! A delivery's story knows why a message of a campaign was not for somebody: zones, and what a follow-up follows.
+//! Explanations of deliveries outside a campaign's audience: zones, and the audience of follow-ups.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What orders, expiry and failures do to campaigns that are under way.
+//! Effects of orders, expiry and failures on campaigns in progress.
 
 use axum::http::Method;
 use bellwire::testkit::server::campaigns;

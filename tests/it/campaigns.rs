@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::server::campaigns;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use crate::support::app::{DAY, Reply, Subscriber, scalar};

@@ -1,12 +1,12 @@
-//! Frequency caps: nobody is sent more than a cap lets them have, and what counts is counted once.
+//! Frequency caps: no user gets more than a cap allows, and each message counts once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::queue::claims::LEASE;
 use bellwire_core::clock::Clock;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::queue::claims::LEASE;
 use serde_json::{Value, json};
 
 use crate::crash::{held, until};

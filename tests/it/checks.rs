@@ -1,9 +1,9 @@
-//! What a server says of its own set-up, and what `bellwire doctor` says with and without one.
+//! Findings of a server about its own set-up, and of `bellwire doctor` with and without one.
 
 use axum::http::Method;
 use bellwire::testkit::checks;
 use bellwire::testkit::http_server::{ListenerLimits, serve};
-use bellwire_simulator::gateways::{RuleAction, RequestFault, Rule};
+use bellwire_simulator::gateways::{RequestFault, Rule, RuleAction};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -90,7 +90,7 @@ async fn checks_list_faults_first_with_remedies() {
     app.finish().await;
 }
 
-/// What a check is found to be, by its name.
+/// Finding of a check, by its name.
 fn health(findings: &[Value], check: &str) -> Value {
     of(findings, check)["health"].clone()
 }

@@ -1,12 +1,12 @@
-//! On a cluster of Citus, whatever becomes of its machines: nothing is lost, and nothing is sent twice. Where no cluster is named these are
-//! left out, and it is said so; where one is, all other tests run on it, too.
+//! Failures of machines in a Citus cluster: no delivery is lost or doubled. Without a cluster these tests are skipped with a notice. With
+//! one, all other tests use it too.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::operations::distribution::{self, Distribution, DistributionError};
-use bellwire::testkit::store::queue::claims::LEASE;
+use bellwire_store::operations::distribution::{self, Distribution, DistributionError};
+use bellwire_store::queue::claims::LEASE;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;
@@ -174,7 +174,7 @@ async fn users_in_shards(app: &TestApp) -> [BTreeSet<(String, i16)>; 2] {
     [there, read("SELECT user_id, shard FROM user_shards").await]
 }
 
-/// Nobody's shard is unknown. Answers how many are known that are not needed.
+/// Asserts that every shard of the audience is known. Returns the number of known shards that are not needed.
 async fn none_is_unknown(app: &TestApp) -> usize {
     let [there, noted] = users_in_shards(app).await;
     assert!(there.is_subset(&noted), "{there:?} are not all noted: {noted:?}");

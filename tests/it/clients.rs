@@ -1,5 +1,5 @@
-//! Whoever generates a client from `/openapi.json` gets one that works. The tools are those that `make deps` puts there for
-//! tests: in `tests/clients/node_modules` by npm, in `.deps/python` by pip, pinned by their lock files.
+//! Clients generated from `/openapi.json` work. `make deps` installs the tools for tests, pinned by lock files: in
+//! `tests/clients/node_modules` by npm, in `.deps/python` by pip.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ async fn workshop(app: &TestApp) -> TempDir {
     dir
 }
 
-/// What a program prints that must succeed.
+/// Runs a program that must succeed and returns its output.
 async fn run(dir: &TempDir, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let python: PathBuf = root().join(".deps/python");
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! What the program promises to shells and scripts.
+//! Contract of the program with shells and scripts.
 
 mod audience;
 mod campaigns;
@@ -15,8 +15,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use bellwire::testkit::vault::master_key::MasterKey;
 use bellwire_simulator::gateways::{self, Simulator};
+use bellwire_vault::master_key::MasterKey;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -44,7 +44,7 @@ fn error_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).replace(env!("CARGO_BIN_EXE_bellwire"), "bellwire")
 }
 
-/// What was printed, which is one line.
+/// Output of a command that prints one line.
 fn line(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout.clone()).expect("UTF-8");
@@ -254,7 +254,7 @@ async fn server_without_migration_right_refuses_old_schema() {
     assert!(error_text(&output).contains("lacks migrations [4]"), "{output:?}");
 }
 
-/// Starts a server with a Postgres of its own, and returns it with what it says when it is ready.
+/// Starts a server with its own Postgres. Returns it with its start-up report.
 fn serve(dir: &Path) -> (Child, serde_json::Value) {
     let mut server = bellwire(dir)
         .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])

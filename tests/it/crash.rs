@@ -1,12 +1,12 @@
-//! Whatever dies, nothing is lost, and what is repeated can be told to be a repeat.
+//! After a crash of any process no delivery is lost, and repeats are recognisable.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwire::testkit::store::queue::claims::LEASE;
 use bellwire_core::clock::Clock;
 use bellwire_postgres::{Durability, Embedded, Options};
-use bellwire_simulator::gateways::{RuleAction, SimulatorReport, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction, SimulatorReport};
+use bellwire_store::queue::claims::LEASE;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::time::timeout;
@@ -15,7 +15,7 @@ use crate::delivery::counts;
 use crate::support::app::{PATIENCE, scalar};
 use crate::support::{Server, Setup, TempDir, TestApp, TestDatabase, seed};
 
-/// What was leased to a process that is gone: open batches, and rows that were in flight when their batch closed.
+/// Deliveries leased to a dead process: open batches, and rows that were in flight when their batch closed.
 const LEASED: &str = "SELECT coalesce((SELECT sum(cardinality(recipients)) FROM batches), 0)::bigint
                            + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
 
@@ -29,7 +29,7 @@ pub async fn expire_leases(pool: &PgPool) {
     }
 }
 
-/// Lets so many requests through and holds the rest. Answers the ids of both rules.
+/// Lets this number of requests through and holds further ones. Returns the ids of both rules.
 pub fn hold_after(app: &TestApp, through: u64) -> [u64; 2] {
     let rules = [Rule { count: Some(through), ..Rule::default() }, Rule::always(RuleAction::Hold)];
     rules.map(|rule| app.simulator.add_rule(rule).expect("a rule"))
@@ -102,12 +102,11 @@ async fn postgres_of_its_own(dir: &TempDir) -> Embedded {
     tokio::task::spawn_blocking(move || Embedded::start(&options)).await.unwrap().expect("it starts")
 }
 
-/// A server in the middle of a campaign of 300, with the answers of some and 31 requests that are held, on a Postgres
-/// of its own.
+/// Server in the middle of a campaign of 300, with its own Postgres: some responses have arrived, 31 requests are held.
 async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 2]) {
     let postgres = postgres_of_its_own(dir).await;
     let database = TestDatabase::of(&postgres).await;
-    let dispatch = bellwire::testkit::dispatch::DispatchConfig { lane_limit_max: 32, ..Default::default() };
+    let dispatch = bellwire_dispatch::DispatchConfig { lane_limit_max: 32, ..Default::default() };
     let app = TestApp::with(Setup { database: Some(database), dispatch, ..Setup::default() }).await;
     seed(&app, "mozilla", 0..300).await;
     let rules = hold_after(&app, 60);
@@ -152,7 +151,7 @@ pub async fn reconnect(pool: &PgPool) {
     }
 }
 
-/// What is left is delivered, also by the lease of whatever the engine does not know to be its own.
+/// Delivers the rest, including rows under foreign leases.
 async fn recover(app: &TestApp, message: &str) {
     reconnect(&app.pool).await;
     let idle = async { while app.dispatcher.run_until_idle().await.is_err() {} };

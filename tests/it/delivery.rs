@@ -1,11 +1,11 @@
-//! What is sent arrives: once, readable, and accounted for.
+//! Sent messages arrive once, readable, and counted.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use crate::stops::until_told;

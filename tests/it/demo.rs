@@ -1,4 +1,4 @@
-//! What `bellwire demo` promises: an account that adds up, and nothing left behind.
+//! `bellwire demo`: the counts add up, and nothing stays behind.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::TempDir;
 
-/// The demo with its data in `dir`, as somebody whose settings point elsewhere would start it.
+/// Command of the demo with its data in `dir`, in an environment with settings for another server.
 fn demo(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bellwire"));
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path))).env("TMPDIR", dir).current_dir(dir);
@@ -87,7 +87,7 @@ async fn ask(base: &str, method: Method, path: &str, operator: &str, body: Value
     serde_json::from_slice(&octets).expect("JSON")
 }
 
-/// What follows a word at the beginning of a line.
+/// Rest of the first line that begins with a word.
 fn told<'a>(lines: &'a [String], word: &str) -> &'a str {
     let found = lines.iter().find_map(|line| line.trim().strip_prefix(word));
     found.unwrap_or_else(|| panic!("{word}: {lines:?}")).trim()

@@ -1,5 +1,4 @@
-//! What the documentation says exists: every link leads somewhere, and every command, variable, route, target and metric
-//! that it names is one of ours.
+//! The documentation is correct: every link works, and every command, variable, route, target and metric exists.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ const FOREIGN: [&str; 3] = ["node_modules", "target", ".deps"];
 const NO_SETTINGS: [&str; 3] = ["BELLWIRE_CONFIG", "BELLWIRE_KEY", "BELLWIRE_TEST_CITUS_URL"];
 /// Verbs that read no settings.
 const WITHOUT_SETTINGS: [&str; 3] = ["policy", "demo", "simulate-gateway"];
-/// What the paths that the guides abbreviate continue.
+/// Prefix of the paths that the guides abbreviate.
 const OF_APP: &str = "/v1/apps/{app}";
 
 fn root() -> &'static Path {
@@ -25,9 +24,9 @@ fn root() -> &'static Path {
 
 /// A Markdown file.
 pub struct Page {
-    /// Its path from the repository's root.
+    /// Path from the repository's root.
     pub path: String,
-    /// Its text without fenced blocks, whose lines are empty.
+    /// Text in which fenced blocks are empty lines.
     prose: String,
     /// Fenced blocks with their languages.
     blocks: Vec<(String, String)>,
@@ -62,7 +61,7 @@ impl Page {
         page
     }
 
-    /// What stands between single backticks.
+    /// Text between single backticks.
     fn spans(&self) -> impl Iterator<Item = String> {
         self.prose.split("\n\n").flat_map(|paragraph| {
             let parts: Vec<_> = paragraph.split('`').skip(1).step_by(2).collect();
@@ -89,7 +88,7 @@ impl Page {
         headings.map(&mut anchor).collect()
     }
 
-    /// Where its links and pictures lead.
+    /// Targets of links and pictures.
     fn links(&self) -> impl Iterator<Item = &str> {
         self.prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap_or(rest))
     }
@@ -207,8 +206,8 @@ fn every_link_leads_somewhere() {
     none(&faults);
 }
 
-/// What is wrong with a command, if the program's own parser does not take it. Nothing is run: either it only shows its help,
-/// or it ends at a setting that no server takes, which it reads once its arguments are understood.
+/// Error of a command that the program's parser refuses. The command is not run: it only prints its help, or stops at an unknown setting,
+/// which is checked after the arguments.
 fn refusal(dir: &TempDir, words: &[String], whole: bool) -> Option<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bellwire"));
     command.env_clear().current_dir(dir.path()).args(&words[1..]);

@@ -24,7 +24,7 @@ fn by(proxy: &str) -> Setup {
     Setup { egress: Some(Egress::new(proxy, Resolve::Here, Vec::new())), ..Setup::default() }
 }
 
-/// A proxy that says this to everybody until it is told to let them through.
+/// Proxy that sends this response to all clients until a test lets them through.
 struct Gate {
     address: SocketAddr,
     is_open: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! How welcome notifications are: shares with honest denominators, and a word to whoever sends to many all the same.
+//! Engagement: shares with correct denominators, and warnings for large sends.
 
 use axum::http::Method;
 use bellwire::testkit::server::maintenance;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use bellwire::testkit::server::maintenance;
 use bellwire_core::id::AppId;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -143,16 +143,10 @@ async fn maintenance_completes_an_interrupted_erasure() {
     // As a crash leaves it: asked for, and one of three done.
     let shop: uuid::Uuid = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
     let mut connection = app.pool.acquire().await.unwrap();
-    let begun = bellwire::testkit::store::audience::erasures::begin(
-        &mut connection,
-        AppId(shop),
-        USER,
-        "local",
-        app.clock.now(),
-    )
-    .await
-    .unwrap();
-    bellwire::testkit::store::audience::erasures::erase_subscription(&app.pool, &app.vault, &begun, app.clock.now())
+    let begun = bellwire_store::audience::erasures::begin(&mut connection, AppId(shop), USER, "local", app.clock.now())
+        .await
+        .unwrap();
+    bellwire_store::audience::erasures::erase_subscription(&app.pool, &app.vault, &begun, app.clock.now())
         .await
         .unwrap();
     let id = begun.id;

@@ -1,10 +1,10 @@
-//! A delivery's story is told as it was, of real deliveries: every kind of end, and everything that one can wait for.
+//! Explanations of real deliveries: every kind of end, and every reason to wait.
 
 use std::time::Duration;
 
 use axum::http::Method;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use crate::lanes::{on, stored};

@@ -1,13 +1,13 @@
-//! Claims: no lane waits for another one, whatever becomes of that.
+//! Claims: no lane waits for another lane, in any state of the latter.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store;
-use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
-use bellwire_simulator::gateways::{RuleAction, SimulatorReport, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction, SimulatorReport};
+use bellwire_store as store;
+use bellwire_store::queue::claims::{self, DueSpan, LEASE};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -131,7 +131,7 @@ async fn hanging_campaign_claims_do_not_delay_codes() {
     app.finish().await;
 }
 
-/// How many entries of the index by which rows of the queue are claimed were read so far.
+/// Entries read so far of the index for claims of queue rows.
 async fn entries_read(pool: &PgPool) -> i64 {
     sqlx::query("SELECT pg_stat_force_next_flush()").execute(pool).await.unwrap();
     scalar(pool, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'queue_due'").await

@@ -1,19 +1,17 @@
-//! Whoever lost a lease, or does not know whether a settling was committed, writes nothing twice and repeats nothing.
+//! A worker that lost its lease, or has an unknown commit result, writes nothing twice and repeats nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire::testkit::store::outcomes::ledger::{
-    self, Attempt, Delivery, End, Fate, MessageOrigin, RowSettlement, Settlement,
-};
-use bellwire::testkit::store::queue::claims::{self, ClaimedRow, LEASE, DueSpan, TakeBatchResult};
 use bellwire_core::clock::Clock;
 use bellwire_core::delivery::Tier;
 use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::outcomes::ledger::{self, Attempt, Delivery, End, Fate, MessageOrigin, RowSettlement, Settlement};
+use bellwire_store::queue::claims::{self, ClaimedRow, DueSpan, LEASE, TakeBatchResult};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -24,14 +22,14 @@ use crate::support::{Moment, START, Setup, TestApp, seed, seed_together};
 
 pub const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 
-/// How the statements begin that settle batches and rows.
+/// Beginning of the statements that settle batches and rows.
 pub const SETTLE_BATCH: &str = "with fence as (delete from batches";
 const SETTLE_ROWS: &str = "with given as (";
-/// How the one begins that reads a message to send it.
+/// Beginning of the statement that reads a message for sending.
 const LOAD_MESSAGE: &str = "select m.app, m.root";
-/// How the one begins that reads whom what waited for too long is still for, before it is signed again.
+/// Beginning of the statement that reads active recipients before an old delivery is signed again.
 const READ_ACTIVE: &str = "select s.id as \"id: subscriptionid\" from unnest($1::smallint[], $2::uuid[]) as l";
-/// How the one begins that reads what its app says about its tier.
+/// Beginning of the statement that reads an app's settings for a tier.
 const LOAD_CONDITIONS: &str = "select a.id as \"app!\", wanted.tier";
 
 /// More than what becomes rows at once, and a batch that holds all of them, if they are seeded together.
@@ -172,7 +170,7 @@ async fn unsignable_claim_is_released_at_once() {
     app.finish().await;
 }
 
-/// On one thread, so that both messages are in one group: the first would have brought what their app says about their tier.
+/// Runs on one thread, so that both messages are in one group: otherwise the first would have loaded the app's settings for their tier.
 #[tokio::test]
 async fn refused_message_delays_no_neighbour() {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
@@ -206,8 +204,8 @@ async fn future_message_is_neither_read_nor_claimed() {
     app.finish().await;
 }
 
-/// What one engine has in flight, is taken over with its lease by another engine, whose clock is ahead.
-/// Then both get their answers. Answers the message.
+/// The deliveries in flight of one engine are taken over with its lease by another engine, whose clock is ahead. Then both get their
+/// responses. Returns the message id.
 async fn take_over(app: &TestApp, to: Value, n: u64) -> String {
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(to, json!({"tier": "transactional"})).await;
@@ -252,12 +250,14 @@ async fn batch_leased_three_times_is_sent_singly() {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM cursors").await).unwrap());
     // Two workers that die of it.
     let (pool, tier, now) = (&app.pool, Tier::Promotional, app.clock.now());
-    let cut = claims::take_batch(pool, DueSpan::all(lane, tier, now), 200, app.clock.uuid(), now + LEASE).await.unwrap();
+    let cut =
+        claims::take_batch(pool, DueSpan::all(lane, tier, now), 200, app.clock.uuid(), now + LEASE).await.unwrap();
     assert!(matches!(cut, TakeBatchResult::Batch(batch) if batch.leases == 1));
     app.clock.advance(AFTER_LEASE);
     let now = app.clock.now();
-    let leased =
-        claims::lease_lost_batch(pool, DueSpan::all(lane, tier, now), &[], app.clock.uuid(), now + LEASE).await.unwrap();
+    let leased = claims::lease_lost_batch(pool, DueSpan::all(lane, tier, now), &[], app.clock.uuid(), now + LEASE)
+        .await
+        .unwrap();
     assert_eq!(leased.map(|batch| batch.leases), Some(2));
     assert_eq!(app.counts(&message).await, counts(&[("targeted", N.into()), ("dispatching", N.into())]));
 
@@ -296,8 +296,7 @@ async fn row_leased_five_times_ends_dead() {
     app.finish().await;
 }
 
-/// A batch that so many workers `lost`, while a row waits for one of its recipients that was handed on to it by a subscription
-/// which it has taken the place of.
+/// A batch was lost `lost` times. A queue row waits for one of its recipients, handed on by a subscription that the recipient replaced.
 async fn meet_what_was_handed_on(lost: usize) {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
@@ -341,8 +340,8 @@ async fn batch_settles_although_a_row_was_handed_on() {
     meet_what_was_handed_on(2).await;
 }
 
-/// A batch that is settled when the attempt of one of its recipients is logged already, by a row that was handed on to it; in the
-/// batch its POST comes to `action`.
+/// A batch is settled when the attempt of one of its recipients is already logged, by a queue row handed on to that recipient. In the
+/// batch, the POST results in `action`.
 async fn settle_beside_what_is_logged(action: RuleAction) {
     let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     let to: SubscriptionId = seed_together(&app, "fcm", 0..N).await[5].id.parse().unwrap();
@@ -395,9 +394,10 @@ async fn row_settled_under_two_leases_counts_once() {
         let mut rows = Vec::new();
         for fate in [lost, Fate::Ended(attempt(app.clock.now()), End::Accepted)] {
             let (lease, now) = (app.clock.uuid(), app.clock.now());
-            let claimed = claims::claim_rows(&app.pool, DueSpan::all(lane, Tier::Promotional, now), 9, lease, now + LEASE)
-                .await
-                .unwrap();
+            let claimed =
+                claims::claim_rows(&app.pool, DueSpan::all(lane, Tier::Promotional, now), 9, lease, now + LEASE)
+                    .await
+                    .unwrap();
             assert_eq!(claimed.len(), 1);
             rows.push(RowSettlement { lease, settlement: settlement(&app, lane, &claimed[0], fate).await });
             app.clock.advance(AFTER_LEASE);
@@ -413,7 +413,7 @@ async fn row_settled_under_two_leases_counts_once() {
     app.finish().await;
 }
 
-/// What became of a delivery to a subscription that was never reached before.
+/// Settlement of a delivery to a new subscription.
 async fn settlement(app: &TestApp, lane: LaneId, row: &ClaimedRow, fate: Fate) -> Settlement {
     let delivery = Delivery {
         subscription: row.recipient.subscription,
@@ -423,7 +423,12 @@ async fn settlement(app: &TestApp, lane: LaneId, row: &ClaimedRow, fate: Fate) -
         tier: Tier::Promotional,
         life: row.recipient.life,
         proven: false,
-        origin: MessageOrigin { free_at: app.clock.now(), enveloped: true, charted: false, heard: WebhookKinds::default() },
+        origin: MessageOrigin {
+            free_at: app.clock.now(),
+            enveloped: true,
+            charted: false,
+            heard: WebhookKinds::default(),
+        },
         sla: None,
     };
     Settlement::new(delivery, fate)

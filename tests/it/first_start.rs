@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use bellwire::testkit::store;
-use bellwire::testkit::store::keys::data_keys;
-use bellwire::testkit::store::operations::schema::{self, Contents, SchemaError};
-use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
+use bellwire_store as store;
+use bellwire_store::keys::data_keys;
+use bellwire_store::operations::schema::{self, Contents, SchemaError};
+use bellwire_vault::master_key::{MasterKey, MasterKeySource};
 use sqlx::{AssertSqlSafe, PgPool};
 
 use crate::support::app::PATIENCE;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{RuleAction, SimulatorReport, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction, SimulatorReport};
 use serde_json::{Value, json};
 
 use crate::crash::{held, until};

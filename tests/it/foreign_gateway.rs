@@ -1,5 +1,5 @@
-//! HTTP/2 as Node speaks it (nghttp2): a push service whose protocol stack is not the one that Bellwire is built on, with
-//! few streams at a time and connections that end every now and then.
+//! HTTP/2 of Node (nghttp2): a push service on another protocol stack than Bellwire's, with few concurrent streams and connections that end
+//! from time to time.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! Gateways that are down, slow, throttling or lying: what each costs its own deliveries, and nobody else's.
+//! Gateways that are down, slow, throttling or faulty affect only their own deliveries.
 
 use std::time::Duration;
 
-use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, HostSpec, Options, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{HostSpec, Options, Rule, RuleAction};
 use serde_json::json;
 
 use crate::delivery::counts;
@@ -19,9 +19,8 @@ async fn attempts(app: &TestApp) -> i64 {
     scalar(&app.pool, "SELECT count(*) FROM attempts").await
 }
 
-/// Sends a message to everybody while `gateway` has the manners that `rules` give it, and asserts that 40 browsers of
-/// another gateway got it at once, that in the end the 60 of its own got it exactly once too, and that this took a
-/// single attempt each.
+/// Sends a message to everybody while `rules` apply to `gateway`. Asserts that 40 browsers of another gateway get it at once. In the end
+/// the gateway's own 60 also have it exactly once, with one counted attempt each.
 async fn survives(gateway: Gateway, rules: Vec<Rule>) -> TestApp {
     let app = TestApp::start().await;
     rules.into_iter().for_each(|rule| {

@@ -1,11 +1,11 @@
-//! The runaway guard: an app that sends far more than its size explains is held, until somebody releases it.
+//! Runaway guard: an app that sends far more than its size explains is held until an operator releases it.
 
 use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::store::queue::guards;
 use bellwire_rules::policy::runaway::Guard;
+use bellwire_store::queue::guards;
 use serde_json::{Value, json};
 
 use crate::support::TestApp;

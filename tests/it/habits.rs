@@ -1,4 +1,4 @@
-//! What people do with what they are shown, and what follows: sunset rules, own hours, and how their effect is measured.
+//! Engagement of users and its consequences: sunset rules, personal send hours, and the measurement of their effect.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn show(app: &TestApp, to: &[&Subscriber], more: Value) -> String {
     message
 }
 
-/// How many of the app's subscriptions an expression fits.
+/// Number of the app's subscriptions that an expression matches.
 async fn fits(app: &TestApp, segment: &str) -> i64 {
     let body = json!({"segment": segment, "exact": true});
     let reach = app.call(Method::POST, "/v1/apps/shop/segments/preview", body).await.ok(200);
@@ -56,7 +56,7 @@ async fn got(app: &TestApp, message: &str, to: &Subscriber) -> bool {
         .unwrap()
 }
 
-/// What a story says of why somebody was not targeted.
+/// Explanation of why a subscription was not targeted.
 async fn why_not(app: &TestApp, message: &str, to: &Subscriber) -> Value {
     let story = app.get(&format!("/v1/apps/shop/messages/{message}/deliveries/{}/explain", to.id)).await;
     let told = story["story"].as_array().unwrap().iter().find(|told| told["code"] == "not_targeted");
@@ -275,7 +275,7 @@ async fn habits_expire_with_silence_and_app() {
     app.finish().await;
 }
 
-/// Gives somebody clicks at an hour of the day in UTC, enough to be their own hour, as receipts would have noted them.
+/// Stores clicks of a user at an hour of the day in UTC, enough to make it their personal send hour.
 async fn click_at(app: &TestApp, message: &str, who: &Subscriber, hour: i32) {
     let (message, who): (MessageId, SubscriptionId) = (message.parse().unwrap(), who.id.parse().unwrap());
     sqlx::query(

@@ -1,4 +1,4 @@
-//! What a client may cost the HTTP server, over real sockets.
+//! Limits of the HTTP server per client, over real sockets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use axum::http::Method;
 use axum::routing::{get, post as post_to};
 use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::http_server::{ListenerLimits, serve};
-use bellwire::testkit::store::keys::api_keys;
 use bellwire_core::scope::Scope;
+use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -35,7 +35,7 @@ pub(crate) const PATIENT: ListenerLimits = ListenerLimits {
     connections_per_client: None,
 };
 
-/// A server that runs until it is dropped or told to stop.
+/// Server that runs until it is dropped or stopped.
 struct Running {
     address: SocketAddr,
     stop: watch::Sender<bool>,
@@ -87,7 +87,7 @@ async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8(octets).unwrap()
 }
 
-/// What is answered to a request after which the connection is closed.
+/// Sends a request and returns everything up to the end of the connection.
 pub(crate) async fn exchange(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -185,7 +185,8 @@ async fn full_server_keeps_connections_with_requests() {
         asked.send_replace(true);
         std::future::pending::<()>().await
     });
-    let server = Running::start(Router::new().route("/never", never), ListenerLimits { connections: 1, ..PATIENT }).await;
+    let server =
+        Running::start(Router::new().route("/never", never), ListenerLimits { connections: 1, ..PATIENT }).await;
     let mut busy = server.connect().await;
     busy.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     timeout(PATIENCE, is_asked.wait_for(|asked| *asked)).await.expect("the request is read").unwrap();
@@ -197,7 +198,8 @@ async fn full_server_keeps_connections_with_requests() {
 
 #[tokio::test]
 async fn silent_connections_of_few_addresses_lock_out_nobody() {
-    let server = Running::start(pong(), ListenerLimits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
+    let server =
+        Running::start(pong(), ListenerLimits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
     let mut silent = Vec::new();
     for client in 2..12 {
         for n in 0..8 {

@@ -1,4 +1,4 @@
-//! Whose a subscription is: browsers need the site's signature, and ownership moves with it.
+//! Ownership of subscriptions: browsers need the site's signature, and ownership changes with it.
 
 use axum::http::Method;
 use base64::Engine as _;
@@ -110,7 +110,7 @@ async fn public_key_or_hmac_identifies_too() {
     }
 }
 
-/// Whoever may choose a user id has the site's backend compute its HMAC: that must never be a JWT's signature.
+/// A user can choose a user id and obtain its HMAC from the site's backend. That HMAC must never be a valid JWT signature.
 #[tokio::test]
 async fn user_id_signing_cannot_forge_a_jwt() {
     let api = TestApi::with(roomy(), None).await;

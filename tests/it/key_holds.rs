@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire::testkit::store::queue::lanes;
 use bellwire_core::id::LaneId;
 use bellwire_core::lane::Gateway;
+use bellwire_dispatch::DispatchConfig;
 use bellwire_simulator::gateways::RuleAction;
+use bellwire_store::queue::lanes;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

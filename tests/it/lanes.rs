@@ -1,16 +1,15 @@
-//! What all workers know of a lane, and what operators order: breakers and their probes, holds, refused keys, limits of
-//! payloads.
+//! Shared state of lanes, and orders of operators: breakers and their probes, holds, refused keys, payload limits.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire::testkit::store::operations::workers;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_core::id::{LaneId, MessageId};
 use bellwire_core::lane::Gateway;
-use bellwire_rules::policy::breaker::{Snapshot, BreakerState};
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_rules::policy::breaker::{BreakerState, Snapshot};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::operations::workers;
+use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -29,7 +28,7 @@ pub async fn advance(app: &TestApp, other: &Worker, by: Duration) {
     app.run_until_idle_with(other).await;
 }
 
-/// Waits until the database says so.
+/// Waits until the condition holds in the database.
 pub async fn stored(app: &TestApp, condition: &'static str) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while scalar(&app.pool, condition).await == 0 {
@@ -129,7 +128,8 @@ async fn local_network_fault_breaks_one_worker_only() {
 async fn one_worker_probes_until_it_crashes() {
     let app = TestApp::start().await;
     let now = app.clock.now();
-    let known = Snapshot { state: BreakerState::Open { until: now }, open_for: Duration::from_secs(30), changed_at: now };
+    let known =
+        Snapshot { state: BreakerState::Open { until: now }, open_for: Duration::from_secs(30), changed_at: now };
     let [one, other] = [1, 2].map(Uuid::from_u128);
     let ask = async |worker, known, at| {
         workers::lease_probe(&app.pool, LaneId(7), "https://push.example", worker, known, at).await.unwrap()

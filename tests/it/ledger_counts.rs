@@ -1,11 +1,11 @@
-//! Counts of a message are those of its log, whatever its push services answer and whenever it is stopped.
+//! Counts of a message equal its log, for any responses of push services and any time of a stop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::MessageId;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

@@ -1,16 +1,16 @@
-//! Whoever changes several rows locks them in one order, so that no two transactions wait for each other.
+//! Transactions that change several rows lock them in one order, so that no two wait for each other.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use sqlx::postgres::PgPool;
 
 use crate::support::app::{PATIENCE, scalar, until_waiting};
 use crate::support::{TestApp, seed};
 
-/// How many accounts nobody holds at this moment.
+/// Number of counts rows that are not locked at this moment.
 async fn free_accounts(pool: &PgPool) -> i64 {
     scalar(pool, "SELECT count(*) FROM (SELECT FROM message_counts FOR UPDATE SKIP LOCKED) free").await
 }
@@ -55,7 +55,7 @@ async fn gone_subscription_is_locked_before_counts() {
     }
 }
 
-/// The sessions that have waited for a lock for so long that whatever stops were read before are too old to send by.
+/// Sessions that have waited for a lock so long that the stops read before are too old for sending.
 async fn waiting_for_long(pool: &PgPool) -> Vec<(i32, String)> {
     let waiting = "SELECT pid, query_start::text FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query_start < clock_timestamp() - interval '2 seconds'";

@@ -1,4 +1,4 @@
-//! What the log shows is changed while servers run, for a while, and follows a request and its deliveries by their ids.
+//! The log level is changed temporarily while servers run, and log lines follow a request and its deliveries by their ids.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ async fn log_level_is_set_temporarily() {
     let app = TestApp::start().await;
     let nothing = json!({"filter": null, "set_at": null, "until": null});
     assert_eq!(log_level(&app, Method::GET, Value::Null).await, nothing);
-    let set = log_level(&app, Method::PUT, json!({"filter": "info, bellwire::dispatch=debug", "seconds": 60})).await;
-    assert_eq!(set["filter"], "info,bellwire::dispatch=debug");
+    let set = log_level(&app, Method::PUT, json!({"filter": "info, bellwire_dispatch=debug", "seconds": 60})).await;
+    assert_eq!(set["filter"], "info,bellwire_dispatch=debug");
     assert_eq!(log_level(&app, Method::GET, Value::Null).await, set);
     app.clock.advance(Duration::from_secs(61));
     assert_eq!(log_level(&app, Method::GET, Value::Null).await, nothing);

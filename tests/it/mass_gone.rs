@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -167,7 +167,7 @@ async fn replicas_count_together_and_restore_the_first() {
     app.finish().await;
 }
 
-/// Restores what was pruned, as the body says.
+/// Restores pruned subscriptions with this request body.
 async fn restore(app: &TestApp, body: Value) -> Value {
     app.call(Method::POST, "/v1/apps/shop/subscriptions/restore", body).await.ok(200)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bellwire::testkit::store::{self, Beside, SchemaError};
+use bellwire_store::{self as store, Beside, SchemaError};
 
 use crate::support::TestDatabase;
 use crate::support::app::scalar;

@@ -46,13 +46,13 @@ const LARGE: [&str; 33] = [
     "webhook_notes",
     "workers",
 ];
-/// How a statement is let through that the rule refuses: a comment on the line before it, with the reason.
+/// Exception for a statement that the rule refuses: a comment on the line before it, with the reason.
 const EXCUSE: &str = "-- locks:";
-/// How a file says that Postgres must not run it as one transaction.
+/// Mark of a file that Postgres must not run in one transaction.
 const NO_TRANSACTION: &str = "-- no-transaction";
-/// How it says that servers of the version before may run beside it.
+/// Mark of a file beside which servers of the previous version may run.
 const BESIDE: &str = "-- beside: yes";
-/// How long a lock on a large table may last.
+/// Maximum duration of a lock on a large table.
 const LOCK_MAX: Duration = Duration::from_secs(1);
 
 struct Migration {
@@ -101,7 +101,7 @@ fn statements(sql: &str) -> Vec<(String, bool)> {
     found
 }
 
-/// The large table that a statement is about, as its words after `behind` say.
+/// Large table that a statement changes, by the words after `behind`.
 fn large_after<'a>(words: &str, behind: &str) -> Option<&'a str> {
     let rest = words.split_once(behind)?.1.trim_start().trim_start_matches("ONLY ").trim_start_matches("IF EXISTS ");
     let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
@@ -293,7 +293,7 @@ async fn migrations_hold_no_long_lock_on_large_tables() {
 
 #[tokio::test]
 async fn older_program_starts_if_newer_migration_allows() {
-    use bellwire::testkit::store::{self, SchemaError};
+    use bellwire_store::{self as store, SchemaError};
     let database = TestDatabase::create().await;
     let newer = "INSERT INTO _sqlx_migrations SELECT 9999, 'x', now(), true, '', 0";
     sqlx::query(newer).execute(&database.pool).await.expect("a newer one");

@@ -1,5 +1,5 @@
-//! Whoever sets a collector of OpenTelemetry can follow a message from its request to the gateway's answer, and sees what
-//! Prometheus would; whatever the collector does, deliveries go on.
+//! OpenTelemetry: a message can be traced from its request to the gateway's response, and the metrics equal those of Prometheus. No fault
+//! of the collector affects deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -191,7 +191,7 @@ fn labels(of: &[(&str, &str)]) -> BTreeMap<String, String> {
     of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// What a metric says of these labels.
+/// Value of a metric with these labels.
 fn number(points: &[NumberDataPoint], of: &[(&str, &str)]) -> Option<Number> {
     points.iter().find(|point| texts(&point.attributes) == labels(of))?.value
 }

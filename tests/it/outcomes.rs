@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bellwire::testkit::vault;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_vault as vault;
 use serde_json::{Value, json};
 use sqlx::Row as _;
 
@@ -16,7 +16,7 @@ use crate::support::app::{Subscriber, TestApp};
 
 const ANY: [Gateway; 5] = Gateway::ALL;
 
-/// What follows the first answer.
+/// Response after the first one.
 #[derive(Debug, Clone)]
 enum Then {
     /// The gateway took it.
@@ -138,7 +138,7 @@ async fn check_end(app: &TestApp, message: &str, subscriber: &Subscriber, case: 
     assert_eq!(end, counts(&[("targeted", 1), ("accepted", 1), ("awaiting_ack", 1)]), "{what}");
 }
 
-/// How long until a waiting delivery is due.
+/// Time until a waiting delivery is due.
 async fn due_in(app: &TestApp, message: &str, subscription: &str) -> Duration {
     let delivery = app.delivery(message, subscription).await;
     let due_at: Timestamp = delivery["due_at"].as_str().unwrap_or_else(|| panic!("{delivery}")).parse().unwrap();
@@ -254,7 +254,9 @@ async fn failing_gateway_is_retried_by_policy() {
 async fn connection_failure_is_an_attempt_unless_unprocessed() {
     let mut cases = Vec::new();
     for gateway in [Gateway::Fcm, Gateway::Other] {
-        for action in [RuleAction::Reset { code: 2 }, RuleAction::Reset { code: 8 }, RuleAction::Close, RuleAction::LoseAnswer] {
+        for action in
+            [RuleAction::Reset { code: 2 }, RuleAction::Reset { code: 8 }, RuleAction::Close, RuleAction::LoseAnswer]
+        {
             cases.push(case(gateway, action, None, "reset", BY_POLICY));
         }
         cases.push(case(gateway, RuleAction::Truncate { status: 503 }, 503, "reason", BY_POLICY));

@@ -1,5 +1,5 @@
-//! Browsers that several people use: whoever had one before, and kept what they could of it (token, endpoint, keys), has
-//! nothing of whoever uses it now. And whoever knows an endpoint alone keeps nobody out.
+//! Shared browsers: an earlier user with a kept token, endpoint or keys has no access to data of the current user. Knowledge of an endpoint
+//! alone cannot lock a user out.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Site {
         Self { api, secret }
     }
 
-    /// Says that `user` is logged in, and more.
+    /// Registration of a logged-in `user`, with more members.
     pub fn user(&self, user: &str, more: Value) -> Value {
         let mut said = json!({"user_id": user, "user_token": jwt(&self.api, user, &self.secret, 60)});
         said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

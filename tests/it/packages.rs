@@ -1,4 +1,4 @@
-//! What packages carry fits the program that they carry.
+//! Files in packages match the program that they contain.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What the program answers.
+/// Runs the program.
 fn bellwire(args: &[&str]) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_bellwire")).env_clear().args(args).output().expect("it runs");
     assert!(output.status.success(), "{args:?}: {output:?}");

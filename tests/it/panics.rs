@@ -1,24 +1,23 @@
-//! A panic is counted, told, and stops nothing but what it was at: tests put panics where one delivery, row, batch or request is
-//! worked on.
+//! A panic is counted and logged, and stops only its own work: tests inject panics into the work on a delivery, row, batch or request.
 #![cfg(debug_assertions)] // no program that is built for release has such places
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire::testkit::panics::{counted, inject, injected, watch_too};
-use bellwire::testkit::store::queue::claims::LEASE;
+use bellwire_dispatch::DispatchConfig;
+use bellwire_store::queue::claims::LEASE;
+use bellwire_telemetry::panics::{counted, inject, injected, watch_too};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::delivery::counts;
 use crate::support::{Setup, TestApp, seed_together};
 
-/// When what is sent is due.
+/// Delay of scheduled messages.
 const LATER: Duration = Duration::from_secs(60);
 const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 
-/// One POST at a time: whoever keeps its permit keeps all others back.
+/// Set-up with one POST at a time: a held permit blocks all others.
 fn one_at_a_time() -> Setup {
     Setup { dispatch: DispatchConfig { lane_limit_max: 1, ..DispatchConfig::default() }, ..Setup::default() }
 }

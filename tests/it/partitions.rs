@@ -1,10 +1,10 @@
-//! History by days: partitions come and go beside whatever else reads and writes them.
+//! Daily partitions of the history are created and dropped beside concurrent reads and writes.
 
 use std::time::{Duration, Instant};
 
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::store;
-use bellwire::testkit::store::operations::partitions;
+use bellwire_store as store;
+use bellwire_store::operations::partitions;
 use chrono::Days;
 use serde_json::json;
 use sqlx::postgres::PgPool;
@@ -15,8 +15,7 @@ use crate::support::app::{DAY, RETENTION, scalar};
 use crate::support::citus::{cluster, partition_of_a_row};
 use crate::support::{START, TestApp, TestDatabase};
 
-/// A try that waited for its lock as long as it used to takes 3 s; one that gives up after a tenth of a second takes as long
-/// as the machine is busy.
+/// An attempt that waits for its lock as before takes 3 s. One that gives up after 0.1 s is limited only by the load of the machine.
 const GIVEN_UP_WITHIN: Duration = Duration::from_millis(2_500);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,20 +1,19 @@
-//! What statements cost does not depend on who has tuned Postgres, or has not.
+//! The cost of statements does not depend on tuned settings of Postgres.
 
 use std::time::Duration;
 
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::store;
 use bellwire_core::id::MessageId;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store as store;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use crate::crash::reconnect;
 use crate::support::{Setup, TestApp, TestDatabase, seed};
 
-/// Rows that were read of each table by reading it as a whole, and by indexes, as counted by sessions that have ended: only
-/// then have they told of all.
+/// Rows of each table read by sequential scans and by indexes, as counted by ended sessions: only those have reported everything.
 async fn read(app: &TestApp) -> Vec<(String, i64, i64)> {
     let mut connection = PgConnection::connect_with(&app.database.options()).await.expect("a connection");
     // Again and again: whoever lost its connection may open another one meanwhile.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use crate::support::TestApp;
@@ -20,7 +20,7 @@ fn waiting(s: u32) -> Value {
     json!({"retries": 5, "retryDelay": (s * 1_000).to_string()})
 }
 
-/// How long a delivery waits until it is due, but for the milliseconds by which those that fail together are kept apart.
+/// Delay until a delivery is due, without the milliseconds of jitter between deliveries that fail together.
 async fn due_in_s(app: &TestApp, message: &str, subscriber: &Subscriber) -> f64 {
     let delivery = app.delivery(message, &subscriber.id).await;
     let due_at: Timestamp = delivery["due_at"].as_str().unwrap_or_else(|| panic!("{delivery}")).parse().unwrap();
@@ -201,7 +201,7 @@ async fn a_topics_policy_holds_for_large_audiences_too() {
     app.finish().await;
 }
 
-/// What its app says comes back with the statement that stores it: nothing of it is remembered from the message before.
+/// The statement that stores a message returns the app's policy, so no policy of an earlier message is used.
 #[tokio::test(flavor = "multi_thread")]
 async fn single_send_uses_the_current_app_policy() {
     let app = TestApp::start().await;

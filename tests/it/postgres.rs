@@ -1,4 +1,4 @@
-//! What the embedded Postgres promises.
+//! The embedded Postgres: start, stop, upgrade and failures.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

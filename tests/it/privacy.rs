@@ -1,11 +1,10 @@
-//! What an outside auditor asks: is anything of a person left after they were erased, can that be proven, and do they get all that is
-//! kept of them.
+//! Questions of an auditor: is all data of a person erased, is that provable, and does the export contain all stored data.
 
 use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::hooks::pack;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -58,7 +57,7 @@ async fn patch(app: &TestApp, subscriber: &Subscriber, body: Value) {
     app.call(Method::PATCH, &format!("/v1/apps/shop/subscriptions/{}", subscriber.id), body).await.ok(200);
 }
 
-/// A browser in the place of another one, which says nothing of a user.
+/// Registers a browser without a user in place of another one.
 async fn replace_by_nobody(app: &TestApp, old: &Subscriber, index: u32) -> Subscriber {
     let more = json!({"replaces": {"id": old.id}, "user_id": null});
     app.subscribe_with("fcm", index..index + 1, more).await.remove(0)

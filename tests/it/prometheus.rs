@@ -1,19 +1,18 @@
-//! What `/metrics` shows keeps to the conventions of Prometheus, and the dashboard and the alert rules beside the code use
-//! nothing else.
+//! `/metrics` follows the conventions of Prometheus, and the provided dashboard and alert rules use only its metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use bellwire::testkit::metrics::Metrics;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_core::lane::Gateway;
 use bellwire_rules::policy::reliability::{LaneSums, Sums};
+use bellwire_telemetry::metrics::Metrics;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// What `/metrics` shows when every series has begun.
+/// Output of `/metrics` with every series present.
 pub fn rendered() -> String {
     let metrics = Metrics::new();
     let mut sums = Sums::default();
@@ -60,7 +59,7 @@ fn families(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// What `promtool check metrics` finds fault with, by its published rules.
+/// Findings of `promtool check metrics`, by its published rules.
 fn faults(name: &str, family: &Family) -> Vec<String> {
     let mut faults = Vec::new();
     let mut fault = |holds: bool, what: &str| {
@@ -152,8 +151,7 @@ fn samples() -> BTreeMap<String, BTreeSet<String>> {
     samples
 }
 
-/// The words, numbers, texts and signs of an expression, as far as they matter here. None: a sign or a text that PromQL does not
-/// know.
+/// Tokens of an expression: words, numbers, strings and operators. `None` for a character or string that PromQL does not allow.
 fn tokens(expression: &str) -> Option<Vec<String>> {
     let mut tokens: Vec<String> = Vec::new();
     let mut rest = expression.trim_start();
@@ -176,7 +174,7 @@ fn tokens(expression: &str) -> Option<Vec<String>> {
 /// Words of PromQL that the rules and the dashboard use.
 const WORDS: [&str; 8] = ["sum", "max", "by", "rate", "abs", "histogram_quantile", "and", "time"];
 
-/// What is wrong with an expression; variables of Grafana stand for what it puts there.
+/// Errors of an expression; variables of Grafana are replaced by typical values.
 fn wrong_with(expression: &str, samples: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let expression = expression.replace("$__rate_interval", "5m").replace("$job", ".*");
     let Some(tokens) = tokens(&expression) else { return vec![format!("{expression}: is not an expression")] };

@@ -1,4 +1,4 @@
-//! What browsers report is taken once, counted exactly, and stored before it is answered.
+//! Reports of browsers are accepted once, counted exactly, and stored before the response.
 
 use std::time::Duration;
 
@@ -6,11 +6,12 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::api::limits::RequestRate;
-use bellwire::testkit::store::operations::partitions;
-use bellwire::testkit::vault::delivery_token::receipt_token;
-use bellwire::testkit::{receipts, vault::Vault};
+use bellwire::testkit::receipts;
 use bellwire_core::id::{MessageId, SubscriptionId};
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::operations::partitions;
+use bellwire_vault::Vault;
+use bellwire_vault::delivery_token::receipt_token;
 use serde_json::{Value, json};
 
 use crate::api::{ORIGIN, Reply, TestApi, content, fcm, roomy};
@@ -160,7 +161,8 @@ async fn beacon_needs_no_preflight_nor_secret() {
 
 #[tokio::test]
 async fn concurrent_reports_count_once_each() {
-    let receipts = receipts::ReceiptConfig { linger: Duration::from_millis(5), batch: 8, ..receipts::ReceiptConfig::default() };
+    let receipts =
+        receipts::ReceiptConfig { linger: Duration::from_millis(5), batch: 8, ..receipts::ReceiptConfig::default() };
     let api = TestApi::with(ApiConfig { receipts, ..settings() }, None).await;
     let (message, to) = accepted(&api, 20).await;
     let kinds = ["displayed", "clicked", "closed", "displayed"];
@@ -196,11 +198,10 @@ async fn writers_of_two_processes_count_a_delivery_once() {
     let api = TestApi::with(settings(), None).await;
     let (message, to) = accepted(&api, 30).await;
     let app = api.app_id();
-    let (now, kept_since) =
-        (api.clock.now(), bellwire::testkit::store::outcomes::receipts::kept_since(api.clock.now(), 35));
+    let (now, kept_since) = (api.clock.now(), bellwire_store::outcomes::receipts::kept_since(api.clock.now(), 35));
     let batch = |kind| {
         let message: MessageId = message.parse().unwrap();
-        let of = |to: &String| bellwire::testkit::store::outcomes::receipts::Receipt {
+        let of = |to: &String| bellwire_store::outcomes::receipts::Receipt {
             message,
             subscription: to.parse().unwrap(),
             kind,
@@ -211,7 +212,7 @@ async fn writers_of_two_processes_count_a_delivery_once() {
     };
     use bellwire_core::delivery::ReceiptKind::{Clicked, Closed, Displayed};
     let (displayed, clicked, closed) = (batch(Displayed), batch(Clicked), batch(Closed));
-    let write = |batch| bellwire::testkit::store::outcomes::receipts::write(&api.pool, batch, kept_since, now);
+    let write = |batch| bellwire_store::outcomes::receipts::write(&api.pool, batch, kept_since, now);
     let (a, b, c, d) = tokio::join!(write(&displayed), write(&clicked), write(&closed), write(&displayed));
     assert!([a, b, c, d].iter().all(Result::is_ok));
     assert_eq!(reported(&api, &message).await, [30, 30, 30, 30]);
@@ -255,7 +256,8 @@ async fn receipt_burst_does_not_block_subscribing() {
     let receipts_per_client = RequestRate { burst: 3, per_minute: 1 };
     let receipts_per_app = RequestRate { burst: 5, per_minute: 1 };
     let api =
-        TestApi::with(ApiConfig { receipts_per_client, receipts_per_app, trusted_proxies: 1, ..settings() }, None).await;
+        TestApi::with(ApiConfig { receipts_per_client, receipts_per_app, trusted_proxies: 1, ..settings() }, None)
+            .await;
     let (message, to) = accepted(&api, 1).await;
     let body = json!({"receipt": token(&api.vault, &message, &to[0]), "kind": "displayed"});
     let from = async |address: &str| {
@@ -313,7 +315,7 @@ async fn receipt_ends_a_waiting_delivery_as_accepted() {
     assert_eq!(attempt["reason"], "a receipt came");
 }
 
-/// The worker that holds the row hears from its gateway later, and finds that the delivery is settled already.
+/// The worker that holds the row gets the gateway's response later and finds the delivery already settled.
 #[tokio::test(flavor = "multi_thread")]
 async fn early_receipt_is_not_counted_twice() {
     let app = TestApp::start().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use bellwire_webpush::keys::SigningKey;
 use serde_json::json;
 

@@ -1,13 +1,13 @@
-//! What operators watch: reliability metrics of retries that say what happened.
+//! Reliability metrics of retries equal the real events.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::outcomes::reliability;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
 use bellwire_rules::policy::reliability::ReliabilityCount;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::outcomes::reliability;
 use serde_json::{Value, json};
 
 use crate::support::app::TestApp;
@@ -23,7 +23,7 @@ fn sli<'a>(view: &'a Value, name: &str) -> &'a Value {
     slis.iter().find(|reading| reading["sli"] == name).unwrap_or_else(|| panic!("no {name} in {view}"))
 }
 
-/// Reliability metrics reach the database with the heartbeat, which goes by the real clock; a stop tells the rest at once.
+/// Reliability metrics reach the database with the heartbeat, which uses the real clock. A stop writes the remaining ones at once.
 async fn metrics(app: &TestApp) -> Value {
     app.dispatcher.stop(Duration::from_secs(10)).await;
     app.get("/v1/apps/shop/metrics/reliability").await

@@ -1,10 +1,10 @@
-//! An app that is deleted: nothing is sent any more, nothing of it is left, and its name is free.
+//! Deletion of an app: sending ends, all of its data is deleted, and its slug is free.
 
 use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::server::maintenance;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -19,7 +19,7 @@ async fn remove_apps(app: &TestApp) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_app_sends_nothing_after_the_response() {
-    let dispatch = bellwire::testkit::dispatch::DispatchConfig { batch_min: 50, batch_max: 50, ..Default::default() };
+    let dispatch = bellwire_dispatch::DispatchConfig { batch_min: 50, batch_max: 50, ..Default::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let subscribers = app.subscribe("fcm", 0..200).await;
     let rule = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();

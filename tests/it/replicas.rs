@@ -1,7 +1,7 @@
 //! Any number of engines work on one database, and nothing is sent twice.
 
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::json;
 
 use crate::crash::{held, until};

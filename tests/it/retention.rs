@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 

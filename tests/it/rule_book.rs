@@ -1,13 +1,13 @@
-//! `docs/delivery.md` and `docs/policies.md` say what the code does: every cell of their tables is tried.
+//! `docs/delivery.md` and `docs/policies.md` match the code: every cell of their tables is tested.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::lane::Gateway;
-use bellwire_rules::classify::{PostResult, DeadReason, Failure, ResponseKind, classify, retry_after};
+use bellwire_rules::classify::{DeadReason, Failure, PostResult, ResponseKind, classify, retry_after};
 use bellwire_rules::policy::preview::preview;
 use bellwire_rules::policy::{Layer, Places, Policy, Terms, TierDefaults};
-use bellwire_simulator::policies::{SimulationReport, STEPS_MAX, Scenario, run};
+use bellwire_simulator::policies::{STEPS_MAX, Scenario, SimulationReport, run};
 use serde_json::{Value, json};
 
 const BOOK: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/delivery.md"));
@@ -32,7 +32,7 @@ fn table_of(page: &str, first: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// What stands between backticks.
+/// Text between backticks.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

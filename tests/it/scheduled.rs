@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::queue::lanes;
 use bellwire_core::id::{AppId, MessageId, VapidKeyId};
 use bellwire_core::lane::Gateway;
+use bellwire_store::queue::lanes;
 use chrono::TimeDelta;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn from_start(by: Duration) -> Value {
     json!(START + by)
 }
 
-/// What sending comes to.
+/// Response to a send request.
 async fn ask(app: &TestApp, to: Value, more: Value) -> Reply {
     let mut body = json!({"to": to, "content": {"title": "Hello"}});
     body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());

@@ -1,12 +1,11 @@
-//! What the SDK relies on of the server. The same file is played against the fake server that the SDK's own tests run
-//! against, so that the fake cannot promise what the real one does not keep.
+//! Contract of the SDK with the server. The SDK's own tests run the same file against a fake server, which therefore matches the real one.
 
 use std::collections::HashMap;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -23,7 +22,7 @@ struct Player<'a> {
     number: u8,
     /// The secret of a key of the story's app.
     key: String,
-    /// What user tokens are signed with.
+    /// Secret that signs user tokens.
     secret: String,
     kept: HashMap<String, Value>,
     /// Indices of simulated browsers, by the ids of their subscriptions.
@@ -165,7 +164,7 @@ impl<'a> Player<'a> {
     }
 }
 
-/// What is null there may be left out.
+/// Compares a response with the expected one. A member that is null there may be missing.
 fn check(answer: &Value, wanted: &Value, at: &Value) {
     for (name, value) in wanted.as_object().into_iter().flatten() {
         match value {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::store::keys::data_keys::{self, TAKES_OVER_AFTER};
-use bellwire::testkit::store::keys::resealing;
-use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
-use bellwire::testkit::vault::{CONTENT, Vault};
 use bellwire_core::id::SubscriptionId;
+use bellwire_store::keys::data_keys::{self, TAKES_OVER_AFTER};
+use bellwire_store::keys::resealing;
+use bellwire_vault::master_key::{MasterKey, MasterKeySource};
+use bellwire_vault::{CONTENT, Vault};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ fn master_key() -> MasterKey {
     MasterKey::parse(MASTER_KEY).expect("32 octets")
 }
 
-/// Which seal key a vault seals by.
+/// Number of the seal key that a vault uses.
 fn sealed_by(vault: &Vault) -> u8 {
     vault.seal(CONTENT, Uuid::nil(), b"x")[1]
 }

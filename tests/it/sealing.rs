@@ -1,4 +1,4 @@
-//! What seals eight payloads at a time may be wrong, and no delivery is lost for it.
+//! Wrong results of the eight-lane accelerator lose no delivery.
 
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use aws_lc_rs::agreement::{ECDH_P256, PrivateKey, UnparsedPublicKey, agree};
 use aws_lc_rs::encoding::{AsBigEndian as _, EcPrivateKeyBin};
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
+use bellwire_dispatch::DispatchConfig;
 use bellwire_webpush::sealer::{Accelerator, ExchangeRecord, LANES, Sealer};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -44,7 +44,9 @@ impl Accelerator for Aging {
 
 async fn sent_by(passes: u32, n: u32) -> (TestApp, &'static Sealer) {
     let sealer: &'static Sealer = Box::leak(Box::new(Sealer::watching(Box::new(Aging(passes.into())), 1)));
-    let app = TestApp::with(Setup { dispatch: DispatchConfig { sealer, ..DispatchConfig::default() }, ..Setup::default() }).await;
+    let app =
+        TestApp::with(Setup { dispatch: DispatchConfig { sealer, ..DispatchConfig::default() }, ..Setup::default() })
+            .await;
     app.subscribe("fcm", 0..n).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;

@@ -1,11 +1,11 @@
-//! Deliveries are found by whom they are for, by their message and by where they stand, page by page.
+//! Delivery search by recipient, message and state, page by page.
 
 use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::api::ApiConfig;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use crate::api::TestApi;

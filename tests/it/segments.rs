@@ -1,4 +1,4 @@
-//! Whom of an audience a message reaches: whoever belongs to its segment when the fan-out comes to them, and nobody else.
+//! Segments: a message reaches exactly the subscriptions that match at the time of the fan-out.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::queue::claims::{LEASE, DueSpan, TakeBatchResult, take_batch};
 use bellwire_core::clock::first_uuid_of;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 use bellwire_segment::Expression;
+use bellwire_store::queue::claims::{DueSpan, LEASE, TakeBatchResult, take_batch};
 use serde_json::{Value, json};
 
 use crate::crash::{expire_leases, held, hold_after, release, until, without_engine};
@@ -38,7 +38,7 @@ async fn subscribe_each(app: &TestApp, gateway: &str, details: &[Value]) -> Vec<
     subscribers
 }
 
-/// Holds back whatever is sent from now on, until [`let_go`].
+/// Holds all requests from now on, until [`let_go`].
 async fn hold_back(app: &TestApp) {
     app.operate(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200);
     app.run_until_idle().await;
@@ -54,8 +54,7 @@ async fn preview(app: &TestApp, segment: &str, exact: bool) -> Value {
     app.call(Method::POST, "/v1/apps/shop/segments/preview", body).await.ok(200)
 }
 
-/// As many subscriptions more as are wanted, like the first one but for their keys, which open for nobody: those whose
-/// number is a multiple of `every` have the tag `few`.
+/// Adds `n` copies of the first subscription with unusable keys. Each one whose number is a multiple of `every` has the tag `few`.
 async fn add_extras(app: &TestApp, n: i32, every: i32) {
     let extras = "WITH first AS (SELECT * FROM subscriptions LIMIT 1),
         new AS (SELECT n, (substr(uuid_send($1)::text, 3, 12) || lpad(to_hex(n), 20, '0'))::uuid AS id FROM generate_series(1, $2) n)
@@ -247,7 +246,10 @@ async fn small_segment_is_found_without_delaying_others() {
         let (now, batch) = (app.clock.now(), app.clock.uuid());
         let span = DueSpan::all(lane, Tier::Promotional, now);
         let cut = take_batch(&app.pool, span, 500, batch, now + LEASE).await.expect("an answer");
-        assert!(matches!(cut, TakeBatchResult::Nobody { passed: 4_000..8_000 }), "a cut ends, though nobody was found: {cut:?}");
+        assert!(
+            matches!(cut, TakeBatchResult::Nobody { passed: 4_000..8_000 }),
+            "a cut ends, though nobody was found: {cut:?}"
+        );
     }
     let others: BTreeMap<&str, String> = BTreeMap::from([
         ("named", app.send(json!({"subscriptions": [known[0].id]}), json!({})).await),

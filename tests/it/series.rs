@@ -1,12 +1,12 @@
-//! Figures over time say what the accounts say, whenever they are folded and whatever breaks off. `TestApp::finish` compares
-//! the two at the end of every test.
+//! Metrics over time equal the message counts, for any time of folding and any interruption. `TestApp::finish` compares the two at the end
+//! of every test.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::outcomes::rollups;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::outcomes::rollups;
 use serde_json::{Value, json};
 
 use crate::api::TestApi;
@@ -30,7 +30,7 @@ async fn fold(app: &TestApp) {
     while rollups::fold(&app.pool).await.unwrap() {}
 }
 
-/// What operators are shown.
+/// Metrics as shown to operators.
 async fn shown(app: &TestApp, query: &str) -> Value {
     app.operate(Method::GET, &format!("/v1/metrics?{}&{query}", range(app)), Value::Null).await.ok(200)
 }
@@ -49,7 +49,7 @@ fn sums(shown: &Value, dimension: &str, measure: &str) -> BTreeMap<String, i64> 
     sums
 }
 
-/// What a message came to, as its account says.
+/// Counts of a message.
 async fn account(app: &TestApp, message: &str) -> BTreeMap<String, i64> {
     let mut counts = app.counts(message).await;
     counts.retain(|name, _| OUTCOMES.contains(&name.as_str()));

@@ -1,5 +1,5 @@
-//! What a service manager such as systemd promises units, and the server has to keep for that: whoever asks while it is restarted is
-//! answered, and it says when it is ready, that it lives, and that it stops.
+//! Contract with a service manager such as systemd: connections during a restart are served, and the server reports its readiness, liveness
+//! and stop.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -62,7 +62,7 @@ impl ServiceManager {
         command
     }
 
-    /// What it is told next.
+    /// Next notification.
     async fn told(&self) -> String {
         let mut octets = [0; 1_024];
         let told =

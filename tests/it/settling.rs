@@ -1,9 +1,9 @@
-//! Settling that fails, takes long or falls behind repeats nothing and holds up nobody else.
+//! Failed, slow or late settling repeats no delivery and delays no other one.
 
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire::testkit::store::queue::claims::LEASE;
 use bellwire_core::id::SubscriptionId;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::queue::claims::LEASE;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;
@@ -104,9 +104,11 @@ async fn rows_behind_fast_groups_keep_their_leases() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lagging_settler_gets_no_more_work() {
-    let app =
-        TestApp::with(Setup { dispatch: DispatchConfig { rows_waiting_max: 20, ..DispatchConfig::default() }, ..Setup::default() })
-            .await;
+    let app = TestApp::with(Setup {
+        dispatch: DispatchConfig { rows_waiting_max: 20, ..DispatchConfig::default() },
+        ..Setup::default()
+    })
+    .await;
     let ids: Vec<String> = seed_together(&app, "mozilla", 0..21).await.into_iter().map(|seeded| seeded.id).collect();
     let mut slow = app.pool.begin().await.unwrap();
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();

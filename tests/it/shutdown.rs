@@ -1,9 +1,9 @@
-//! A stop in good order gives back what it cannot finish, and the next engine goes on from there.
+//! A clean stop releases unfinished work, and the next engine continues with it.
 
 use std::time::Duration;
 
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

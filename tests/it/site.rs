@@ -1,4 +1,4 @@
-//! What browsers load from the server itself, and the example page's app.
+//! Files that browsers load from the server itself, and the app of the example page.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, Version};
 use bellwire::testkit::api::example::Example;
-use bellwire::testkit::api::{ApiState, EngineHandle, ApiConfig, router};
+use bellwire::testkit::api::{ApiConfig, ApiState, EngineHandle, router};
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::origin::PageAudience;
 use bellwire_gateway::Gateways;

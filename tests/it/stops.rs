@@ -5,17 +5,17 @@ mod browsers;
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire::testkit::store::keys::audit::{self, Actor, AuditEntry};
-use bellwire::testkit::store::outcomes::ledger::{self, Delivery, ClaimableAt, Fate, MessageOrigin, RowSettlement, Settlement};
-use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan};
-use bellwire::testkit::store::queue::steering::{self, MessageOrder, Steered};
-use bellwire::testkit::store::queue::stops;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, LaneId, MessageId};
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::keys::audit::{self, Actor, AuditEntry};
+use bellwire_store::outcomes::ledger::{self, ClaimableAt, Delivery, Fate, MessageOrigin, RowSettlement, Settlement};
+use bellwire_store::queue::claims::{self, DueSpan, LEASE};
+use bellwire_store::queue::steering::{self, MessageOrder, Steered};
+use bellwire_store::queue::stops;
 use serde_json::{Value, json};
 
 use crate::crash::without_engine;
@@ -23,7 +23,7 @@ use crate::delivery::counts;
 use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp, scalar, until_waiting};
 use crate::support::{FaultProxy, Server, seed_together};
 
-/// What a lane of a recognised gateway begins with, less the permit kept for transactional deliveries.
+/// Initial permits of a recognised gateway's lane, less the permit reserved for transactional deliveries.
 pub const IN_FLIGHT: u64 = 31;
 
 async fn unsubscribe(app: &TestApp, subscriber: &Subscriber) {
@@ -36,7 +36,7 @@ pub fn hold(app: &TestApp) -> u64 {
     app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap()
 }
 
-/// Lets go what a rule holds and whatever comes to it from now on, and waits until nothing is left to do.
+/// Releases the requests that a rule holds, and waits until all work is done.
 pub async fn let_go(app: &TestApp, rule: u64) {
     assert!(app.simulator.release(rule, 1_000_000));
     app.run_until_idle().await;
@@ -155,7 +155,7 @@ async fn a_message_resumed_at_once_reaches_everybody_once() {
     app.finish().await;
 }
 
-/// Waits until the engine has read everything that others have told by now.
+/// Waits until the engine has read all changes of other processes.
 pub async fn until_told(app: &TestApp) {
     // What it reads after the stops. A second reading that begins from now on follows on a whole reading of the stops.
     let reading = "SELECT max(query_start) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE $1
@@ -176,7 +176,7 @@ pub async fn until_told(app: &TestApp) {
     }
 }
 
-/// Pushes one after another until the engine has heard what another process did. Returns how long that took.
+/// Pushes one message after another until the engine has read another process's change. Returns the time.
 async fn trickle(app: &TestApp, rule: u64, message: &str, since: Instant) -> Duration {
     let mut last = since;
     while app.dispatcher.load().waiting > 0 {
@@ -330,8 +330,10 @@ async fn row_parked_after_the_resume_is_sent() {
     let message = app.send(json!({"subscriptions": [to]}), json!({})).await;
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
     let (now, lease, tier) = (app.clock.now(), app.clock.uuid(), Tier::Promotional);
-    let row =
-        claims::claim_rows(&app.pool, DueSpan::all(lane, tier, now), 1, lease, now + LEASE * 10).await.unwrap().remove(0);
+    let row = claims::claim_rows(&app.pool, DueSpan::all(lane, tier, now), 1, lease, now + LEASE * 10)
+        .await
+        .unwrap()
+        .remove(0);
     app.steer(&message, "pause").await;
     app.steer(&message, "resume").await;
     app.clock.advance(Duration::from_secs(61));
@@ -344,7 +346,12 @@ async fn row_parked_after_the_resume_is_sent() {
         tier,
         life: row.recipient.life,
         proven: true,
-        origin: MessageOrigin { free_at: app.clock.now(), enveloped: true, charted: false, heard: WebhookKinds::default() },
+        origin: MessageOrigin {
+            free_at: app.clock.now(),
+            enveloped: true,
+            charted: false,
+            heard: WebhookKinds::default(),
+        },
         sla: None,
     };
     let settlement = Settlement::new(delivery, Fate::Deferred(ClaimableAt::Parked));

@@ -1,11 +1,11 @@
-//! What the store promises about connections, the schema and the data keys.
+//! Connections, schema and data keys of the store.
 
 use std::collections::BTreeMap;
 
-use bellwire::testkit::store::keys::data_keys;
-use bellwire::testkit::store::{self, SchemaError, operations::partitions};
-use bellwire::testkit::vault::CONTENT;
-use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
+use bellwire_store::keys::data_keys;
+use bellwire_store::{self as store, SchemaError, operations::partitions};
+use bellwire_vault::CONTENT;
+use bellwire_vault::master_key::{MasterKey, MasterKeySource};
 use chrono::{DateTime, Days, Utc};
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};

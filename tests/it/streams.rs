@@ -1,7 +1,7 @@
 //! Peers that take few requests at a time: waiting for them costs a delivery nothing.
 
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, HostSpec, Options, Rule};
+use bellwire_simulator::gateways::{HostSpec, Options, Rule, RuleAction};
 use serde_json::json;
 
 use crate::support::app::PATIENCE;

@@ -1,15 +1,15 @@
-//! A browser whose endpoint changes: what was for the old one reaches the new one, once, whatever was under way.
+//! A browser with a new endpoint: messages for the old one reach the new one, once, in any state of the delivery.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan, TakeBatchResult};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{LaneId, SubscriptionId};
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::queue::claims::{self, DueSpan, LEASE, TakeBatchResult};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

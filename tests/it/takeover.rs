@@ -1,14 +1,14 @@
-//! A worker that dies or freezes is missed within seconds, by counting and by no clock, and others go on with what it held.
+//! A dead or frozen worker is detected within seconds, by counting heartbeats and without a clock. Other workers take over its deliveries.
 
 use std::time::Duration;
 
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire::testkit::store::operations::takeover::{TakenOver, end_silent};
-use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan, TakeBatchResult};
 use bellwire_core::clock::Clock;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::operations::takeover::{TakenOver, end_silent};
+use bellwire_store::queue::claims::{self, DueSpan, LEASE, TakeBatchResult};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
@@ -18,9 +18,9 @@ use crate::support::app::{PATIENCE, scalar};
 use crate::support::server::any_says;
 use crate::support::{FaultProxy, START, Server, Setup, TestApp, TestDatabase, seed};
 
-/// What a worker says that has ended another one.
-const MISSED: &str = "a worker fell silent";
-/// What one says that was ended.
+/// Log message of a worker that ended another one.
+const MISSED: &str = "worker missed its heartbeat";
+/// Log message of the ended worker.
 const BACK: &str = "it begins anew";
 /// Looks after which a worker is missed, and some more.
 const LOOKS: i64 = 6;
@@ -30,8 +30,7 @@ async fn until_so(app: &TestApp, sql: &'static str) {
     timeout(PATIENCE, so).await.unwrap_or_else(|_| panic!("it never was so: {sql}"));
 }
 
-/// A campaign to so many and codes to some more, in the middle of which a server was that holds all of it; and the rules by which
-/// it is held.
+/// Server in the middle of a campaign to `n` and of `codes` codes, which holds all of them; and the rules that hold the requests.
 async fn in_the_middle(app: &TestApp, n: u32, codes: u32) -> (Server, Vec<String>, [u64; 2]) {
     seed(app, "fcm", 0..n).await;
     let named = app.subscribe("apple", 0..codes).await;
@@ -298,8 +297,8 @@ async fn settling_survives_failing_lease_renewal() {
     app.finish().await;
 }
 
-/// Statements that a server with all roles runs in a second when there is nothing to do, at most: what fifty of them cost one
-/// Postgres. Most are looks for stops, lane states and flows (five times a second each) and for what is due (ten times).
+/// Maximum statements per second of an idle server with all roles, times fifty for one Postgres. Most are polls for stops, lane states and
+/// flows (five times a second each) and for due deliveries (ten times).
 const AT_WORK: u64 = 50;
 /// The same once nothing has happened for a while, of a server that is alone.
 const AT_REST: u64 = 8;

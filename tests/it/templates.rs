@@ -1,9 +1,9 @@
-//! What templates make of each recipient, from the send to the browser.
+//! Templates: personal content, from the send to the browser.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

@@ -1,14 +1,14 @@
-//! Who goes first.
+//! Priority of the tiers.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::dispatch::DispatchConfig;
-use bellwire::testkit::store::queue::claims::{self, LEASE, DueSpan};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{LaneId, SubscriptionId};
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, SimulatorReport, Rule};
+use bellwire_dispatch::DispatchConfig;
+use bellwire_simulator::gateways::{Rule, RuleAction, SimulatorReport};
+use bellwire_store::queue::claims::{self, DueSpan, LEASE};
 use serde_json::{Value, json};
 
 use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp};
@@ -20,7 +20,8 @@ async fn saturated(tier: &str) -> (TestApp, u64, String) {
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe_with("fcm", 0..90, json!({"topics": ["news"]})).await;
     // What is urgent goes to browsers that are answered at once, but for one that fails twice.
-    let failing = Rule { attempts: Some([1, 2]), endpoints: Some([1_010].into()), ..Rule::always(RuleAction::ServerError) };
+    let failing =
+        Rule { attempts: Some([1, 2]), endpoints: Some([1_010].into()), ..Rule::always(RuleAction::ServerError) };
     let urgent = Rule { endpoints: Some((1_000..1_011).collect()), ..Rule::default() };
     for rule in [failing, urgent] {
         app.simulator.add_rule(rule).unwrap();

@@ -1,9 +1,9 @@
-//! Retry tokens: what somebody changed in the database by hand is never sent, and somebody hears of it.
+//! Retry tokens: rows changed by hand in the database are never sent, and operators get an alert.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

@@ -3,7 +3,8 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use bellwire::testkit::store::{begin, connect};
+use bellwire_store::connect;
+use bellwire_store::transactions::begin;
 
 use crate::support::TestDatabase;
 

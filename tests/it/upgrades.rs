@@ -11,7 +11,7 @@ use crate::support::{Server, TempDir, TestApp, TestDatabase, seed};
 
 use bellwire_core::clock::Clock;
 
-/// Where the last release's program is.
+/// Variable with the path of the last release's program.
 const LAST_RELEASE: &str = "BELLWIRE_LAST_RELEASE";
 
 fn last_release() -> String {

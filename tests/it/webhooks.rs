@@ -1,4 +1,4 @@
-//! Webhooks tell apps what happens: signed, at least once, and whatever a receiver does holds up nobody else.
+//! Webhooks notify apps of events: signed, at least once, and without delays by other receivers.
 
 mod trouble;
 
@@ -8,11 +8,11 @@ use std::time::Duration;
 use axum::http::Method;
 use bellwire::testkit::hooks::{Sender, pack};
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
-use bellwire::testkit::vault::delivery_token::receipt_token;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
+use bellwire_vault::delivery_token::receipt_token;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -74,7 +74,7 @@ impl Stage {
         self.app.get(&at(webhook, "")).await
     }
 
-    /// Its requests, the newest first.
+    /// Requests of a webhook, newest first.
     async fn deliveries(&self, webhook: &Value) -> Vec<Value> {
         self.app.get(&at(webhook, "/deliveries")).await["data"].as_array().unwrap().clone()
     }
@@ -90,7 +90,7 @@ impl Stage {
     }
 }
 
-/// What sends webhooks of a server of tests.
+/// Webhook sender of a test server.
 pub fn sender(app: &TestApp) -> Sender {
     let (pool, vault, clock) = (app.pool.clone(), app.vault.clone(), app.clock.clone());
     Sender::new(pool, vault, clock, app.gateways.clone(), app.metrics.clone())
@@ -105,7 +105,7 @@ fn events(request: &Pushed) -> Vec<Value> {
     serde_json::from_slice(&request.body).expect("a JSON array")
 }
 
-/// How many events of each type requests tell of.
+/// Number of events by type in these requests.
 fn types(requests: &[Pushed]) -> BTreeMap<String, usize> {
     let mut types = BTreeMap::new();
     for event in requests.iter().flat_map(events) {
@@ -114,7 +114,7 @@ fn types(requests: &[Pushed]) -> BTreeMap<String, usize> {
     types
 }
 
-/// Which of these secrets signed a request, by the library of the specification's authors.
+/// Index of the secrets that signed a request, by the library of the specification's authors.
 fn signed_by(request: &Pushed, secrets: &[&Value]) -> Vec<bool> {
     let timestamp: i64 = request.header("webhook-timestamp").parse().unwrap();
     let given: Vec<&str> = request.header("webhook-signature").split(' ').collect();

@@ -1,4 +1,4 @@
-//! What goes over the wire, seen by a push service and browsers that share no code with Bellwire.
+//! Protocol on the network, tested by a push service and browsers without code of Bellwire.
 
 use std::collections::HashSet;
 use std::time::Duration;

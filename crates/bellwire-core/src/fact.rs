@@ -18,7 +18,7 @@ named! {
         Throttled = "429",
         /// Any other status 4xx.
         Refused = "4xx",
-        /// 5xx, and statuses that are no class of HTTP.
+        /// 5xx, and statuses outside the classes of HTTP.
         Failed = "5xx",
         /// No answer: refused, reset or timed out.
         None = "none",
@@ -43,13 +43,13 @@ impl StatusClass {
 named! {
     /// Reason why a subscription is no longer active.
     pub enum Loss {
-        /// Its gateway reported it as gone.
+        /// Reported as gone by the gateway.
         Gone = "gone",
-        /// Its browser or the site unsubscribed it.
+        /// Unsubscribed by the browser or the site.
         Unsubscribed = "unsubscribed",
         /// Another one of the same browser took over, which counts as won.
         Replaced = "replaced",
-        /// Its expiration time passed.
+        /// Past its expiration time.
         Expired = "expired",
         /// It was refused too often.
         Suspended = "suspended",

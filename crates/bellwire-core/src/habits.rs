@@ -1,4 +1,4 @@
-//! Engagement of a person with displayed messages: values of constant size, whatever is added.
+//! Engagement of a person with displayed messages: values of constant size, for any number of messages.
 
 use chrono::TimeDelta;
 

@@ -68,7 +68,7 @@ named! {
     pub enum DisabledWhy {
         /// By request of a caller.
         Asked = "asked",
-        /// Its receiver responded with 410: it is gone.
+        /// The receiver responded with 410: it is gone.
         Gone = "gone",
         /// It has failed for days.
         Failing = "failing",

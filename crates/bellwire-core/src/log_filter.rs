@@ -6,7 +6,7 @@ use std::fmt;
 pub const LENGTH_MAX: usize = 200;
 const DIRECTIVES_MAX: usize = 10;
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
-/// The crate whose lines are meant where nothing is named.
+/// The server, and the prefix of the names of all crates: a level without a target applies to all of them.
 const OURS: &str = "bellwire";
 /// Another module that may be named: it logs statements without values.
 const STATEMENTS: &str = "sqlx";
@@ -19,11 +19,11 @@ pub enum WrongFilter {
     Length,
     /// A part is not a level, nor a target with one.
     #[error(
-        "must be levels (error, warn, info, debug, trace), each for all or for a part, as in info,bellwire::dispatch=debug"
+        "must be levels (error, warn, info, debug, trace), each for all or for a part, as in info,bellwire_dispatch=debug"
     )]
     Directive,
     /// A part of it names what is not ours: what libraries log at such levels may hold endpoints, keys and payloads.
-    #[error("may name parts of Bellwire (bellwire::api, bellwire::dispatch, …) and sqlx, but no other library")]
+    #[error("may name parts of Bellwire (bellwire::api, bellwire_dispatch, …) and sqlx, but no other library")]
     Target,
 }
 
@@ -64,7 +64,8 @@ fn check(part: &str) -> Result<(), WrongFilter> {
     if !LEVELS.contains(&level) || !target.bytes().all(is_of_target) {
         return Err(WrongFilter::Directive);
     }
-    let is_ours = target == OURS || target.strip_prefix(OURS).is_some_and(|rest| rest.starts_with("::"));
+    let is_ours =
+        target == OURS || target.strip_prefix(OURS).is_some_and(|rest| rest.starts_with("::") || rest.starts_with('_'));
     if is_ours || target == STATEMENTS || target.starts_with("sqlx::") { Ok(()) } else { Err(WrongFilter::Target) }
 }
 
@@ -76,9 +77,9 @@ mod tests {
     fn level_applies_to_all_or_one_module() {
         for (text, directives) in [
             ("debug", "bellwire=debug"),
-            ("info, bellwire::dispatch=debug", "bellwire=info,bellwire::dispatch=debug"),
+            ("info, bellwire_dispatch=debug", "bellwire=info,bellwire_dispatch=debug"),
             ("sqlx=debug", "sqlx=debug"),
-            ("bellwire::gateway::http2=debug", "bellwire::gateway::http2=debug"),
+            ("bellwire_gateway::http2=debug", "bellwire_gateway::http2=debug"),
             ("sqlx::query=info,trace", "sqlx::query=info,bellwire=trace"),
         ] {
             assert_eq!(LogFilter::parse(text).map(|filter| filter.directives()), Ok(directives.to_owned()), "{text}");

@@ -203,7 +203,7 @@ impl Content {
     ) -> Result<Self, Vec<Problem>> {
         let refuse = |pointer: &str, detail: &str| Err(vec![problem(pointer, detail)]);
         let made = match (content, payload) {
-            (Some(_), Some(_)) => return refuse("/payload", "cannot stand beside `content`"),
+            (Some(_), Some(_)) => return refuse("/payload", "cannot be combined with `content`"),
             (None, None) => return refuse("/content", "is missing: give `content`, `payload` or `template`"),
             (Some(_), None) if envelope == Some(false) => {
                 return refuse("/envelope", "may be false only beside `payload`");
@@ -240,7 +240,9 @@ impl Content {
 
 impl Notification {
     fn check(&self, at: &str, problems: &mut Vec<Problem>) {
-        use TextField::{ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url};
+        use TextField::{
+            ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url,
+        };
         let check = |place: TextField, problems: &mut Vec<Problem>| {
             let detail = place.get(self).and_then(|text| place.fault(text));
             problems.extend(detail.map(|detail| problem(&format!("{at}/{}", place.name()), detail)));

@@ -20,8 +20,8 @@ named! {
         /// the lane, so its keys are probably wrong. Maintenance sets this (`store::audience::refusals`). Waiting deliveries are
         /// cancelled.
         Suspended = "suspended",
-        /// Its gateway no longer knows it (404, 410), or DNS did not find its endpoint's host for hours. The settlement of that
-        /// attempt sets this (`store::outcomes::ledger`). Waiting deliveries end as gone. Retention deletes the row.
+        /// The gateway reported it as gone (404, 410), or DNS did not find its endpoint's host for hours. The settlement of that attempt
+        /// sets this (`ledger` of `bellwire-store`). Waiting deliveries end as gone. Retention deletes the row.
         Gone = "gone",
         /// Ended by its browser, its site or the erasure of its user (`store::audience::subscriptions`). Waiting deliveries are
         /// cancelled. Retention deletes the row.
@@ -29,8 +29,8 @@ named! {
         /// Another subscription of the same browser has taken its place, and has its topics and what waited for it. The
         /// registration of the other one sets it (`store::audience::succession`). Retention deletes the row.
         Replaced = "replaced",
-        /// Its browser's `expirationTime` has passed. Maintenance sets this (`store::operations::sweeps`). Waiting deliveries end
-        /// as gone. Retention deletes the row.
+        /// The `expirationTime` of the browser has passed. Maintenance sets this (`sweeps` of `bellwire-store`). Waiting deliveries end as
+        /// gone. Retention deletes the row.
         Expired = "expired",
     }
 }

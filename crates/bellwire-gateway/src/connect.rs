@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::SettingsError;
 use super::dial::first_of;
-use super::egress::{Egress, TunnelTarget, Troubles};
+use super::egress::{Egress, Troubles, TunnelTarget};
 use super::hosts::{literal, split};
 use super::resolve::GuardedDns;
 use bellwire_rules::classify::Failure;

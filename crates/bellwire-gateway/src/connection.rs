@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use super::Reply;
-use super::driver::{Driver, NoReply, ConnectionEvents};
+use super::driver::{ConnectionEvents, Driver, NoReply};
 use super::http1::Http1;
 use super::http2::Http2;
 use super::request::Outgoing;

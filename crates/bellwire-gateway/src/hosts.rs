@@ -50,7 +50,7 @@ pub enum HostRefused {
     #[error("its host is not one that this push service uses")]
     Shard,
     /// Mark of Chrome for a removed subscription, which can be pruned.
-    #[error("its host says that the subscription was removed")]
+    #[error("its host reports that the subscription was removed")]
     Removed,
     /// The port is 0, or is not served by the known push service.
     #[error("its port is not one of this push service")]

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::client::TlsStream;
 
-use super::driver::{Driver, NoReply, ConnectionEvents};
+use super::driver::{ConnectionEvents, Driver, NoReply};
 use super::request::{self, Outgoing};
 use super::{BODY_MAX, Reply};
 use bellwire_rules::classify::Failure;

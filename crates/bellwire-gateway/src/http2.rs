@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 
-use super::driver::{Driver, NoReply, ConnectionEvents};
+use super::driver::{ConnectionEvents, Driver, NoReply};
 use super::request::{self, Outgoing};
 use super::streams::Signal;
 use super::{BODY_MAX, Reply};

@@ -1,6 +1,6 @@
 //! Points of P-256, y² = x³ − 3x + b, in eight lanes at once.
 //!
-//! The formulas are incomplete: [`Point::add`] is wrong for two equal or opposite points, and no formula knows infinity. The crate's
+//! The formulas are incomplete: [`Point::add`] is wrong for two equal or opposite points, and no formula handles infinity. The crate's
 //! documentation proves that these cases do not occur. Bounds are those of [`field`](crate::field): a folded value is below 2.01p, a
 //! carried product below 2.6p.
 

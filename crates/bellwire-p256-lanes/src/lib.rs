@@ -37,14 +37,14 @@
 //! 1. The digits above i are those of an odd number: A_i = ⌊k / 2^(w(i+1))⌋, with the lowest bit set. So 1 ≤ A_i, and as integers
 //!    |d_i| < 2^w ≤ 2^w·A_i. Neither 2^w·A_i nor 2^w·A_i ± d_i is 0.
 //! 2. For i ≥ 1, 2^w·A_i + |d_i| < 2^w·(A_i + 1) ≤ 2^(256−w) + 2^w < 2^252 < n. No multiple of n is met.
-//! 3. For i = 0, 2^w·A_0 + d_0 = k, which is no multiple of n. 2^w·A_0 = k − d_0 is below 2n, and is not n, as n is odd.
+//! 3. For i = 0, 2^w·A_0 + d_0 = k, which is not a multiple of n. 2^w·A_0 = k − d_0 is below 2n, and is not n, as n is odd.
 //! 4. There remains 2^w·A_0 − d_0 = k − 2d_0, which is less than 2n and thus a multiple of n only if k = n + 2d_0, with d_0 < 0. Digits
 //!    have d_0 ≡ k + 2^w (mod 2^(w+1)). Both together give k ≡ n + 2k, so k ≡ −n and d_0 ≡ 2^w − n (mod 2^(w+1)). A negative d_0 is
 //!    (−n mod 2^(w+1)) − 2^w, so bit w of −n has to be 0. **Bits 5 and 7 of −n are 1**: no scalar fails with w = 5 or w = 7. Bits 4, 6 and
 //!    8 are 0: with those widths one scalar fails.
 //!
-//! Multiples A·P with 0 < A < n are finite, and no point has order 2: doublings never fail. The odd multiples are sums 2P + jP with
-//! odd j from 1 to 29 or 125, and neither j − 2 nor j + 2 is a multiple of n. The sum k·P is finite as k is no multiple of n.
+//! Multiples A·P with 0 < A < n are finite, and no point has order 2: doublings never fail. The odd multiples are sums 2P + jP with odd j
+//! from 1 to 29 or 125, and neither j − 2 nor j + 2 is a multiple of n. The sum k·P is finite, because n does not divide k.
 //!
 //! # Secrets
 //!

@@ -32,7 +32,7 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Returns the installation that can open a cluster: the one of major version `existing`, or, for a new cluster, the newest.
+    /// Returns the installation that can open a cluster: the one with major version `existing`, or, for a new cluster, the newest one.
     ///
     /// `dir` names the only directory to search. Otherwise the usual places and then `search_path` (the form of `PATH`) are
     /// searched. Root searches only places that no other user can change, because the programs found are run.

@@ -149,7 +149,7 @@ impl Cluster {
         };
         match read() {
             Ok(said) if !said.is_empty() => said,
-            _ => format!("it said nothing; see {}", self.log().display()),
+            _ => format!("it logged nothing; see {}", self.log().display()),
         }
     }
 

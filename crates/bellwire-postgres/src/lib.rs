@@ -1,6 +1,6 @@
-//! The embedded Postgres: found among the installed ones, initialised, started, upgraded and stopped as a child process. The main types
-//! are `Embedded`, `Options` and `Binaries`; `trust` decides which files may be run or read. This crate runs no SQL of the server's and
-//! knows nothing of its schema.
+//! The embedded Postgres: found among the installed ones, initialised, started, upgraded and stopped as a child process. The main types are
+//! `Embedded`, `Options` and `Binaries`; `trust` decides which files may be run or read. This crate runs no SQL of the server and is
+//! independent of its schema.
 //!
 //! ```text
 //! bellwire ══pipe══▶ sh (guard.sh) ──▶ postgres          <data dir>/postgres      the cluster
@@ -123,7 +123,7 @@ pub enum Error {
     },
     /// Another user created the socket's directory, or it is open to others.
     #[error(
-        "{} belongs to somebody else or is open to others, who could answer there in place of Postgres: remove it",
+        "{} has another owner or is open to other users, who could answer there in place of Postgres: remove it",
         .0.display()
     )]
     SocketDir(PathBuf),
@@ -256,7 +256,9 @@ impl Embedded {
     /// Process id of the postmaster, if one runs.
     pub fn postmaster(&self) -> Option<i32> {
         match &*self.holder.lock() {
-            PostgresProcess::Ours { postmaster, .. } | PostgresProcess::Adopted(postmaster) => Some(postmaster.as_raw()),
+            PostgresProcess::Ours { postmaster, .. } | PostgresProcess::Adopted(postmaster) => {
+                Some(postmaster.as_raw())
+            }
             PostgresProcess::Nobody => None,
         }
     }

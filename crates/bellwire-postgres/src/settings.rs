@@ -77,9 +77,9 @@ pub(super) fn settings(durability: Durability, is_paced: bool, memory_mib: u32) 
     all
 }
 
-/// Returns the settings of memory. From 2 GiB on, it has room for the indexes of a million subscriptions and all hot tables, and
-/// the operating system caches the rest. On smaller machines it is an eighth: a quarter of a gigabyte has room for it next to all
-/// connections and the server.
+/// Returns the memory settings. With 2 GiB or more, shared buffers hold the indexes of a million subscriptions and all hot tables, and the
+/// operating system caches the remaining tables. On smaller machines they take an eighth, which leaves room for all connections and the
+/// server.
 fn by_memory(memory_mib: u32) -> [String; 4] {
     let share = |part: u32, least: u32, most: u32| (memory_mib / part).clamp(least, most);
     [

@@ -17,7 +17,7 @@ pub enum Untrusted {
         /// Name of the owner.
         owner: String,
     },
-    /// Its group or all users may write to it, or to a directory above it.
+    /// The group or all users may write to it, or to a directory above it.
     #[error("{} may be written by others: `chmod go-w` it", path.display())]
     Writable {
         /// The file or directory.

@@ -200,14 +200,18 @@ impl Field {
             }
             Self::Own(SubscriptionField::Timezone) => candidate.timezone.map(Actual::Text),
             Self::Own(SubscriptionField::User) => candidate.user_id.map(Actual::Text),
-            Self::Own(own @ (SubscriptionField::Gateway | SubscriptionField::Browser | SubscriptionField::Key)) => candidate.lane.value(*own).map(Actual::Text),
+            Self::Own(own @ (SubscriptionField::Gateway | SubscriptionField::Browser | SubscriptionField::Key)) => {
+                candidate.lane.value(*own).map(Actual::Text)
+            }
             Self::Own(SubscriptionField::Age) => since(candidate.created_at?),
             Self::Own(SubscriptionField::LastSeen) => since(candidate.last_seen),
             Self::Own(SubscriptionField::ConsentAt) => since(candidate.consent_at?),
             Self::Own(SubscriptionField::ConsentSource) => candidate.consent_source.map(Actual::Text),
             Self::Own(SubscriptionField::LastClicked) => since(told.habits_of(candidate).clicked_at?),
             Self::Own(SubscriptionField::Unclicked) => Some(Actual::Number(told.habits_of(candidate).unclicked.into())),
-            Self::Own(SubscriptionField::UnclickedFor) => Some(Actual::Span(told.habits_of(candidate).unclicked_for().num_seconds())),
+            Self::Own(SubscriptionField::UnclickedFor) => {
+                Some(Actual::Span(told.habits_of(candidate).unclicked_for().num_seconds()))
+            }
         }
     }
 }

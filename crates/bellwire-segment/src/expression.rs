@@ -196,10 +196,24 @@ impl Test {
             Self::Did(deed) => drop(needs.deeds.insert(deed.clone())),
             Self::Exists(field) | Self::Compare(field, ..) | Self::OneOf(field, _) => {
                 needs.attributes |= matches!(field, Field::Attribute(_));
-                needs.habits |= matches!(field, Field::Own(SubscriptionField::LastClicked | SubscriptionField::Unclicked | SubscriptionField::UnclickedFor));
-                needs.consent |= matches!(field, Field::Own(SubscriptionField::ConsentAt | SubscriptionField::ConsentSource));
-                let profile =
-                    matches!(field, Field::Own(SubscriptionField::Locale | SubscriptionField::Language | SubscriptionField::Timezone | SubscriptionField::User | SubscriptionField::Age));
+                needs.habits |= matches!(
+                    field,
+                    Field::Own(
+                        SubscriptionField::LastClicked | SubscriptionField::Unclicked | SubscriptionField::UnclickedFor
+                    )
+                );
+                needs.consent |=
+                    matches!(field, Field::Own(SubscriptionField::ConsentAt | SubscriptionField::ConsentSource));
+                let profile = matches!(
+                    field,
+                    Field::Own(
+                        SubscriptionField::Locale
+                            | SubscriptionField::Language
+                            | SubscriptionField::Timezone
+                            | SubscriptionField::User
+                            | SubscriptionField::Age
+                    )
+                );
                 needs.profile |= profile || needs.habits;
             }
         }

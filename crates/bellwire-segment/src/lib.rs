@@ -15,7 +15,7 @@ mod sunset;
 use serde::{Deserialize, Serialize};
 
 pub use attributes::Attributes;
-pub use evaluation::{Candidate, LaneFacts, EvaluationFacts};
+pub use evaluation::{Candidate, EvaluationFacts, LaneFacts};
 pub use expression::{Act, Deed, Expression, Needs};
 pub use lexer::SyntaxError;
 pub use own_hour::{OwnHour, SLOTS};

@@ -18,7 +18,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer};
 
-use super::expression::{Act, Comparison, Deed, Expression, Field, Literal, Node, SubscriptionField, Test, is_reserved};
+use super::expression::{
+    Act, Comparison, Deed, Expression, Field, Literal, Node, SubscriptionField, Test, is_reserved,
+};
 use super::lexer::{Lexer, SyntaxError, Token};
 use bellwire_core::id::VapidKeyId;
 use bellwire_core::lane::Gateway;
@@ -184,7 +186,7 @@ impl<'a> Parser<'a> {
         let deed = Deed { act, of, within_s };
         self.deeds.insert(deed.clone());
         if self.deeds.len() > self.bounds.deeds {
-            let what = format!("it asks for more than {} different things that somebody did", self.bounds.deeds);
+            let what = format!("it asks for more than {} different engagement conditions", self.bounds.deeds);
             return Err(self.lexer.error(begin, what));
         }
         Ok(Test::Did(deed))

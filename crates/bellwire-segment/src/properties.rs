@@ -41,11 +41,22 @@ fn comparison() -> impl Strategy<Value = Comparison> {
 }
 
 fn test() -> impl Strategy<Value = Test> {
-    let own = prop::sample::select(vec![SubscriptionField::Locale, SubscriptionField::Language, SubscriptionField::Timezone, SubscriptionField::User, SubscriptionField::ConsentSource])
-        .prop_map(Field::Own);
-    let since =
-        prop::sample::select(vec![SubscriptionField::Age, SubscriptionField::LastSeen, SubscriptionField::LastClicked, SubscriptionField::UnclickedFor, SubscriptionField::ConsentAt])
-            .prop_map(Field::Own);
+    let own = prop::sample::select(vec![
+        SubscriptionField::Locale,
+        SubscriptionField::Language,
+        SubscriptionField::Timezone,
+        SubscriptionField::User,
+        SubscriptionField::ConsentSource,
+    ])
+    .prop_map(Field::Own);
+    let since = prop::sample::select(vec![
+        SubscriptionField::Age,
+        SubscriptionField::LastSeen,
+        SubscriptionField::LastClicked,
+        SubscriptionField::UnclickedFor,
+        SubscriptionField::ConsentAt,
+    ])
+    .prop_map(Field::Own);
     let ordered = || comparison().prop_filter("by order", |comparison| *comparison != Comparison::Equal);
     let act = prop::sample::select(vec![Act::Received, Act::Displayed, Act::Clicked]);
     prop_oneof![

@@ -8,7 +8,7 @@ use minijinja::Environment;
 use minijinja::value::Value;
 use serde_json::Map;
 
-use super::fault::{TemplateFault, Position};
+use super::fault::{Position, TemplateFault};
 use super::grammar;
 use super::language::{self, COMPLAINTS, FUEL, MARK, OUTPUT_MAX, Sink};
 use super::person::{SharedValues, TemplateNames};
@@ -142,7 +142,12 @@ impl Compiler {
         (variants, by_locale)
     }
 
-    fn variant(&mut self, locale: Option<&str>, content: &Notification, compact: Option<&Notification>) -> CompiledLocale {
+    fn variant(
+        &mut self,
+        locale: Option<&str>,
+        content: &Notification,
+        compact: Option<&Notification>,
+    ) -> CompiledLocale {
         let at = locale.map(|locale| format!("/locales/{locale}")).unwrap_or_default();
         let content = self.part(format!("{at}/content"), content, locale);
         let compact = compact.map(|compact| self.part(format!("{at}/compact"), compact, locale));
@@ -248,7 +253,7 @@ impl TemplateEngine {
             Err(_) if sink.is_full && may_be_cut => {}
             Err(_) if sink.is_full => return Err(Unfilled::TooLong(format!("came to more than {OUTPUT_MAX} octets"))),
             Err(error) => {
-                let detail = explain(&error, template.source()).unwrap_or_else(|| "cannot be worked out".into());
+                let detail = explain(&error, template.source()).unwrap_or_else(|| "cannot be evaluated".into());
                 return Err(Unfilled::Unfit(detail));
             }
         }
@@ -278,7 +283,7 @@ fn too_many_steps() -> String {
 fn settled_link(text: &str, is_whole: bool) -> Result<String, String> {
     match text.find(MARK) {
         Some(at) if !is_whole && !settles(&text[..at]) => {
-            Err("a value may stand only behind what says where it leads: `https://`, host and a slash; or `/`".into())
+            Err("a value is allowed only after the fixed target of a link: `https://`, host and a slash; or `/`".into())
         }
         _ => Ok(text.replace(MARK, "")),
     }
@@ -311,6 +316,6 @@ fn explain(error: &minijinja::Error, source: &str) -> Option<String> {
             Some(known) => at(known),
             None => at("this does not work with the values that it has"),
         },
-        _ => at("this cannot be worked out"),
+        _ => at("cannot evaluate this expression"),
     })
 }

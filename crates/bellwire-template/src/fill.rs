@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use minijinja::value::Value;
 
-use super::compile::{Compiled, TemplateEngine, TemplatePart, Unfilled, CompiledLocale};
+use super::compile::{Compiled, CompiledLocale, TemplateEngine, TemplatePart, Unfilled};
 use super::fault::TemplateFault;
 use super::language::FUEL;
 use super::person::{TemplateNames, TemplatePerson};

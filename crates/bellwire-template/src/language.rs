@@ -106,7 +106,7 @@ const DIGITS_MAX: u32 = 9;
 /// Texts about unsuitable values. Only these errors of the engine are shown, because others may quote values.
 pub const COMPLAINTS: [&str; 4] = [TOO_LONG, NO_TEXT, NO_LIST, NO_NUMBER];
 const TOO_LONG: &str = "a value is longer than a template may make it";
-const NO_TEXT: &str = "a list or an object is no text: say which part of it is meant, or use `join`";
+const NO_TEXT: &str = "a list or an object is not text: name one of its members, or use `join`";
 const NO_LIST: &str = "this is no list";
 const NO_NUMBER: &str = "this is no number";
 

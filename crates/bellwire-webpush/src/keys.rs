@@ -146,8 +146,8 @@ pub struct SubjectError(&'static str);
 /// Longest contact, in octets.
 pub const SUBJECT_MAX: usize = 255;
 
-/// Top-level names without mail or web servers on the Internet (RFC 2606, RFC 6761, RFC 6762, RFC 9476, and names in private
-/// use). Apple responds with 403 `BadJwtToken` to those it knows. FCM and Mozilla do not check.
+/// Top-level names without mail or web servers on the Internet (RFC 2606, RFC 6761, RFC 6762, RFC 9476, and names in private use). Apple
+/// responds with 403 `BadJwtToken` to several of them. FCM and Mozilla do not check.
 const UNREAL: [&str; 12] = [
     "alt",
     "corp",

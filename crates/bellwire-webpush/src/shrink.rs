@@ -1,5 +1,5 @@
-//! Smaller versions of a notification that a gateway refused as too large. Raw payloads never shrink, because only the page knows
-//! which parts are optional.
+//! Smaller versions of a notification that a gateway refused as too large. Raw payloads never shrink, because only the page can identify
+//! optional parts.
 
 use std::mem;
 

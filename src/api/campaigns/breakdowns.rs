@@ -6,9 +6,9 @@ use utoipa::ToSchema;
 
 use super::super::problem::Problem;
 use super::view::reports_from;
-use crate::store::campaigns::progress::{self, OfGateway, OfLocale};
 use bellwire_core::id::{AppId, CampaignId};
 use bellwire_core::lane::Gateway;
+use bellwire_store::campaigns::progress::{self, OfGateway, OfLocale};
 
 const LOCALES_MAX: usize = 200;
 

@@ -13,14 +13,14 @@ use crate::api::ApiState;
 use crate::api::auth::{MaySend, Server};
 use crate::api::extract::PathId;
 use crate::api::problem::{FieldError, Problem};
-use crate::store::queue::calendars;
-use crate::store::queue::sending::{self, Audience as SentTo};
-use crate::vault::Vault;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId};
 use bellwire_rules::campaign::parts::{self, CampaignPart};
 use bellwire_rules::campaign::plan::{CampaignAudience, Plan, WHOLE};
 use bellwire_rules::campaign::schedule::When;
+use bellwire_store::queue::calendars;
+use bellwire_store::queue::sending::{self, Audience as SentTo};
+use bellwire_vault::Vault;
 
 /// Messages that are shown, and estimated: each takes a sample of the audience.
 const MESSAGES_MAX: usize = 100;
@@ -89,7 +89,7 @@ pub(crate) async fn dry_run(
         }
     }
     if lacks_topic {
-        refused.push(fault("/message/to/topic", "is no topic of this app any more"));
+        refused.push(fault("/message/to/topic", "names a topic that no longer exists in this app"));
     }
     Ok(axum::Json(CampaignDryRun { begins_at, later_runs, messages, more_messages, refused }))
 }

@@ -4,11 +4,11 @@ use super::plan::{CampaignBody, StoredPlan};
 use super::{CampaignRef, find_any};
 use crate::api::ApiState;
 use crate::api::problem::Problem;
-use crate::store::keys::apps::App;
-use crate::vault::PLAN;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::state::CampaignState;
+use bellwire_store::keys::apps::App;
+use bellwire_vault::PLAN;
 
 /// Returns the plan of a campaign in the form that another server imports. `None`: it is not exported. Drafts and recurring
 /// campaigns are exported. A started single campaign is completed by this server, and a follow-up of a campaign that stays here

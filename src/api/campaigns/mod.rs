@@ -21,21 +21,21 @@ use super::accept::accept_under;
 use super::accepted::Accepted;
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::Composed;
-use super::extract::{PathId, Json, PathParam, Query};
+use super::extract::{Json, PathId, PathParam, Query};
 use super::idempotency::{Instead, Making, Once, first_response, idempotency_key};
 use super::paging::{Page, Paging};
 use super::problem::{Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
 use super::routes::routes;
 use super::templated::Templates;
-use crate::store::campaigns::{self, CampaignRow, Changed, CreateCampaignResult, NewCampaign};
-use crate::store::keys::apps::App;
-use crate::store::keys::audit::AuditAction;
-use crate::store::operations::retrying::retrying;
-use crate::vault::PLAN;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
-use bellwire_rules::campaign::state::CampaignState as CampaignState;
+use bellwire_rules::campaign::state::CampaignState;
+use bellwire_store::campaigns::{self, CampaignRow, Changed, CreateCampaignResult, NewCampaign};
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::operations::retrying::retrying;
+use bellwire_vault::PLAN;
 use breakdowns::{GatewaysView, LocalesView};
 pub(super) use export::plan_for_export;
 use plan::{CampaignBody, SLUG_RULE, StoredPlan, is_slug};
@@ -388,7 +388,8 @@ async fn compose_test(
     body: CampaignTestSend,
 ) -> Result<Composed, Problem> {
     let message = given.message_to(json!({"users": body.users}), body.variant.as_deref());
-    let mut message = message.ok_or_else(|| Problem::invalid_member("/variant", "is no variant of this campaign"))?;
+    let mut message = message
+        .ok_or_else(|| Problem::invalid_member("/variant", "names a variant that does not exist in this campaign"))?;
     let template = Templates::default().resolve(state, app.id, message.template.take()).await?;
     message.compose(state, app, &RetryHeaders::default(), None, template).map_err(to_users)
 }

@@ -14,19 +14,19 @@ use crate::api::later;
 use crate::api::problem::{Faults, Problem};
 use crate::api::retry_headers::RetryHeaders;
 use crate::api::templated::Templates;
-use crate::store::keys::apps::App;
-use crate::store::queue::sending::Audience as SentTo;
-use crate::vault::CONTENT;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
 use bellwire_core::named;
 use bellwire_core::request_time;
 use bellwire_rules::campaign::plan::{
-    CampaignAudience, PlannedMessage, DidNot, Follow, Otherwise, Pace, Plan, Test, VARIANTS_MAX, CampaignVariant, WHOLE,
+    CampaignAudience, CampaignVariant, DidNot, Follow, Otherwise, Pace, Plan, PlannedMessage, Test, VARIANTS_MAX, WHOLE,
 };
 use bellwire_rules::campaign::schedule::{Recurrence, When};
 use bellwire_rules::campaign::zones::Past;
 use bellwire_rules::policy::calendar;
+use bellwire_store::keys::apps::App;
+use bellwire_store::queue::sending::Audience as SentTo;
+use bellwire_vault::CONTENT;
 
 /// Maximum time ahead of a campaign's schedule and expiry.
 const AHEAD_MAX: TimeDelta = TimeDelta::days(366);
@@ -315,7 +315,12 @@ impl CampaignBody {
         if self.variants.is_empty() {
             let checked = check_message(message.clone(), state, app).await;
             let body = checked.map_err(|problem| problem.under("/message"))?;
-            return Ok(vec![CampaignVariant { name: String::new(), weight: 1, at_own_hour: self.is_at_own_hour(None), body }]);
+            return Ok(vec![CampaignVariant {
+                name: String::new(),
+                weight: 1,
+                at_own_hour: self.is_at_own_hour(None),
+                body,
+            }]);
         }
         let mut variants = Vec::with_capacity(self.variants.len());
         for (i, variant) in self.variants.iter().enumerate() {
@@ -462,7 +467,7 @@ impl PaceBody {
 
 impl FollowBody {
     fn check(&self, followed: Option<CampaignId>, faults: &mut Faults) -> Option<Follow> {
-        faults.require(followed.is_some(), "/follows/campaign", "is no campaign of this app");
+        faults.require(followed.is_some(), "/follows/campaign", "names a campaign that does not exist in this app");
         faults.require(is_span(self.after), "/follows/after", "must be 60 to 2419200 seconds");
         Some(Follow { campaign: followed?.to_string(), did_not: self.did_not })
     }

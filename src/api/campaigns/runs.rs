@@ -18,12 +18,12 @@ use super::super::paging::{Page, Paging};
 use super::super::problem::Problem;
 use super::view::{self, CampaignCounts, CampaignReports, CampaignVariantView};
 use super::{CampaignRef, find, open};
-use crate::store::campaigns::progress::{Outcomes, Reports, RunRow};
-use crate::store::campaigns::runs::{self, RunMessages};
-use crate::store::keyset::{Keyset, key_of};
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
 use bellwire_rules::campaign::winner::{VariantCount, is_better};
+use bellwire_store::campaigns::progress::{Outcomes, Reports, RunRow};
+use bellwire_store::campaigns::runs::{self, RunMessages};
+use bellwire_store::keyset::{Keyset, key_of};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunNumber(i32);

@@ -3,14 +3,14 @@
 use super::super::ApiState;
 use super::super::problem::Problem;
 use super::{CampaignRef, find_any, open};
-use crate::store::campaigns::runs;
-use crate::store::keys::apps::App;
-use crate::store::outcomes::stories;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_rules::campaign::plan::DidNot;
-use bellwire_rules::explain::{ByZone, FollowedCampaign, ExplainedPart};
-use bellwire_segment::{Expression, AudienceFilter};
+use bellwire_rules::explain::{ByZone, ExplainedPart, FollowedCampaign};
+use bellwire_segment::{AudienceFilter, Expression};
+use bellwire_store::campaigns::runs;
+use bellwire_store::keys::apps::App;
+use bellwire_store::outcomes::stories;
 
 /// Returns the part of a message in its campaign, for a subscription in that zone. `None`: it belongs to no campaign, or the
 /// campaign was deleted.
@@ -48,7 +48,12 @@ pub(in crate::api) async fn part_of(
                 let filter = AudienceFilter::from(expression);
                 Ok::<_, Problem>(stories::is_taken(&state.pool, app.id, &filter, subscription, now).await?)
             };
-            Some(FollowedCampaign { campaign: given.campaign, did_not, received: has("received").await?, did: has(act).await? })
+            Some(FollowedCampaign {
+                campaign: given.campaign,
+                did_not,
+                received: has("received").await?,
+                did: has(act).await?,
+            })
         }
     };
     Ok(Some(ExplainedPart { zone, follows }))

@@ -12,13 +12,13 @@ use super::super::problem::{Problem, ProblemCode};
 use super::super::{ApiState, Work};
 use super::view::CampaignView;
 use super::{CampaignRef, find, open, view};
-use crate::store::campaigns::{CampaignRow, transitions};
-use crate::store::keys::audit::{AuditAction, AuditEntry};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
 use bellwire_rules::campaign::schedule::When;
-use bellwire_rules::campaign::state::{CampaignOrder, CampaignState as CampaignState, OrderResult};
+use bellwire_rules::campaign::state::{CampaignOrder, CampaignState, OrderResult};
+use bellwire_store::campaigns::{CampaignRow, transitions};
+use bellwire_store::keys::audit::{AuditAction, AuditEntry};
 
 /// Starts a campaign: it goes out when it is due. 409 if its time has passed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",

@@ -8,9 +8,6 @@ use sqlx::PgPool;
 use utoipa::ToSchema;
 
 use super::super::problem::Problem;
-use crate::store::campaigns::CampaignRow;
-use crate::store::campaigns::progress::{self, EndedRow, HeldRow, Outcomes, CampaignReach, Reports, RunRow, ListedProgress};
-use crate::store::keys::apps::App;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::CampaignId;
@@ -18,6 +15,11 @@ use bellwire_core::lane::Gateway;
 use bellwire_rules::campaign::plan::{Plan, WHOLE};
 use bellwire_rules::campaign::state::CampaignState;
 use bellwire_rules::campaign::winner::VariantCount;
+use bellwire_store::campaigns::CampaignRow;
+use bellwire_store::campaigns::progress::{
+    self, CampaignReach, EndedRow, HeldRow, ListedProgress, Outcomes, Reports, RunRow,
+};
+use bellwire_store::keys::apps::App;
 
 /// Campaign of an app.
 #[derive(Debug, Serialize, ToSchema)]

@@ -15,12 +15,12 @@ use crate::api::auth::{MayExport, Server};
 use crate::api::csv_cells::neutralise;
 use crate::api::outgoing::Outgoing;
 use crate::api::problem::Problem;
-use crate::store::keyset::Keyset;
-use crate::store::outcomes::dead_letters::handling::{self, HandlingAction, Operation};
-use crate::store::outcomes::dead_letters::{DeadLetterFilter, list};
-use crate::store::transactions::begin;
 use bellwire_core::clock::Clock;
 use bellwire_core::id::ActionId;
+use bellwire_store::keyset::Keyset;
+use bellwire_store::outcomes::dead_letters::handling::{self, HandlingAction, Operation};
+use bellwire_store::outcomes::dead_letters::{DeadLetterFilter, list};
+use bellwire_store::transactions::begin;
 
 /// Letters that are read at a time.
 const PAGE: i64 = 2_000;
@@ -157,8 +157,14 @@ pub(crate) async fn export(
 ) -> Result<Response, Problem> {
     let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.actor());
     let place = state.place_to_transfer(app).await?;
-    let operation =
-        Operation { id: ActionId(clock.uuid()), app, action: HandlingAction::Export, actor, filter, began: clock.now() };
+    let operation = Operation {
+        id: ActionId(clock.uuid()),
+        app,
+        action: HandlingAction::Export,
+        actor,
+        filter,
+        began: clock.now(),
+    };
     let pages = Pages { pool: state.pool.clone(), clock, operation, format, part: 0, next: Some(Keyset::newest(PAGE)) };
     // The first page is read before the answer begins: what fails there is a problem like any other.
     let Some((first, rest)) = pages.next().await? else { return Err(Problem::internal()) };

@@ -11,15 +11,15 @@ use utoipa::{IntoParams, ToSchema};
 use super::{DeadLetterDetail, Standing, find, give};
 use crate::api::auth::{Caller, MayRead, MaySteerMessages, Server};
 use crate::api::compose::TTL_MAX_S;
-use crate::api::extract::{PathId, Json, Query};
+use crate::api::extract::{Json, PathId, Query};
 use crate::api::idempotency::{Instead, Making};
 use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Faults, Problem, ProblemCode};
 use crate::api::{ApiState, Work};
-use crate::store::outcomes::dead_letters::handling::{self, HandlingAction, OperationPreview, Operation};
-use crate::store::outcomes::dead_letters::trail::{self, ActionRow};
-use crate::store::outcomes::dead_letters::{GroupBy, DeadLetterFilter, DeadLetterGroup, groups};
 use bellwire_core::id::{ActionId, AppId, DeadLetterId, MessageId};
+use bellwire_store::outcomes::dead_letters::handling::{self, HandlingAction, Operation, OperationPreview};
+use bellwire_store::outcomes::dead_letters::trail::{self, ActionRow};
+use bellwire_store::outcomes::dead_letters::{DeadLetterFilter, DeadLetterGroup, GroupBy, groups};
 
 /// Default maximum of letters that one request handles.
 const CAP_DEFAULT: i64 = 10_000;
@@ -106,13 +106,18 @@ fn check(filter: &DeadLetterFilter, cap: Option<i64>, faults: &mut Faults) -> i6
     cap
 }
 
-fn operation(state: &ApiState, app: AppId, caller: &Caller, action: HandlingAction, filter: DeadLetterFilter) -> Operation {
+fn operation(
+    state: &ApiState,
+    app: AppId,
+    caller: &Caller,
+    action: HandlingAction,
+    filter: DeadLetterFilter,
+) -> Operation {
     Operation { id: ActionId(state.clock.uuid()), app, action, actor: caller.actor(), filter, began: state.clock.now() }
 }
 
-/// Replays dead letters: each message is sent again, as a new one, to the recipients for whom it died. It is handled like any
-/// message, and its deliveries keep the ids of the first ones, so that a browser that did display it drops the repeat. Messages
-/// to named users do not reach the next user of a browser.
+/// Replays dead letters: each message is sent again, as a new one, to the recipients whose deliveries died. Deliveries keep their first
+/// ids, so that a browser that did display the message drops the repeat. Messages to named users do not reach the next user of a browser.
 ///
 /// It may be repeated safely: no dead letter is replayed twice, even if a request is interrupted. Without an `Idempotency-Key` a
 /// repeat continues with remaining and new letters. With it, a repeat continues only if the first request was interrupted. With
@@ -182,7 +187,12 @@ fn handled(operation: &Operation, found: OperationPreview, left_alone: i64, n: i
     }
 }
 
-async fn counted(state: &ApiState, operation: Operation, found: OperationPreview, left_alone: i64) -> Result<Handled, Problem> {
+async fn counted(
+    state: &ApiState,
+    operation: Operation,
+    found: OperationPreview,
+    left_alone: i64,
+) -> Result<Handled, Problem> {
     let filter = DeadLetterFilter { state: Some(Standing::Open), ..operation.filter.clone() };
     let by = async |by| groups(&state.pool, operation.app, &filter, by).await.map(Some);
     let (by_reason, by_message) = (by(GroupBy::Reason).await?, by(GroupBy::Message).await?);
@@ -232,11 +242,10 @@ pub(crate) async fn discard_one(
 /// 409: why a dead letter stays open.
 fn not_replayable(found: OperationPreview) -> Problem {
     if found.user_left > 0 {
-        let detail =
-            "This letter was addressed to somebody who has left that browser: a replay would show it to another.";
+        let detail = "This dead letter was addressed to a user who has left that browser: a replay would show it to another user.";
         return Problem::new(ProblemCode::UserLeft, detail);
     }
-    Problem::new(ProblemCode::Unreachable, "The subscription of this letter is not active any more.")
+    Problem::new(ProblemCode::Unreachable, "The subscription of this dead letter is no longer active.")
 }
 
 async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<(), Problem> {

@@ -15,14 +15,14 @@ use crate::api::extract::{Query, UserId};
 use crate::api::messages::missing;
 use crate::api::paging::{self, Paging};
 use crate::api::problem::Problem;
-use crate::store::keyset::Towards;
-use crate::store::outcomes::search::{self, FoundRow, PAIRS_MAX, DeliveryCursor, SearchQuery, Whose};
-use crate::store::queue::messages;
 use bellwire_core::clock::{first_uuid_of, time_of};
 use bellwire_core::delivery::{Ending, Tier};
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::request_time;
+use bellwire_store::keyset::Towards;
+use bellwire_store::outcomes::search::{self, DeliveryCursor, FoundRow, PAIRS_MAX, SearchQuery, Whose};
+use bellwire_store::queue::messages;
 
 /// Filter of the deliveries: by `user_id`, `subscription` or `message`, or by one of the first two and a message.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -199,7 +199,8 @@ impl DeliveryQuery {
 fn place(iterator: &str) -> Option<(Towards, DeliveryCursor)> {
     let (towards, key) = paging::read(iterator, 32)?;
     let (message, subscription) = key.split_at_checked(16)?;
-    let place = DeliveryCursor { message: Uuid::from_slice(message).ok()?, subscription: Uuid::from_slice(subscription).ok()? };
+    let place =
+        DeliveryCursor { message: Uuid::from_slice(message).ok()?, subscription: Uuid::from_slice(subscription).ok()? };
     Some((towards, place))
 }
 

@@ -8,11 +8,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::csv_cells::{NEUTRALISED, neutralise};
-use crate::store::operations::exports::SubscriptionOut;
-use crate::vault::{ADDRESS, Unopenable, Vault};
 use bellwire_core::base64url;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::subscription::SubscriptionState;
+use bellwire_store::operations::exports::SubscriptionOut;
+use bellwire_vault::{ADDRESS, Unopenable, Vault};
 
 pub(crate) const SUBSCRIPTION: &str = "subscription";
 /// The type of the last line, without which an export is not whole.

@@ -20,11 +20,11 @@ use super::outgoing::Outgoing;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::routes::routes;
-use crate::store::keys::audit::AuditAction;
-use crate::store::operations::exports::{self, ExportRow, NewExport};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ExportId, SubscriptionId};
 use bellwire_core::named;
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::operations::exports::{self, ExportRow, NewExport};
 use run::Giver;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -63,7 +63,7 @@ named! {
     pub(crate) enum ExportStatus {
         Running = "running",
         Complete = "complete",
-        /// Its client or its server disconnected: the received part is incomplete.
+        /// The client or the server disconnected: the received part is incomplete.
         BrokenOff = "broken_off",
     }
 }

@@ -13,11 +13,11 @@ use super::super::places::SharePermit;
 use super::super::problem::Problem;
 use super::line::{END, NoLine, SUBSCRIPTION, SubscriptionLine, columns};
 use super::{Contents, ExportFormat, settings};
-use crate::store::keys::apps::App;
-use crate::store::operations::exports::{self, SubscriptionOut};
-use crate::vault::{Unopenable, Vault};
 use bellwire_core::clock::first_uuid_of;
 use bellwire_core::id::{ExportId, SubscriptionId};
+use bellwire_store::keys::apps::App;
+use bellwire_store::operations::exports::{self, SubscriptionOut};
+use bellwire_vault::{Unopenable, Vault};
 
 /// Subscriptions that are read in a statement.
 const PART: i64 = 1_000;

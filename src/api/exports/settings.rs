@@ -11,16 +11,16 @@ use super::super::identity_keys::{Algorithm, algorithm_of};
 use super::line::APP;
 use super::run::{Broken, Giving};
 use crate::hooks::Secret;
-use crate::store::keys::{apps::App, identity_keys};
-use crate::store::operations::exports;
-use crate::store::outcomes::slas;
-use crate::store::queue::{calendars, caps, flows, guards, policies};
-use crate::vault::{IDENTITY_SECRET, TEMPLATE, VAPID_PRIVATE, WEBHOOK_SECRET, WEBHOOK_URL};
 use bellwire_core::base64url;
 use bellwire_core::delivery::Tier;
 use bellwire_core::hook::WebhookState;
 use bellwire_core::id::AppId;
 use bellwire_rules::policy::PolicyLevel;
+use bellwire_store::keys::{apps::App, identity_keys};
+use bellwire_store::operations::exports;
+use bellwire_store::outcomes::slas;
+use bellwire_store::queue::{calendars, caps, flows, guards, policies};
+use bellwire_vault::{IDENTITY_SECRET, TEMPLATE, VAPID_PRIVATE, WEBHOOK_SECRET, WEBHOOK_URL};
 
 /// The form of these lines. A server reads those up to its own.
 const VERSION: u32 = 1;

@@ -163,7 +163,7 @@ fn every_claim_is_checked_and_told() {
     for (more, expected) in cases {
         assert_eq!(proven(&hs256(&with(more.clone()), b"s"), &keys), expected, "{more}");
         let forged = proven(&hs256(&with(more.clone()), b"t"), &keys);
-        assert_eq!(forged, Err(Unproven::Signature), "nothing is told of what nobody vouches for: {more}");
+        assert_eq!(forged, Err(Unproven::Signature), "unproven claims have no effect: {more}");
     }
 }
 

@@ -190,7 +190,7 @@ impl Columns {
             let field = Field::named(ours.trim()).ok_or_else(|| {
                 let names: Vec<_> = FIELDS.iter().map(|(_, name, _)| *name).collect();
                 let names = names.join(", ");
-                refuse(format!("knows {names} and attributes.NAME; after the colon nothing: ignore the column"))
+                refuse(format!("allows {names} and attributes.NAME; nothing after the colon ignores the column"))
             })?;
             columns.insert(theirs.trim().to_owned(), field);
         }

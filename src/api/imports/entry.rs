@@ -8,7 +8,9 @@ use super::super::exports::line::{END, KINDS, SUBSCRIPTION};
 use super::super::nul::{self, NO_NUL, any_text};
 use super::columns::{Columns, Field, hides_state, looks_like_state};
 use super::sample::SampleCell;
-use super::values::{self, ParsedValue, is_null, is_rewritten_number, is_subscribed, key, list, parsed, text, time, truth};
+use super::values::{
+    self, ParsedValue, is_null, is_rewritten_number, is_subscribed, key, list, parsed, text, time, truth,
+};
 
 /// Most unknown columns that are reported.
 const IGNORED_MAX: usize = 20;
@@ -24,7 +26,7 @@ const OTHER_DEVICES: [&str; 12] = ["0", "1", "2", "3", "4", "6", "7", "9", "10",
 pub(super) const UNREADABLE: char = '\u{fffd}';
 const ENCODING_RULE: &str =
     "holds characters that are not UTF-8: save the file as UTF-8, or name its encoding by `charset`";
-const STATE_RULE: &str = "is unknown and may say who is subscribed: map it to `active`, `unsubscribed_at` or another member, or to \
+const STATE_RULE: &str = "is unknown and may contain the state of subscriptions: map it to `active`, `unsubscribed_at` or another member, or to \
                           nothing (`NAME:`) to ignore it";
 
 /// Content of a record, as far as its form is valid.
@@ -325,7 +327,7 @@ impl RecordInput {
                     self.unsubscribed_at = Some(at);
                     None
                 }
-                _ => Some(Wrong::new("unsubscribed_at", "must say since when")),
+                _ => Some(Wrong::new("unsubscribed_at", "must contain the time of the unsubscription")),
             },
             _ => Some(Wrong::new("state", "must be `active` or `unsubscribed`")),
         }

@@ -19,15 +19,15 @@ use super::encoding::Transcoder;
 use super::entry::{RecordReader, Wrong};
 use super::sample::{ROWS_MAX, SampleRow};
 use super::split::{ImportFormat, NoFile, RECORD_MAX, Record, Splitter};
-use crate::store::audience::imports::{self, ImportBatch, LineFault, Numbered, ImportPosition};
-use crate::store::audience::registration::Registration;
-use crate::store::audience::subscriptions::{Changes, Right};
-use crate::store::keys::apps::App;
-use crate::store::keys::audit::{AuditAction, Actor};
-use crate::store::keys::vapid_keys;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ImportId, VapidKeyId};
 use bellwire_core::subscription::Consent;
+use bellwire_store::audience::imports::{self, ImportBatch, ImportPosition, LineFault, Numbered};
+use bellwire_store::audience::registration::Registration;
+use bellwire_store::audience::subscriptions::{Changes, Right};
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::{Actor, AuditAction};
+use bellwire_store::keys::vapid_keys;
 
 mod check;
 
@@ -172,7 +172,7 @@ async fn finish(
 
 /// 409: another request continues the import.
 fn elsewhere() -> Problem {
-    Problem::new(ProblemCode::ImportElsewhere, "Another request goes on with this import, or has ended it.")
+    Problem::new(ProblemCode::ImportElsewhere, "Another request has resumed or ended this import.")
 }
 
 /// A file as it is read.
@@ -310,7 +310,11 @@ impl<'a> ImportSource<'a> {
             return Some(LineFault { line: 1, field: String::new(), reason });
         }
         let reason = "the export breaks off here: its last line, of the type `end`, is missing";
-        self.reader.lacks_end().then(|| LineFault { line: lines + 1, field: "type".to_owned(), reason: reason.to_owned() })
+        self.reader.lacks_end().then(|| LineFault {
+            line: lines + 1,
+            field: "type".to_owned(),
+            reason: reason.to_owned(),
+        })
     }
 
     /// Returns the next record. A file that is no JSON is noted in the part, and read no further.
@@ -422,7 +426,11 @@ impl<'a> ImportSource<'a> {
 
 fn faults_of(line: i64, wrong: Vec<Wrong>) -> impl Iterator<Item = LineFault> {
     let cut = |text: &str, max| printable(text).take(max).collect();
-    wrong.into_iter().map(move |wrong| LineFault { line, field: cut(&wrong.field, 200), reason: cut(&wrong.reason, 500) })
+    wrong.into_iter().map(move |wrong| LineFault {
+        line,
+        field: cut(&wrong.field, 200),
+        reason: cut(&wrong.reason, 500),
+    })
 }
 
 /// Escapes control characters as `\u{0}`: faults name members of the file, and Postgres rejects NUL.

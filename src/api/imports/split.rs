@@ -161,7 +161,9 @@ impl Splitter {
     fn take_of_array(&mut self, octet: u8) -> Result<Option<Record>, NoFile> {
         let white = octet.is_ascii_whitespace();
         match self.place {
-            ArrayPosition::Before if octet == b'[' => self.place = ArrayPosition::Inside { depth: 0, text: false, escaped: false },
+            ArrayPosition::Before if octet == b'[' => {
+                self.place = ArrayPosition::Inside { depth: 0, text: false, escaped: false }
+            }
             ArrayPosition::Before if white => {}
             // A single object, or one after the other.
             ArrayPosition::Before if octet == b'{' => {

@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn batch_counts_all_its_requests_or_none() {
-        let limits = KeyLimits::new(&ApiConfig { per_key: RequestRate { burst: 4, per_minute: 1 }, ..ApiConfig::default() });
+        let limits =
+            KeyLimits::new(&ApiConfig { per_key: RequestRate { burst: 4, per_minute: 1 }, ..ApiConfig::default() });
         let (here, key) = (IpAddr::from([192, 0, 2, 1]), Uuid::from_u128(1));
         let ask = |n| {
             let budget = limits.attempt("valid", here).unwrap().succeeded(key)?;

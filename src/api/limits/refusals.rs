@@ -12,7 +12,7 @@ use governor::state::{InMemoryState, NotKeyed};
 use parking_lot::Mutex;
 
 use super::{PerClient, RequestRate};
-use crate::http_server::address::household;
+use bellwire_net::http_server::address::household;
 
 const OF_CLIENT: RequestRate = RequestRate { burst: 20, per_minute: 2 };
 const OF_ALL: RequestRate = RequestRate { burst: 60, per_minute: 6 };
@@ -71,7 +71,7 @@ impl Refusals {
         }
         if waiting.len() >= WAITING_MAX && !waiting.contains_key(&key) {
             let untold: i64 = waiting.drain().map(|(_, n)| n).sum();
-            tracing::warn!(untold, "sign-ins were refused of which the audit log does not tell: too many clients try");
+            tracing::warn!(untold, "refused sign-ins were not recorded in the audit log: too many clients are trying");
         }
         *waiting.entry(key).or_default() += 1;
         None

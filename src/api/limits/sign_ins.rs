@@ -18,8 +18,8 @@ use axum::http::{HeaderValue, header};
 use parking_lot::Mutex;
 
 use crate::api::problem::{Problem, ProblemCode};
-use crate::http_server::address::{household, site};
 use bellwire_core::clock::Timestamp;
+use bellwire_net::http_server::address::{household, site};
 
 /// A failure is forgotten when none has followed for so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
@@ -102,7 +102,8 @@ impl SignIns {
     ) -> Result<SignInAttempt<'_>, Wait> {
         let here = household(client);
         let own = FailureKey::NameAndClient(name, here);
-        let strangers = [Some(FailureKey::Client(here)), site(client).map(FailureKey::Network), Some(FailureKey::Name(name))];
+        let strangers =
+            [Some(FailureKey::Client(here)), site(client).map(FailureKey::Network), Some(FailureKey::Name(name))];
         // What its owner mistypes at home holds nobody up elsewhere.
         let strangers: Vec<FailureKey> = strangers.into_iter().flatten().filter(|_| !is_known).collect();
         let mut counts = self.0.lock();
@@ -128,7 +129,7 @@ impl SignIns {
     }
 }
 
-#[must_use = "it counts as failed unless it is said to have succeeded"]
+#[must_use = "it counts as failed unless it is marked as successful"]
 pub(crate) struct SignInAttempt<'a> {
     all: &'a SignIns,
     /// Counts of it, each with the time of the previous failure.

@@ -74,7 +74,7 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             {"tiers": ["promotional"], "max": 5, "window": "7d"},
         ]}),
         Some("GuardBody") => json!({"factor": 5}),
-        Some("LogLevelBody") => json!({"filter": "info,bellwire::dispatch=debug", "seconds": 900}),
+        Some("LogLevelBody") => json!({"filter": "info,bellwire_dispatch=debug", "seconds": 900}),
         Some("NewWebhook") => json!({
             "name": "CRM", "url": "https://hooks.shop.example/bellwire",
             "events": [EventType::DeliveryGone, EventType::DeliveryDead, EventType::DeliveryClicked, EventType::CampaignState],

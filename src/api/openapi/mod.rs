@@ -19,21 +19,21 @@ use super::problem::{Details, FieldError, PROBLEM_KINDS};
 
 const ABOUT: &str = "Self-hosted web-push delivery.
 
-What is refused is answered as a problem (RFC 9457), whose `type` leads to a page that says what to do. What is shown as JSON has an \
-`ETag`: `If-None-Match` gets 304 while nothing has changed, and `If-Match` changes a thing only as long as it is what you have \
-seen (412, `precondition_failed`). A `POST` that makes something is carried out once however often it is repeated with the same \
-`Idempotency-Key`. Lists are paged: `Link` leads on.
+A refused request gets a problem (RFC 9457), whose `type` is the URL of a page with the remedy. JSON responses have an `ETag`: \
+`If-None-Match` gets 304 while nothing has changed, and `If-Match` changes a resource only if it still has that tag \
+(412, `precondition_failed`). A `POST` that creates something is carried out once, even if it is repeated with the same \
+`Idempotency-Key`. Lists are paged: `Link` contains the next page.
 
 Every route may refuse a body that is too large (413, `body_too_large`) or takes too long (408, `body_too_slow`). Too many \
-requests get 429 (`rate_limited`) with `Retry-After`. `RateLimit` and `RateLimit-Policy` state the rest: of the `key`'s limit to servers, of \
-the `client`'s, the IPv6 `network`'s, the `subscription`'s or that of `receipts` to browsers. API keys that are not valid count \
-against their client, too (`keys`). No path or query value may hold NUL (400).";
+requests get 429 (`rate_limited`) with `Retry-After`. `RateLimit` and `RateLimit-Policy` contain the remaining \
+quota: for servers that of the `key`; for browsers that of the `client`, the IPv6 `network`, the `subscription` or `receipts`. \
+Invalid API keys also count against their client (`keys`). No path or query value may hold NUL (400).";
 
 const SESSION: &str = "The cookie that `POST /v1/session` sets; without TLS it is called `bellwire`. The role that a route names \
-must be held on the app that its path names, or for all apps; on routes without an app, and to delete one, for all apps; where \
-`any_app` stands beside it, the role on any app is enough, and what is shown is of the apps on which it is held. \
-Browsers send it from this server's own pages only: requests must come with `Sec-Fetch-Site: same-origin`, or, if they change \
-anything, at least with an `Origin` of this server.";
+must be granted for the app in the path, or for all apps. Routes without an app, and the deletion of an app, need it for all apps. With \
+`any_app`, the role for any app is enough, and the response contains only the apps with that role. \
+Only this server's own pages may use it: requests need `Sec-Fetch-Site: same-origin` or, if they change \
+anything, at least an `Origin` of this server.";
 
 /// Purpose of each group of routes.
 const TAGS: [(&str, &str); 18] = [
@@ -48,28 +48,28 @@ const TAGS: [(&str, &str); 18] = [
     ("Flow control", "How much is let through."),
     ("Dead letters", "Deliveries that were given up: finding, replaying, discarding, exporting."),
     ("Webhooks", "Who is told over HTTP of what happens, signed as Standard Webhooks has it."),
-    ("Events", "What happened, for whoever keeps a copy."),
+    ("Events", "History of events, for systems that keep a copy."),
     ("Apps", "Sites, and who did what to them."),
     ("API keys", "What servers call with."),
     ("Identity", "Keys by which a site's backend vouches for its users."),
     ("VAPID keys", "What pushes are signed with."),
     ("Team", "People: signing in and out, who may, and what they may do."),
-    ("Operations", "For whoever runs the server."),
+    ("Operations", "For operators of the server."),
 ];
 
 /// Problems that routes share: under which name, their status, and when they come.
 const PROBLEMS: [(&str, u16, &str); 11] = [
     ("BadRequest", 400, "A parameter, a header or the grammar of the body is wrong; `errors` names each"),
-    ("Unauthorized", 401, "No key or token, or one that is not valid (any more)"),
+    ("Unauthorized", 401, "The key or token is missing, invalid or no longer valid"),
     ("Forbidden", 403, "The key or token is known, but may not do this"),
     ("NotFound", 404, "There is no such thing, or not for who asks"),
     ("TooSlow", 408, "The body did not come in time (`body_too_slow`)"),
-    ("Conflict", 409, "The state of things does not allow it; `code` says which"),
+    ("Conflict", 409, "The current state does not allow the request; `code` has the reason"),
     ("PreconditionFailed", 412, "It is not what `If-Match` names (`precondition_failed`)"),
     ("TooLarge", 413, "The body has too many octets (`body_too_large`)"),
     ("UnsupportedMediaType", 415, "The body must be sent as `application/json`"),
     ("Invalid", 422, "The body is well-formed, but members are wrong; `errors` points to each"),
-    ("TooManyRequests", 429, "Asked too often (`rate_limited`); `Retry-After` says when to ask again"),
+    ("TooManyRequests", 429, "Too many requests (`rate_limited`); `Retry-After` contains the delay"),
 ];
 
 /// Types and descriptions of path parameters. A parameter that is not listed is a string without a description.
@@ -267,7 +267,7 @@ fn takes(operation: &Value, parameter: &str) -> bool {
     operation["parameters"].as_array().into_iter().flatten().any(|taken| taken["name"] == parameter)
 }
 
-/// Splits the comment of a handler into a summary, its first sentence, and a description: the rest, with the allowed callers.
+/// Splits the comment of a handler into a summary (the first sentence) and a description, and adds the allowed callers.
 fn tell(operation: &mut Value) {
     let said = [&operation["summary"], &operation["description"]].map(|text| text.as_str().unwrap_or_default());
     let mut paragraphs: Vec<String> = said
@@ -298,7 +298,7 @@ fn for_whom(operation: &Value) -> String {
             ways.push("the subscription's own token".to_owned());
         } else if let Some(roles) = of("session") {
             ways.push(match roles.first().and_then(Value::as_str) {
-                Some(role) => format!("a session of somebody with the role `{role}`"),
+                Some(role) => format!("a session of a teammate with the role `{role}`"),
                 None => "a session".to_owned(),
             });
         } else {
@@ -340,7 +340,7 @@ fn meaning(method: &str, status: &str) -> &'static str {
         (_, "202") => "Accepted; it is being done",
         (_, "204") => "Done; there is no body",
         ("put" | "patch", _) => "Done; the body shows what holds now",
-        _ => "Done; the body tells what was done",
+        _ => "Done; the body contains the result",
     }
 }
 

@@ -62,7 +62,7 @@ impl Serialize for ProblemCode {
     }
 }
 
-const LATER: &str = "Wait as long as `Retry-After` says, then repeat the request.";
+const LATER: &str = "Wait for the time in `Retry-After`, then repeat the request.";
 const DONE: &str = "Nothing: it is done.";
 
 problem_codes! {
@@ -79,7 +79,7 @@ problem_codes! {
     CommitsUnconfirmed = "commits_unconfirmed", SERVICE_UNAVAILABLE, "Postgres does not confirm commits, because its synchronous standbys are missing. The request may have been carried out, or may be carried out once a standby is back.", "Tell the operator of the server. Then repeat the request, with an `Idempotency-Key` where the operation takes one.";
     CrossSite = "cross_site", FORBIDDEN, "A request with a session's cookie came from a page of another site, or did not state its origin.", "Call from this server's own pages. Programs use an API key.";
     DatabaseConflict = "database_conflict", SERVICE_UNAVAILABLE, "The request conflicted with other transactions (a lock timeout, a deadlock or a serialization failure). It was rolled back.", LATER;
-    DatabaseTimeout = "database_timeout", SERVICE_UNAVAILABLE, "A statement of the request took longer than the statement timeout. The request was rolled back.", "Wait as long as `Retry-After` says, then repeat the request. If it fails again, ask for less at a time, or tell the operator of the server.";
+    DatabaseTimeout = "database_timeout", SERVICE_UNAVAILABLE, "A statement of the request took longer than the statement timeout. The request was rolled back.", "Wait for the time in `Retry-After`, then repeat the request. If it fails again, request less at a time, or inform the operator of the server.";
     DatabaseUnavailable = "database_unavailable", SERVICE_UNAVAILABLE, "The database cannot be reached.", LATER;
     DeadLetterClosed = "dead_letter_closed", CONFLICT, "The subscription is gone, or the delivery has expired: its dead letter is kept for the record only.", "Send a new message if its content still matters.";
     DeadLetterSettled = "dead_letter_settled", CONFLICT, "The dead letter was already replayed or discarded.", DONE;
@@ -87,15 +87,15 @@ problem_codes! {
     EditsBusy = "edits_busy", SERVICE_UNAVAILABLE, "This server already handles the maximum number of changes with `If-Match`.", LATER;
     EmailTaken = "email_taken", CONFLICT, "A teammate with this email address exists.", "Change the teammate's roles, or reset the teammate to get a new link.";
     EndpointTaken = "endpoint_taken", CONFLICT, "The endpoint is registered with other keys that take precedence, or its user unsubscribed.", "Register it with the same keys, or let the browser create a new subscription.";
-    ExampleUnavailable = "example_unavailable", CONFLICT, "The example page cannot be used from this address.", "Do what `detail` says.";
+    ExampleUnavailable = "example_unavailable", CONFLICT, "The example page cannot be used from this address.", "Follow the instruction in `detail`.";
     Forbidden = "forbidden", FORBIDDEN, "The caller is known, but may not do this.", "Use a key with the scope, or a teammate with the role, that the operation names.";
     IdempotencyKeyInProgress = "idempotency_key_in_progress", CONFLICT, "The first request with this `Idempotency-Key` has not finished.", "Repeat the request after `Retry-After`: it then gets the response of the first request.";
     IdempotencyKeyReused = "idempotency_key_reused", UNPROCESSABLE_ENTITY, "This `Idempotency-Key` was used for another request: the path, the body or the headers differ.", "Use a new key for every new request, and repeat a request without changes.";
     ImportElsewhere = "import_elsewhere", CONFLICT, "Another request continues this import, or has ended it.", "Read the import: it shows its progress and whether it has ended.";
     Internal = "internal", INTERNAL_SERVER_ERROR, "The server failed.", "Send the `request_id` to the operator of the server, who finds the log entries by it.";
-    Invalid = "invalid", UNPROCESSABLE_ENTITY, "The body is well-formed, but some of its members are wrong.", "`errors` points to each wrong member, and says what is allowed.";
-    InvalidHeader = "invalid_header", BAD_REQUEST, "A header is wrong.", "`errors` names the header, and says what is allowed.";
-    InvalidParameter = "invalid_parameter", BAD_REQUEST, "A parameter of the path or the query is wrong or unknown.", "`errors` names the parameter, and says what is allowed.";
+    Invalid = "invalid", UNPROCESSABLE_ENTITY, "The body is well-formed, but some of its members are wrong.", "`errors` points to each wrong member and states the allowed values.";
+    InvalidHeader = "invalid_header", BAD_REQUEST, "A header is wrong.", "`errors` names the header and states the allowed values.";
+    InvalidParameter = "invalid_parameter", BAD_REQUEST, "A parameter of the path or the query is wrong or unknown.", "`errors` names the parameter and states the allowed values.";
     InvalidPath = "invalid_path", BAD_REQUEST, "The path is not percent-encoded UTF-8.", "Percent-encode each value in the path.";
     InvalidReceipt = "invalid_receipt", BAD_REQUEST, "This server did not issue the token of the receipt.", "Report the token that came with the push, unchanged.";
     KeyListenersFull = "key_listeners_full", TOO_MANY_REQUESTS, "The API key has the maximum number of listeners on event streams.", "Close streams that are not read.";
@@ -107,7 +107,7 @@ problem_codes! {
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "This path does not support the method.", "`Allow` lists the methods of the path.";
     NotFound = "not_found", NOT_FOUND, "The resource does not exist, or the caller may not see it.", "Check the id, and that the key belongs to the app.";
     NotYourself = "not_yourself", CONFLICT, "Teammates cannot change, reset or remove themselves.", "Ask another admin, or use `bellwire admin` on the server.";
-    OriginNotAllowed = "origin_not_allowed", FORBIDDEN, "The app does not allow requests from pages of this origin.", "Add the origin to the app, or serve the page over HTTPS: `detail` says which.";
+    OriginNotAllowed = "origin_not_allowed", FORBIDDEN, "The app does not allow requests from pages of this origin.", "Add the origin to the app, or serve the page over HTTPS: `detail` states which.";
     PasskeyKnown = "passkey_known", CONFLICT, "This passkey was already added.", "Nothing: the passkey can be used.";
     PasskeysUnavailable = "passkeys_unavailable", CONFLICT, "The server has no public URL for which passkeys could be created.", "Set `BELLWIRE_PUBLIC_URL` to the server's https address.";
     PreconditionFailed = "precondition_failed", PRECONDITION_FAILED, "The resource does not have the `ETag` that `If-Match` names, or exists although `If-None-Match` forbids it.", "Read the resource again, check what has changed, and repeat the request with the new `ETag`.";

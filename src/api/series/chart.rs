@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use super::measure::Dimension;
 use super::query::Query;
-use crate::store::outcomes::rollups::{LaneOf, RollupRow};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
-use bellwire_core::fact::{FactCounts, Fact, Loss};
+use bellwire_core::fact::{Fact, FactCounts, Loss};
 use bellwire_core::id::{AppId, LaneId, MessageId};
 use bellwire_core::lane::Gateway;
+use bellwire_store::outcomes::rollups::{LaneOf, RollupRow};
 
 /// Points of an answer, at most.
 pub(super) const POINTS_MAX: usize = 20_000;

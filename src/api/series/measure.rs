@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::filters::Filters;
 use bellwire_core::delivery::{Ending, ReceiptKind};
-use bellwire_core::fact::{FactCounts, Fact, Loss, StatusClass, WAITS};
+use bellwire_core::fact::{Fact, FactCounts, Loss, StatusClass, WAITS};
 use bellwire_core::named;
 
 named! {

@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, TimeDelta};
 
-use crate::store::outcomes::rollups::{Piece, RollupStep};
 use bellwire_core::clock::Timestamp;
+use bellwire_store::outcomes::rollups::{Piece, RollupStep};
 
 /// Returns the pieces of a range that begins and ends at whole minutes, or at whole hours or days where minutes or hours are no
 /// longer stored. They are in order, without overlaps or gaps.

@@ -8,13 +8,13 @@ use super::measure::{Dimension, Measure, Split};
 use super::pieces::{down, pieces, up};
 use crate::api::nul::refuse_nul;
 use crate::api::problem::Problem;
-use crate::store::outcomes::rollups::{MetricsKept, Piece, RollupStep};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, Tier};
 use bellwire_core::fact::{Loss, StatusClass};
 use bellwire_core::id::LaneId;
 use bellwire_core::lane::Gateway;
 use bellwire_core::request_time;
+use bellwire_store::outcomes::rollups::{MetricsKept, Piece, RollupStep};
 
 /// Buckets of a request, at most.
 pub(super) const BUCKETS_MAX: i64 = 1_500;

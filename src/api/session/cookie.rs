@@ -9,9 +9,9 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
 
 use crate::api::problem::{Problem, ProblemCode};
-use crate::vault::Vault;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SessionId;
+use bellwire_vault::Vault;
 
 /// A session that is not used for so long has ended: its token expires.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
@@ -58,7 +58,8 @@ pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option
     validation.set_audience(&[AUDIENCE]);
     validation.set_required_spec_claims(&["aud"]);
     validation.validate_exp = false; // by our own clock
-    let CookieClaims { sid, iat, exp, .. } = jsonwebtoken::decode::<CookieClaims>(token, &key, &validation).ok()?.claims;
+    let CookieClaims { sid, iat, exp, .. } =
+        jsonwebtoken::decode::<CookieClaims>(token, &key, &validation).ok()?.claims;
     let now_s = now.timestamp();
     let is_stale = now_s >= iat + RENEWED_AFTER.as_secs() as i64;
     (now_s < exp).then_some(SessionToken { session: sid, is_stale })
@@ -155,8 +156,7 @@ pub(in crate::api) fn check_origin(method: &Method, headers: &HeaderMap) -> Resu
     if is_own {
         return Ok(());
     }
-    let detail = "A session is taken only from this server's own pages: `Sec-Fetch-Site` or `Origin` says that this request \
-                  comes from elsewhere, or does not say where from. Programs use an API key.";
+    let detail = "A session is accepted only from this server's own pages: `Sec-Fetch-Site` or `Origin` shows another source, or both are missing. Programs use an API key.";
     Err(Problem::new(ProblemCode::CrossSite, detail))
 }
 

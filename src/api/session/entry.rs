@@ -16,12 +16,12 @@ use crate::api::extract::is_plain_text;
 use crate::api::limits::RefusalScope;
 use crate::api::problem::{Problem, ProblemCode};
 use crate::api::signed_in::SignedIn;
-use crate::store::keys::api_keys::ApiKey;
-use crate::store::keys::audit::{AuditAction, Actor, AuditEntry, Who};
-use crate::store::keys::passkeys::ShownLink;
-use crate::store::keys::sessions::{self, NewSession, Owner};
-use crate::store::keys::team;
 use bellwire_core::id::{SessionId, TeammateId};
+use bellwire_store::keys::api_keys::ApiKey;
+use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry, Who};
+use bellwire_store::keys::passkeys::ShownLink;
+use bellwire_store::keys::sessions::{self, NewSession, Owner};
+use bellwire_store::keys::team;
 
 /// Maximum length of a session: a working day.
 const SESSION_LASTS: TimeDelta = TimeDelta::hours(12);
@@ -112,7 +112,12 @@ pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<Api
 }
 
 /// Refuses a sign-in, the same way whether or not there is such a teammate.
-pub(super) fn refuse(state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, way: &'static str) -> Problem {
+pub(super) fn refuse(
+    state: &ApiState,
+    visitor: &SignInVisitor,
+    teammate: Option<TeammateId>,
+    way: &'static str,
+) -> Problem {
     let detail = match way {
         "password" => "There is no such teammate with this password.",
         "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
@@ -150,7 +155,7 @@ pub(super) fn record_refusal(state: &ApiState, visitor: &SignInVisitor, teammate
         async move {
             let written = async { entry.record(&mut *pool.acquire().await?, n, now).await };
             if let Err(error) = written.await {
-                tracing::warn!(%error, n, "the audit log does not tell of sign-ins that were refused");
+                tracing::warn!(%error, n, "refused sign-ins were not recorded in the audit log");
             }
         }
         .in_current_span(),

@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::CallerIdentity;
-use super::extract::{PathId, Json, Query};
+use super::extract::{Json, PathId, Query};
 use super::paging::{Page, Paging};
 use super::passwords::Password;
 use super::problem::{Faults, Problem};
@@ -29,9 +29,9 @@ use super::signed_in::{SignedIn, ended, enter};
 use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
 use bellwire_core::role::{Grant, Role};
 
-use crate::store::keys::audit::{AuditAction, Actor, AuditEntry};
-use crate::store::keys::sessions::{self, SessionRow, Owner};
-use crate::store::keys::team;
+use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry};
+use bellwire_store::keys::sessions::{self, Owner, SessionRow};
+use bellwire_store::keys::team;
 use cookie::IDLE_MAX;
 pub(crate) use sign_in::{__path_sign_in, LINK_PREFIX, link_mac, sign_in};
 use utoipa_axum::router::OpenApiRouter;

@@ -21,18 +21,18 @@ use crate::api::extract::{Query, is_plain_text};
 use crate::api::problem::Problem;
 use crate::api::signed_in::SignedIn;
 use crate::api::team::{removed_account, removed_email};
-use crate::oidc::{ATTEMPT_LASTS, OidcAttempt, OidcFailure, OidcPerson, Provider};
-use crate::store::keys::audit::{AuditAction, Actor, AuditEntry, Who};
-use crate::store::keys::oidc::{self, ProviderAccount};
-use crate::store::keys::passkeys::{self, FirstFactor, ShownAccount};
-use crate::store::keys::sessions::Owner;
-use crate::store::keys::team::{self, TeammateStatus};
-use crate::vault::OIDC_ATTEMPT;
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::TeammateId;
 use bellwire_core::named;
 use bellwire_core::role::{Grant, Grants, Role};
+use bellwire_net::oidc::{ATTEMPT_LASTS, OidcAttempt, OidcFailure, OidcPerson, Provider};
+use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry, Who};
+use bellwire_store::keys::oidc::{self, ProviderAccount};
+use bellwire_store::keys::passkeys::{self, FirstFactor, ShownAccount};
+use bellwire_store::keys::sessions::Owner;
+use bellwire_store::keys::team::{self, TeammateStatus};
+use bellwire_vault::OIDC_ATTEMPT;
 
 pub(super) const BEGIN: &str = "/v1/session/oidc";
 /// Path on this server to which the provider sends browsers back.
@@ -80,7 +80,7 @@ named! {
         /// They would be a newcomer, and were removed from the team.
         Removed = "removed",
         Disabled = "disabled",
-        /// Their address belongs to a teammate with another account at the provider.
+        /// The address belongs to a teammate with another account at the provider.
         OtherAccount = "other_account",
         /// They have a passkey, and this server has no name that browsers would ask for it under.
         PasskeysUnavailable = "passkeys_unavailable",
@@ -89,7 +89,7 @@ named! {
 
 /// Logs what it was; the person learns only which kind.
 fn noted(failure: OidcFailure) -> Why {
-    tracing::warn!(%failure, "nobody was signed in by the OpenID provider");
+    tracing::warn!(%failure, "the sign-in at the OpenID provider failed");
     match failure {
         OidcFailure::Unavailable(_) => Why::Provider,
         OidcFailure::Refused(_) => Why::Token,
@@ -125,7 +125,7 @@ impl From<sqlx::Error> for SignInFailure {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct CallbackParams {
-    /// What it was begun with.
+    /// State of the sign-in attempt.
     state: Option<String>,
     /// Code of the provider for the person.
     code: Option<String>,
@@ -253,7 +253,12 @@ impl Arrival<'_> {
 
     /// Finds the teammate of an account that has not come before, by its verified address, and links it to them. What is written
     /// counts only if they are let in.
-    async fn introduce(&self, conn: &mut PgConnection, account: ProviderAccount<'_>, email: &str) -> Result<TeammateStatus, SignInFailure> {
+    async fn introduce(
+        &self,
+        conn: &mut PgConnection,
+        account: ProviderAccount<'_>,
+        email: &str,
+    ) -> Result<TeammateStatus, SignInFailure> {
         let mut known = team::lock_by_email(conn, email).await?;
         if let (None, Some(role)) = (known, self.settings.newcomers) {
             let vault = &self.state.vault;

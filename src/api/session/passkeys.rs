@@ -10,19 +10,19 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::InSession;
-use super::relying_party::{PasskeyChallenge, CHALLENGE_LASTS, PasskeyError, RelyingParty, challenge_of};
+use super::relying_party::{CHALLENGE_LASTS, PasskeyChallenge, PasskeyError, RelyingParty, challenge_of};
 use crate::api::ApiState;
 use crate::api::auth::TeamAdmin;
-use crate::api::extract::{PathId, Json, is_plain_text};
+use crate::api::extract::{Json, PathId, is_plain_text};
 use crate::api::problem::{Faults, Problem, ProblemCode};
 use crate::api::routes::routes;
-use crate::store::keys::audit::AuditAction;
-use crate::store::keys::passkeys::{self, AddPasskeyResult, PASSKEYS_MAX, Passkey};
-use crate::store::keys::sessions::{self, Owner};
-use crate::store::keys::team;
-use crate::store::results::WriteOutcome;
-use crate::vault::{Purpose, Vault};
 use bellwire_core::id::{PasskeyId, TeammateId};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::keys::passkeys::{self, AddPasskeyResult, PASSKEYS_MAX, Passkey};
+use bellwire_store::keys::sessions::{self, Owner};
+use bellwire_store::keys::team;
+use bellwire_store::results::WriteOutcome;
+use bellwire_vault::{Purpose, Vault};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
@@ -165,7 +165,9 @@ pub(crate) async fn add(
     match passkeys::add(&mut tx, teammate, &passkey).await? {
         AddPasskeyResult::Done => {}
         AddPasskeyResult::TooMany => return Err(too_many()),
-        AddPasskeyResult::Known => return Err(Problem::new(ProblemCode::PasskeyKnown, "This passkey has been added before.")),
+        AddPasskeyResult::Known => {
+            return Err(Problem::new(ProblemCode::PasskeyKnown, "This passkey has been added before."));
+        }
     }
     caller.did(AuditAction::PasskeyAdded, passkey.id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
@@ -252,8 +254,7 @@ fn recently_in(caller: &InSession, state: &ApiState) -> Result<TeammateId, Probl
 /// Returns this server's identity for passkeys. 409: it has none.
 pub(super) fn relying_party(state: &ApiState) -> Result<&RelyingParty, Problem> {
     state.settings.relying_party.as_ref().ok_or_else(|| {
-        let detail = "Browsers have passkeys only for a name that they reach by TLS: whoever runs the server sets \
-                      BELLWIRE_PUBLIC_URL to such an address. `bellwire admin reset-passkeys` lets somebody in without.";
+        let detail = "Browsers offer passkeys only for host names with TLS: the operator has to set BELLWIRE_PUBLIC_URL to such an address. `bellwire admin reset-passkeys` deletes the passkeys of a teammate.";
         Problem::new(ProblemCode::PasskeysUnavailable, detail)
     })
 }

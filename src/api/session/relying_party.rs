@@ -1,5 +1,5 @@
 //! This server as a relying party of WebAuthn: requests for authenticators, and checks of their responses. No I/O:
-//! [`crate::store::keys::passkeys`] stores passkeys and challenges.
+//! [`bellwire_store::keys::passkeys`] stores passkeys and challenges.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use serde_json::Value;
 use url::{Host, Url};
 use uuid::Uuid;
 
-use crate::store::keys::passkeys::Passkey;
 use bellwire_core::id::TeammateId;
+use bellwire_store::keys::passkeys::Passkey;
 
 pub(crate) const CHALLENGE_LASTS: Duration = Duration::from_secs(5 * 60);
 /// Name of this server in browsers' questions for a passkey.
@@ -81,7 +81,7 @@ impl PasskeyError {
             Self::RelyingParty => "was made for another host",
             Self::Counter => "was made by an authenticator that counts backwards: there may be a copy of it",
             Self::Signature => "is not signed by its passkey",
-            Self::Account => "came with an account that is somebody else's",
+            Self::Account => "came with the account of another teammate",
         }
     }
 }
@@ -131,7 +131,11 @@ impl RelyingParty {
         PasskeyChallenge { options: json(&options), challenge: state.challenge }
     }
 
-    pub(crate) fn read_made(&self, credential: &RegistrationCredential, challenge: Vec<u8>) -> Result<RegisteredPasskey, PasskeyError> {
+    pub(crate) fn read_made(
+        &self,
+        credential: &RegistrationCredential,
+        challenge: Vec<u8>,
+    ) -> Result<RegisteredPasskey, PasskeyError> {
         let verifier = self.verifier();
         let (_, mut state) = verifier.start_passkey_registration(Uuid::nil().as_bytes(), "", "", Default::default())?;
         state.challenge = challenge;

@@ -14,14 +14,14 @@ use super::cookie;
 use super::entry::{SignInVisitor, begin, let_in, refuse, refuse_saying, use_link};
 use super::oidc;
 use super::passkeys::{challenge_mac, relying_party};
-use super::relying_party::{PasskeyChallenge, CHALLENGE_LASTS, PasskeyError, challenge_of, credential_id_of};
+use super::relying_party::{CHALLENGE_LASTS, PasskeyChallenge, PasskeyError, challenge_of, credential_id_of};
 use crate::api::ApiState;
 use crate::api::problem::{Problem, ProblemCode};
-use crate::store::keys::oidc::ProviderAccount;
-use crate::store::keys::passkeys::{self, FirstFactor, Passkey, ShownAccount};
-use crate::store::keys::sessions::Owner;
 use bellwire_core::base64url;
 use bellwire_core::id::TeammateId;
+use bellwire_store::keys::oidc::ProviderAccount;
+use bellwire_store::keys::passkeys::{self, FirstFactor, Passkey, ShownAccount};
+use bellwire_store::keys::sessions::Owner;
 
 /// Challenge for a passkey before its owner is signed in.
 #[derive(Debug, Serialize, ToSchema)]
@@ -67,7 +67,11 @@ pub(super) async fn ask_later(
 
 /// Returns the challenge that was [deferred](ask_later), as often as its page needs it. 401: the browser has none, or it has
 /// expired.
-pub(super) async fn ask_on(state: &ApiState, visitor: &SignInVisitor, headers: &HeaderMap) -> Result<Response, Problem> {
+pub(super) async fn ask_on(
+    state: &ApiState,
+    visitor: &SignInVisitor,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
     let ended = || {
         let detail = "Your provider's word has been used, or is older than five minutes. Sign in there again.";
         Problem::new(ProblemCode::SignInRefused, detail)
@@ -107,7 +111,8 @@ fn request(options: Value, expires_at: DateTime<Utc>) -> Response {
 pub(super) async fn by_passkey(state: &ApiState, visitor: &SignInVisitor, answer: Value) -> Result<Response, Problem> {
     let party = relying_party(state)?;
     let malformed = |why: PasskeyError| Problem::invalid_member("/passkey", why.detail());
-    let answer: AuthenticationCredential = serde_json::from_value(answer).map_err(|_| malformed(PasskeyError::Malformed))?;
+    let answer: AuthenticationCredential =
+        serde_json::from_value(answer).map_err(|_| malformed(PasskeyError::Malformed))?;
     let challenge = challenge_of(&answer.response.client_data_json).map_err(malformed)?;
     let credential_id = credential_id_of(&answer).map_err(malformed)?;
     // Counts as a guess at a key, which is as hard.

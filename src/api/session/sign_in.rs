@@ -17,16 +17,16 @@ use crate::api::ApiState;
 use crate::api::auth::find;
 use crate::api::email::{EMAIL_RULE, normal_email};
 use crate::api::extract::{BodyLimit, Json};
-use crate::api::limits::{SignInAttempt, HashedName, Wait};
+use crate::api::limits::{HashedName, SignInAttempt, Wait};
 use crate::api::passwords::{Password, PasswordPermit, Requester};
 use crate::api::problem::{Faults, Problem};
-use crate::http_server::address::household;
-use crate::store::keys::api_keys;
-use crate::store::keys::passkeys::{FirstFactor, ShownLink};
-use crate::store::keys::sessions::{self, Owner};
-use crate::store::keys::team;
-use crate::vault::{Purpose, Vault};
 use bellwire_core::scope::Scope;
+use bellwire_net::http_server::address::household;
+use bellwire_store::keys::api_keys;
+use bellwire_store::keys::passkeys::{FirstFactor, ShownLink};
+use bellwire_store::keys::sessions::{self, Owner};
+use bellwire_store::keys::team;
+use bellwire_vault::{Purpose, Vault};
 
 pub(crate) const LINK_PREFIX: &str = "bwl_";
 /// Octets of a request to sign in, at most.
@@ -203,7 +203,8 @@ impl<'a> Guess<'a> {
 
     async fn place(&self) -> Result<PasswordPermit, Problem> {
         let Self { state, .. } = self;
-        let refused = match state.passwords.place(if self.is_known { Requester::ByKnown } else { Requester::ByAnybody }) {
+        let refused = match state.passwords.place(if self.is_known { Requester::ByKnown } else { Requester::ByAnybody })
+        {
             Err(refused) if !self.is_known => refused,
             placed => return placed,
         };

@@ -23,18 +23,18 @@ use crate::api::message_content::{self, ContentView};
 use crate::api::outgoing::Outgoing;
 use crate::api::problem::Problem;
 use crate::api::subscriptions::SubscriptionView;
-use crate::store::audience::habits;
-use crate::store::audience::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
-use crate::store::keys::audit::AuditAction;
-use crate::store::keyset::{Keyset, Towards};
-use crate::store::outcomes::receipts;
-use crate::store::outcomes::search::{self, DEVICES_MAX, SearchQuery, Whose};
-use crate::store::queue::{caps, messages};
-use crate::vault::ADDRESS;
 use bellwire_core::clock::time_of;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
+use bellwire_store::audience::habits;
+use bellwire_store::audience::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::keyset::{Keyset, Towards};
+use bellwire_store::outcomes::receipts;
+use bellwire_store::outcomes::search::{self, DEVICES_MAX, SearchQuery, Whose};
+use bellwire_store::queue::{caps, messages};
+use bellwire_vault::ADDRESS;
 
 /// Subscriptions that are read at a time.
 const PAGE: i64 = 250;
@@ -46,7 +46,7 @@ const INHERITED_MAX: TimeDelta = TimeDelta::days(29);
 pub(crate) struct PersonExport {
     #[serde(flatten)]
     head: PersonHead,
-    /// Their subscriptions, the newest first, ended ones included.
+    /// Subscriptions, newest first, ended ones included.
     subscriptions: Vec<PersonSubscription>,
     /// Deliveries to these during their use by the person, as long as history is kept.
     deliveries: Vec<PersonDelivery>,
@@ -145,8 +145,14 @@ pub(crate) async fn export(
     opening.pop(); // its brace: more follows
     opening.extend_from_slice(b",\n\"subscriptions\":[");
     let (outgoing, body) = Outgoing::answering(&mut request, &state);
-    let pages =
-        Pages { state, app, user, devices: Vec::new(), at: ExportPosition::Subscriptions(Keyset::newest(PAGE)), any: false };
+    let pages = Pages {
+        state,
+        app,
+        user,
+        devices: Vec::new(),
+        at: ExportPosition::Subscriptions(Keyset::newest(PAGE)),
+        any: false,
+    };
     let parts = stream::once(async { Ok(Bytes::from(opening)) }).chain(stream::try_unfold(pages, Pages::next));
     outgoing.give(parts, place, "an export of a user");
     let headers = [
@@ -242,9 +248,11 @@ impl Pages {
     fn origin(&self, row: &SubscriptionRow) -> Result<String, PersonExportError> {
         /// Octets of the keys before it.
         const KEYS: usize = 65 + 16;
-        let address =
-            zeroize::Zeroizing::new(self.state.vault.open(ADDRESS, row.id, &row.address).map_err(|_| PersonExportError::Sealed)?);
-        let endpoint = std::str::from_utf8(address.get(KEYS..).unwrap_or_default()).map_err(|_| PersonExportError::Sealed)?;
+        let address = zeroize::Zeroizing::new(
+            self.state.vault.open(ADDRESS, row.id, &row.address).map_err(|_| PersonExportError::Sealed)?,
+        );
+        let endpoint =
+            std::str::from_utf8(address.get(KEYS..).unwrap_or_default()).map_err(|_| PersonExportError::Sealed)?;
         let endpoint = url::Url::parse(endpoint).map_err(|_| PersonExportError::Sealed)?;
         Ok(endpoint.origin().ascii_serialization())
     }
@@ -283,7 +291,11 @@ impl Pages {
         Ok(())
     }
 
-    async fn write_deliveries(&mut self, out: &mut Vec<u8>, found: Vec<FoundDelivery>) -> Result<(), PersonExportError> {
+    async fn write_deliveries(
+        &mut self,
+        out: &mut Vec<u8>,
+        found: Vec<FoundDelivery>,
+    ) -> Result<(), PersonExportError> {
         let mut ids: Vec<MessageId> = found.iter().map(|delivery| delivery.message).collect();
         let subscriptions: Vec<SubscriptionId> = found.iter().map(|delivery| delivery.subscription).collect();
         let mut receipts: HashMap<(MessageId, SubscriptionId), Vec<ReceiptView>> = HashMap::new();

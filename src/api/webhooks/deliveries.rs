@@ -12,19 +12,19 @@ use utoipa_axum::router::OpenApiRouter;
 use super::find;
 use crate::api::ApiState;
 use crate::api::auth::{MayManageKeys, MayRead, Server};
-use crate::api::extract::{PathId, Json, Query};
+use crate::api::extract::{Json, PathId, Query};
 use crate::api::idempotency::{Instead, Pending};
 use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Problem, ProblemCode};
 use crate::api::routes::routes;
 use crate::hooks::test_event;
-use crate::store::hooks::deliveries::{self, AttemptRow, DeliveryRow, ResendSelection};
-use crate::store::hooks::packing::{self, NewDelivery};
-use crate::store::keys::audit::AuditAction;
-use crate::vault::WEBHOOK_BODY;
 use bellwire_core::hook::{DeliveryState, WebhookState};
 use bellwire_core::id::{EventId, HookDeliveryId, WebhookId};
 use bellwire_core::request_time;
+use bellwire_store::hooks::deliveries::{self, AttemptRow, DeliveryRow, ResendSelection};
+use bellwire_store::hooks::packing::{self, NewDelivery};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_vault::WEBHOOK_BODY;
 
 /// Attempts of a delivery that are shown: the last ones.
 const ATTEMPTS_MAX: i64 = 200;

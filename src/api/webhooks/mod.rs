@@ -17,23 +17,23 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
 use super::auth::{Caller, MayManageKeys, MayRead, Server};
-use super::extract::{PathId, Json, is_plain_text, nullable};
+use super::extract::{Json, PathId, is_plain_text, nullable};
 use super::idempotency::{Instead, Making};
 use super::policies::{check, terms_of};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
 use crate::hooks::{Secret, generate};
-use crate::store::WriteOutcome;
-use crate::store::hooks::webhooks::{self, AddWebhookResult, WebhookFields, WEBHOOKS_MAX, Webhook};
-use crate::store::keys::apps::App;
-use crate::store::keys::audit::{AuditAction, Who};
-use crate::vault::{WEBHOOK_SECRET, WEBHOOK_URL};
 use bellwire_core::event_type::EventType;
 use bellwire_core::hook::{DisabledWhy, WebhookKinds, WebhookState};
 use bellwire_core::id::{AppId, WebhookId};
 use bellwire_core::scope::Scope;
 use bellwire_core::subscription::Endpoint;
 use bellwire_rules::policy::PolicyLevel;
+use bellwire_store::WriteOutcome;
+use bellwire_store::hooks::webhooks::{self, AddWebhookResult, WEBHOOKS_MAX, Webhook, WebhookFields};
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::{AuditAction, Who};
+use bellwire_vault::{WEBHOOK_SECRET, WEBHOOK_URL};
 
 /// Events in one request by default, and at most.
 const MAX_EVENTS_DEFAULT: i32 = 100;
@@ -172,7 +172,7 @@ impl PartialSchema for WebhookEvent {
     fn schema() -> RefOr<Schema> {
         let names = EventType::ALL.into_iter().filter(|event| event.is_for_webhooks()).map(EventType::name);
         let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
-        schema.description(Some("What webhooks can be told of. Names never change.")).into()
+        schema.description(Some("Event types of webhooks. Names never change.")).into()
     }
 }
 
@@ -328,8 +328,7 @@ pub(crate) async fn create(
     let mut once = pending.begin(&state).await?;
     let said = wanted.said(&state, id, None);
     if webhooks::add(once.conn(), server.app.id, id, &said, &sealed, now).await? == AddWebhookResult::TooMany {
-        let detail =
-            format!("An app may have at most {WEBHOOKS_MAX} webhooks. Delete one that is not in use any more.");
+        let detail = format!("An app may have at most {WEBHOOKS_MAX} webhooks. Delete one that is no longer in use.");
         return Err(Problem::new(ProblemCode::TooManyWebhooks, detail).into());
     }
     let detail = json!({"name": said.name, "events": said.events});
@@ -418,7 +417,11 @@ pub(crate) async fn rotate_secret(
     if webhooks::rotate(&mut tx, server.app.id, id, &sealed, until, &by, now).await? == WriteOutcome::Unknown {
         return Err(Problem::not_found("webhook"));
     }
-    server.did(AuditAction::WebhookSecretRotated, id).with(json!({"overlap_hours": hours})).record(&mut tx, 1, now).await?;
+    server
+        .did(AuditAction::WebhookSecretRotated, id)
+        .with(json!({"overlap_hours": hours}))
+        .record(&mut tx, 1, now)
+        .await?;
     tx.commit().await?;
     let view = view(&state, server.app.id, id, &server.caller).await?;
     Ok(axum::Json(WebhookView { secret: Some(secret.write().to_string()), ..view }))

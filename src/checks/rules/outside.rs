@@ -116,7 +116,7 @@ pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> Finding {
         is_placeholder(subject).then(|| (app, format!("nobody reads `{subject}`")))
     });
     match wrong {
-        None => Finding::ok(CHECK, "Push services know whom to write to."),
+        None => Finding::ok(CHECK, "The apps have contacts for push services."),
         Some((app, why)) => {
             Finding::warning(CHECK, format!("Push services cannot write to the operator of the app {app}: {why}."))
                 .advise("Name a mail address that is read, for each VAPID key; Apple refuses keys without one.")

@@ -112,11 +112,18 @@ fn database_is_new_enough_and_durable() {
         is(&version(&DatabaseSettings { version_number, ..settings() }), health, "17.4");
     }
     is(&durability(&settings()), Health::Ok, "outlives");
-    is(&durability(&DatabaseSettings { synchronous_commit: "remote_write".into(), ..settings() }), Health::Ok, "outlives");
+    is(
+        &durability(&DatabaseSettings { synchronous_commit: "remote_write".into(), ..settings() }),
+        Health::Ok,
+        "outlives",
+    );
     for (wrong, named) in [
         (DatabaseSettings { fsync: false, ..settings() }, "ALTER SYSTEM SET fsync = on"),
         (DatabaseSettings { full_page_writes: false, ..settings() }, "ALTER SYSTEM SET full_page_writes = on"),
-        (DatabaseSettings { synchronous_commit: "off".into(), ..settings() }, "ALTER SYSTEM SET synchronous_commit = on"),
+        (
+            DatabaseSettings { synchronous_commit: "off".into(), ..settings() },
+            "ALTER SYSTEM SET synchronous_commit = on",
+        ),
     ] {
         is(&durability(&wrong), Health::Failure, named);
     }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::beyond;
 use crate::checks::{Finding, Health};
-use crate::store::operations::distribution::{Machine, Placement};
-use crate::store::operations::setup::{Dead, Expired};
+use bellwire_store::operations::distribution::{Machine, Placement};
+use bellwire_store::operations::setup::{Dead, Expired};
 
 /// Minimum shares of free inodes.
 const INODES_LITTLE: [f64; 2] = [0.1, 0.02];

@@ -256,7 +256,9 @@ impl Import {
             match code {
                 Some(ProblemCode::NotFound | ProblemCode::InvalidParameter | ProblemCode::TransfersBusy) => error, // nothing has begun
                 _ if self.dry_run => error.context("the file was not read to its end"),
-                _ => error.context(format!("the import was interrupted: continue it with the same arguments and `--app {app} --resume`")),
+                _ => error.context(format!(
+                    "the import was interrupted: continue it with the same arguments and `--app {app} --resume`"
+                )),
             }
         })
     }

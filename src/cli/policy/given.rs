@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::PolicyArgs;
 use bellwire_core::delivery::Tier;
-use bellwire_rules::policy::{Layer, PolicyLevel, Places, Policy, PolicyError, Terms};
+use bellwire_rules::policy::{Layer, Places, Policy, PolicyError, PolicyLevel, Terms};
 
 /// The longest policy or scenario that is read, in octets.
 const TEXT_MAX: u64 = 65_536;

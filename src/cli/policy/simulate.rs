@@ -1,4 +1,3 @@
-
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,7 +8,7 @@ use super::{CHART_WIDTH, PolicyArgs, write_svg};
 use crate::cli::output::Output;
 use bellwire_rules::policy::Policy;
 use bellwire_rules::policy::chart::{Panel, load_svg, load_text};
-use bellwire_simulator::policies::{self, LoadSeries, SimulationReport, STEPS_MAX, Scenario};
+use bellwire_simulator::policies::{self, LoadSeries, STEPS_MAX, Scenario, SimulationReport};
 
 /// So many simulations are made at a time at most.
 const RUNS_MAX: usize = 12;

@@ -13,8 +13,8 @@ use tracing::warn;
 use zeroize::Zeroizing;
 
 use super::Show;
-use crate::http_server::certificate::Certificate;
 use bellwire_core::clock::Clock;
+use bellwire_net::http_server::certificate::Certificate;
 
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 

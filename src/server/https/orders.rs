@@ -12,14 +12,14 @@ use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use super::Show;
-use crate::acme::{self, Authority, Issued, schedule};
 use crate::config::Config;
-use crate::http_server::certificate::Certificate;
-use crate::http_server::tls::Challenges;
 use crate::server::context::Context;
-use crate::store::keys::certificates::{self, AcmeAccount, Lease, New, AcmeScope};
-use crate::vault::{ACME_ACCOUNT, ACME_PRIVATE, Vault};
 use bellwire_core::clock::{Clock, uuid_of};
+use bellwire_net::acme::{self, Authority, Issued, schedule};
+use bellwire_net::http_server::certificate::Certificate;
+use bellwire_net::http_server::tls::Challenges;
+use bellwire_store::keys::certificates::{self, AcmeAccount, AcmeScope, Lease, New};
+use bellwire_vault::{ACME_ACCOUNT, ACME_PRIVATE, Vault};
 
 /// Interval of the query for a newer certificate, and of the check whether an order is due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ import { may } from "./lib/roles";
 /** Apps that the switcher shows; who has more finds the rest by the address. */
 const SHOWN_MAX = 250;
 
-/** The apps that somebody may look at, by name. Whoever has roles on single apps only cannot list all, but those. */
+/** Apps that the user may read, by name. A user with roles for single apps cannot list all apps. */
 export async function appsOf(session: Session, signal: AbortSignal): Promise<AppView[]> {
   const sees = may(session, "viewer", null) ? await all(signal) : await each(session, signal);
   return sees.filter((app) => !app.deleting_at).sort((a, b) => a.name.localeCompare(b.name));

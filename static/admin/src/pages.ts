@@ -10,7 +10,7 @@ export const PAGES: readonly Page[] = [
   { path: "/", title: "Overview", letter: "o", question: "Is everything all right?" },
   { path: "/messages", title: "Messages", letter: "m", question: "How is this one going?" },
   { path: "/campaigns", title: "Campaigns", letter: "a", question: "Who gets what when, and what worked?" },
-  { path: "/templates", title: "Templates", letter: "w", question: "What does it say to each of them?" },
+  { path: "/templates", title: "Templates", letter: "w", question: "Personal content, reused in messages and campaigns." },
   { path: "/deliveries", title: "Deliveries", letter: "d", question: "Why did this person not get it?" },
   { path: "/lanes", title: "Lanes", letter: "l", question: "Which gateway is ill?" },
   { path: "/dead-letters", title: "Dead letters", letter: "x", question: "What went wrong, can I mend it?" },
@@ -18,16 +18,16 @@ export const PAGES: readonly Page[] = [
   { path: "/segments", title: "Segments", letter: "t", question: "Whom do I mean, and how many are they?" },
   { path: "/frequency", title: "Frequency", letter: "q", question: "Is it too much for them?" },
   { path: "/policies", title: "Policies", letter: "p", question: "What happens when it fails?" },
-  { path: "/webhooks", title: "Webhooks", letter: "h", question: "What does my backend hear?" },
-  { path: "/transfers", title: "In and out", letter: "i", question: "What came in by the file, what was taken out?" },
+  { path: "/webhooks", title: "Webhooks", letter: "h", question: "Events for your backend." },
+  { path: "/transfers", title: "Import & export", letter: "i", question: "Files of subscriptions: import and export." },
   { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?" },
   { path: "/checks", title: "Checks", letter: "c", question: "Is it set up right?" },
 ];
 
-/** What an empty server begins with. It is no place to come back to, so it has none in the navigation. */
+/** First run on an empty server. It has no entry in the navigation. */
 export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", question: "How do I begin?" };
 
-/** Whatever keys, search and addresses lead to. */
+/** Pages without an entry in the navigation. */
 export const ALL_PAGES: readonly Page[] = [...PAGES, FIRST_RUN];
 
 /** The page that an address belongs to. */

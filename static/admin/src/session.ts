@@ -5,7 +5,7 @@ import { Refusal } from "./api/problem";
 import { forgetFigures } from "./lib/resource";
 import type { Session } from "./api/types";
 
-/** Who is signed in. Undefined: not known yet; null: nobody, and signing in leads back to where one was. */
+/** Signed-in user. Undefined: not known yet; null: signed out, with a return to the same address after signing in. */
 export const session = signal<Session | null | undefined>(undefined);
 
 /** The ways in, as `POST /v1/session` takes them. */

@@ -79,7 +79,7 @@ describe("what needs somebody", () => {
     const found = notes([known], [teammate({ has_password: false, link_expires_at: daysFromNow(2) })], NOW);
     expect(found.map(({ tone, words, path, app }) => [tone, words, path, app])).toEqual([
       ["lost", "The API key “backend” of Shop ends in 9 days", "/settings/keys", "shop"],
-      ["retrying", "Nobody uses the API key “backend” of Shop", "/settings/keys", "shop"],
+      ["retrying", "The API key “backend” of Shop is not used", "/settings/keys", "shop"],
       ["waiting", "Shop changes its VAPID key: 62 % of 100 subscriptions moved", "/settings/keys", "shop"],
       ["waiting", "ann@example.com has a one-time link that is not used yet", "/settings/team", undefined],
     ]);

@@ -59,7 +59,7 @@ describe("how a campaign goes", () => {
     ],
     [{ next_at: "2027-01-15T09:00:00Z", progress: progress({ total: counts({ accepted: 200 }), messages_to_make: 37 }) }, "On its way: 200 done, and 37 messages to come, the next 09:00."],
     [{ state: "done", progress: progress({ total: counts({ accepted: 90, gone: 10 }) }) }, "Done: 90 of 100 accepted; 10 gone."],
-    [{ state: "done", progress: progress() }, "Done: there was nobody to send it to."],
+    [{ state: "done", progress: progress() }, "Done: it had no recipients."],
     [{ state: "cancelled", progress: progress({ total: counts({ accepted: 90, cancelled: 10 }) }) }, "Cancelled: 90 had ended, 10 were stopped."],
     [{ state: "cancelled", progress: progress() }, "Cancelled before anything of it went out."],
   ])("is said of %j", (more, expected) => {
@@ -93,7 +93,7 @@ describe("what may be done", () => {
     const it = campaign({ progress: progress({ total: counts({ accepted: 90, waiting: 1 }), messages_to_make: 1 }) });
     expect(consequence("pause", it)).toBe("This would hold one delivery that waits right now: nothing starts later than a second from then. What is in flight ends as its push service answers, and times to live run on. One message of this run is still to be made.");
     expect(consequence("cancel", it)).toContain("one delivery that has not gone out yet, and every run to come. 90 deliveries have ended already");
-    expect(consequence("delete", campaign({ state: "draft" }))).toContain("nobody notices");
+    expect(consequence("delete", campaign({ state: "draft" }))).toContain("subscribers notice nothing");
   });
 });
 
@@ -102,9 +102,9 @@ describe("what a plan says", () => {
     [{}, "As soon as it is started."],
     [{ schedule: { at: "2027-01-15T11:00:00Z" } }, "At 11:00, in 3 h."],
     [{ schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" } }, "Mon 1 Mar 2027 09:00 in Europe/Vienna: in 45 days, 1 Mar 08:00 here."],
-    [{ schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" } }, "When clocks where each recipient is show Mon 1 Mar 2027 09:00. Those for whom that has passed when it is started get nothing."],
+    [{ schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" } }, "When clocks where each recipient is show Mon 1 Mar 2027 09:00. Subscribers whose time has passed at the start get nothing."],
     [{ schedule: { cron: "0 9 * * MON", timezone: "UTC" } }, "Again and again, by the clocks of UTC. Next 18 Jan 09:00, then 25 Jan 09:00, then 1 Feb 09:00, and so on."],
-    [{ schedule: { cron: "0 9 L * *", timezone: "UTC" } }, "Again and again, by the clocks of UTC. When that is next cannot be told here; the server says so once it is saved."],
+    [{ schedule: { cron: "0 9 L * *", timezone: "UTC" } }, "Again and again, by the clocks of UTC. The next time is shown once it is saved."],
     [{ schedule: { cron: "0 9 30 2 *", timezone: "UTC" } }, "Again and again, by the clocks of UTC. It never comes."],
     [{ follows: { campaign: "spring", did_not: "click", after: 259_200 } }, "3 days after the last run of spring began, to those of its recipients who did not click it."],
   ])("of its time: %j", (plan, expected) => {
@@ -150,7 +150,7 @@ describe("results", () => {
   it("have a winner only without overlapping intervals", () => {
     expect(verdict(intervals([plain, loud]))?.words).toBe("No winner: the intervals of loud and plain overlap, so the difference may be chance.");
     expect(verdict(intervals([plain, loud, clear]))).toEqual({ tone: "accepted", words: "clear does better than each other: their intervals do not overlap." });
-    expect(verdict(intervals([variant("a", 9, 0, 0, 0, 0.3), variant("b", 9, 0, 0, 0, 0.3)]))?.words).toBe("No winner: nobody clicked so far.");
+    expect(verdict(intervals([variant("a", 9, 0, 0, 0, 0.3), variant("b", 9, 0, 0, 0, 0.3)]))?.words).toBe("No winner: no clicks so far.");
     expect(verdict(intervals([plain]))).toBeUndefined();
     expect(intervals([{ ...plain, reports: null }])).toEqual([]);
     expect(intervals([variant("rounded", 9, 0, 0, 1e-18, 0.3)])[0]?.from).toBe(0);

@@ -91,8 +91,8 @@ describe("a draft", () => {
     expect(test(of({ template: "welcome", data: '{"n": 3}' }), "users", "ann")).toMatchObject({ to: { users: ["ann"] }, template: "welcome", data: { n: 3 } });
     expect([of({}), of({ template: "welcome", data: "[3]" }), of({ template: "welcome", data: "{" }), of({ template: "welcome" }), draft({ title: " " })].map(unsaid)).toEqual([
       "Choose its template.",
-      "What its template is told has to be an object in JSON.",
-      "What its template is told has to be an object in JSON.",
+      "The template data must be a JSON object.",
+      "The template data must be a JSON object.",
       undefined,
       "It needs a title.",
     ]);
@@ -129,7 +129,7 @@ describe("a rule for whom to leave out", () => {
   });
 
   it("is said in a sentence", () => {
-    expect(sunsetWords({ unclicked: 10 })).toBe("Whoever was shown 10 messages or more since their last click is left out, unless they subscribed within the last 30d.");
-    expect(sunsetWords({ unclicked: 10, unclicked_for: "60d", welcome: "7d" })).toBe("Whoever was shown 10 messages or more and messages over 60d or longer since their last click is left out, unless they subscribed within the last 7d.");
+    expect(sunsetWords({ unclicked: 10 })).toBe("Subscribers who were shown 10 messages or more since their last click are excluded, unless they subscribed within the last 30d.");
+    expect(sunsetWords({ unclicked: 10, unclicked_for: "60d", welcome: "7d" })).toBe("Subscribers who were shown 10 messages or more and messages over 60d or longer since their last click are excluded, unless they subscribed within the last 7d.");
   });
 });

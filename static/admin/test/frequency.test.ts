@@ -17,14 +17,14 @@ describe("whether it is too much", () => {
 
   it("shows the state before people's reactions", () => {
     const held = says({ held: ["promotional", "engagement"], held_at: "2026-11-22T14:02:00Z" }, at("fcm", "warning"));
-    expect(held).toEqual({ tone: "lost", words: "Promotional and engagement messages are held since 14:02: more went out than the app’s size explains. They wait until somebody releases them." });
+    expect(held).toEqual({ tone: "lost", words: "Promotional and engagement messages are held since 14:02: more went out than the app’s size explains. They wait until an operator releases them." });
     expect(says({ held: ["transactional"] }).words).toMatch(/^One-time codes and other transactional messages are held: /);
   });
 
   it.each<[string, EngagementAt[], string, string]>([
     ["hardly anybody wants it", [at("fcm", "warning"), at("mozilla", "watch"), at("wns", "warning")], "lost", "in browsers of Google and Microsoft."],
     ["it turns", [at("fcm", "fine"), at("mozilla", "watch")], "retrying", "in browsers of Mozilla."],
-    ["nobody can tell", [at("fcm", "unknown")], "cancelled", "Nobody can tell yet: too little was reported as displayed within 28 days."],
+    ["nobody can tell", [at("fcm", "unknown")], "cancelled", "Not known yet: too few displays were reported within 28 days."],
     ["it is welcome", [at("fcm", "fine", 1_000, 50), at("mozilla", "fine", 3_000, 70), at("apple", "unknown", 9, 9)], "accepted", "It is welcome: of 4,000 that were displayed within 28 days, 3 % were clicked."],
   ])("is what people make of it: %s", (_, gateways, tone, words) => {
     const said = says({}, ...gateways);
@@ -52,10 +52,10 @@ describe("caps", () => {
   });
 
   it("are said in sentences", () => {
-    expect(capsWords([])).toEqual(["There are no caps: everybody gets whatever is sent to them."]);
+    expect(capsWords([])).toEqual(["There are no caps: subscribers get every message sent to them."]);
     expect(capsWords([NEW_CAP, { tiers: "engagement", max: "1", window: "90", unit: "m" }])).toEqual([
-      "Nobody gets more than 2 promotional and engagement messages together within 1 day.",
-      "Nobody gets more than one engagement message within 1 h 30 min.",
+      "A user gets at most 2 promotional and engagement messages together within 1 day.",
+      "A user gets at most one engagement message within 1 h 30 min.",
     ]);
   });
 });

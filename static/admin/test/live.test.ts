@@ -17,7 +17,7 @@ class Source extends EventTarget {
     this.readyState = 1;
     this.onopen?.();
   }
-  /** The browser comes back by itself. */
+  /** The browser reconnects by itself. */
   breaks() {
     this.readyState = 0;
     this.onerror?.();

@@ -79,7 +79,7 @@ describe("how it is going", () => {
     expect(done({ accepted: 1 }).words).toBe("Done: the push service took it.");
     expect(done({ accepted: 95, gone: 2, dead: 3 })).toEqual({ tone: "accepted", words: "Done: 95 of 100 accepted; 2 gone, 3 dead." });
     expect(done({ accepted: 5, dead: 5 }).tone).toBe("lost");
-    expect(done({}).words).toBe("There was nobody to send it to.");
+    expect(done({}).words).toBe("It had no recipients.");
   });
 
   it("names stopped and never started messages", () => {
@@ -128,7 +128,7 @@ describe("what may be done", () => {
     const it = standing(message({ counts: counts({ accepted: 20, queued: 30, retrying: 8 }) }));
     expect(consequence("cancel", it, NOW, "UTC")).toBe("This would stop 38 deliveries that have not gone out yet, for good. 20 deliveries have ended already; nothing calls those back.");
     expect(consequence("pause", it, NOW, "UTC")).toContain("hold 38 deliveries");
-    expect(consequence("resume", it, NOW, "UTC")).toBe("This would let 38 deliveries go on, within a second.");
+    expect(consequence("resume", it, NOW, "UTC")).toBe("This would resume 38 deliveries, within a second.");
     const unfound = standing(message({ expanded: false, audience_estimate: 100 }));
     expect(consequence("cancel", unfound, NOW, "UTC")).toContain("about 100 deliveries");
   });

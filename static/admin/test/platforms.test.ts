@@ -20,10 +20,10 @@ describe("a platform", () => {
 
   it.each([
     ["chrome", ["the badge"]],
-    ["firefox", ["the picture", "the badge", "the buttons", "that it stays until somebody reacts"]],
-    ["safari", ["your icon: it shows the site’s", "the picture", "the badge", "the buttons", "that it stays until somebody reacts"]],
+    ["firefox", ["the picture", "the badge", "the buttons", "that it stays until the user reacts"]],
+    ["safari", ["your icon: it shows the site’s", "the picture", "the badge", "the buttons", "that it stays until the user reacts"]],
     ["android", []],
-    ["ios", ["your icon: it shows the app’s", "the picture", "the badge", "the buttons", "that it stays until somebody reacts"]],
+    ["ios", ["your icon: it shows the app’s", "the picture", "the badge", "the buttons", "that it stays until the user reacts"]],
   ] as const)("says what it leaves out: %s", (id, expected) => {
     expect(leftOut(id, full)).toEqual(expected);
   });

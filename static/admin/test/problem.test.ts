@@ -13,7 +13,7 @@ describe("a problem", () => {
     for (const cut of [new TypeError("Failed to fetch"), new DOMException("The operation was aborted.", "AbortError")]) {
       expect(refusal(cut).message).toBe("The server does not answer.");
     }
-    expect(new Refusal(502, undefined).message).toBe("The server answered 502 and said no more.");
+    expect(new Refusal(502, undefined).message).toBe("The server responded 502 without a reason.");
     expect(new Refusal(429, {}, new Headers({ "retry-after": "7" })).retryAfterS).toBe(7);
   });
 

@@ -14,7 +14,7 @@ describe("the audit log", () => {
       "teammate …456789",
       "API key …456789",
       "the command line",
-      "nobody who is known",
+      "an unknown caller",
     ]);
     expect([actionWords("api_key.revoked"), actionWords("something.new")]).toEqual(["revoked an API key", "something.new"]);
   });
@@ -86,5 +86,5 @@ it("tells browsers apart", () => {
     "something else",
     null,
   ];
-  expect(agents.map(browserWords)).toEqual(["Firefox on Linux", "Edge on Windows", "Safari on iPhone", "Chrome on Android", "curl", "something else", "a browser that did not say"]);
+  expect(agents.map(browserWords)).toEqual(["Firefox on Linux", "Edge on Windows", "Safari on iPhone", "Chrome on Android", "curl", "something else", "an unknown browser"]);
 });

@@ -68,13 +68,13 @@ describe("quiet hours", () => {
   const calendar = (from: string, to: string): Calendar => ({ timezone: "Europe/Vienna", quiet_hours: { from, to }, off_peak: [] }) as Calendar;
   it("follow the person's zone over midnight", () => {
     expect(quiet(calendar("22:00", "08:00"), undefined, NOW)).toBe(
-      "Quiet from 22:00 to 08:00 in Europe/Vienna, the app’s, since no browser told theirs. It is 22:30 there. Promotional and engagement messages wait now.",
+      "Quiet from 22:00 to 08:00 in Europe/Vienna, that of the app, since no browser reported one. It is 22:30 there. Promotional and engagement messages wait now.",
     );
-    expect(quiet(calendar("22:00", "08:00"), "America/New_York", NOW)).toBe("Quiet from 22:00 to 08:00 in America/New_York, as their browser says. It is 16:30 there.");
+    expect(quiet(calendar("22:00", "08:00"), "America/New_York", NOW)).toBe("Quiet from 22:00 to 08:00 in America/New_York, reported by their browser. It is 16:30 there.");
     expect(quiet(calendar("16:00", "17:00"), "America/New_York", NOW)).toContain("wait now");
   });
   it("may be absent, with an unknown zone", () => {
-    expect(quiet({ timezone: "UTC", quiet_hours: null, off_peak: [] }, "Mars/Olympus", NOW)).toBe("No quiet hours. Zone: Mars/Olympus, as their browser says.");
+    expect(quiet({ timezone: "UTC", quiet_hours: null, off_peak: [] }, "Mars/Olympus", NOW)).toBe("No quiet hours. Zone: Mars/Olympus, reported by their browser.");
     expect(timeIn("Mars/Olympus", NOW)).toBeUndefined();
   });
 });

@@ -56,7 +56,7 @@ it("finds what comes of it by language", () => {
 });
 
 it.each([
-  [{ checked: 0 }, "cancelled", "Nobody would get it."],
+  [{ checked: 0 }, "cancelled", "It has no recipients."],
   [{ checked: 1 }, "accepted", "It can be filled in for the one recipient."],
   [{ checked: 1_200 }, "accepted", "It can be filled in for all of 1,200 recipients."],
   [{ checked: 90_000, done: false }, "retrying", "It can be filled in for all of the 90,000 recipients that ten seconds were enough for."],

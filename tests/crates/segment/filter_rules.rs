@@ -8,8 +8,8 @@ use bellwire_core::habits::Habits;
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_segment::{
-    Act, Attributes, Candidate, Deed, Expression, AudienceFilter, LaneFacts, Needs, OwnHour, Portion, Sunset, TEXT_MAX, EvaluationFacts,
-    FilterVerdict,
+    Act, Attributes, AudienceFilter, Candidate, Deed, EvaluationFacts, Expression, FilterVerdict, LaneFacts, Needs,
+    OwnHour, Portion, Sunset, TEXT_MAX,
 };
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn parsed(text: &str) -> Expression {
     Expression::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Whether an expression fits somebody with these attributes, as everybody else in these tests is.
+/// Whether an expression matches the tests' usual subscription with these attributes.
 fn takes_with(text: &str, attributes: Value) -> bool {
     let lane = LaneFacts::new(Gateway::Fcm, KEY.parse::<VapidKeyId>().unwrap());
     let id = SubscriptionId(Uuid::from_u128(7));
@@ -332,7 +332,8 @@ fn lane_conditions_are_decided_without_rows() {
     ] {
         assert_eq!(parsed(text).in_lane(&lane), expected, "{text}");
     }
-    let nobody = AudienceFilter { portions: vec![Portion { salt: String::new(), from: 3, to: 3 }], ..AudienceFilter::default() };
+    let nobody =
+        AudienceFilter { portions: vec![Portion { salt: String::new(), from: 3, to: 3 }], ..AudienceFilter::default() };
     assert!(!nobody.may_take_any_of(&lane) && AudienceFilter::default().may_take_any_of(&lane));
 }
 
@@ -355,7 +356,10 @@ fn expression_needs_only_the_fields_it_names() {
     }
     assert_eq!(parsed("last_seen < 3d and gateway = 'fcm'").needs(), Needs::default());
     let portions = vec![Portion { salt: String::new(), from: 0, to: 3 }];
-    assert_eq!(AudienceFilter { portions, ..AudienceFilter::default() }.needs(), Needs { profile: true, ..Needs::default() });
+    assert_eq!(
+        AudienceFilter { portions, ..AudienceFilter::default() }.needs(),
+        Needs { profile: true, ..Needs::default() }
+    );
 }
 
 #[test]
@@ -379,8 +383,12 @@ fn reasons_list_unclicked_last() {
     };
     let mut habits = Habits { unclicked: 10, unclicked_between: Some((now(), now())), ..Habits::default() };
     habits.hours.0[9] = 50;
-    let told =
-        EvaluationFacts { now: now(), topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::from([(id, habits)]) };
+    let told = EvaluationFacts {
+        now: now(),
+        topics: HashMap::new(),
+        deeds: HashMap::new(),
+        habits: HashMap::from([(id, habits)]),
+    };
     let portion = |from, to| vec![Portion { salt: "spring".into(), from, to }];
     let own_hour =
         |slot| Some(OwnHour { from: "2026-11-22T08:00:00Z".parse().unwrap(), slot, home: chrono_tz::Tz::UTC });
@@ -422,7 +430,11 @@ fn filter_takes_people_who_match_all_parts() {
         assigned: Assigned::default(),
     };
     let half = |from, to| Portion { salt: "s".into(), from, to };
-    let filter = |portion| AudienceFilter { segment: Some(parsed("tag('vip')")), portions: vec![portion], ..AudienceFilter::default() };
+    let filter = |portion| AudienceFilter {
+        segment: Some(parsed("tag('vip')")),
+        portions: vec![portion],
+        ..AudienceFilter::default()
+    };
     let (first, second) = (filter(half(0, 5_000)), filter(half(5_000, 10_000)));
     for origin in 0..200 {
         let (vip, other) = (candidate(origin, None, true), candidate(origin, None, false));

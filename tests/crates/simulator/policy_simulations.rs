@@ -2,7 +2,7 @@
 
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::{Layer, Places, Policy, Terms};
-use bellwire_simulator::policies::{self, SimulationReport, STEPS_MAX, Scenario, TooLong};
+use bellwire_simulator::policies::{self, STEPS_MAX, Scenario, SimulationReport, TooLong};
 use serde_json::{Value, json};
 
 fn scenario(value: Value) -> Scenario {

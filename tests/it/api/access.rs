@@ -1,12 +1,12 @@
-//! Who may do what: scopes, other apps, revocation, browsers, rate limits, and what every answer carries.
+//! Permissions: scopes, other apps, revocation, browsers, rate limits, and the common response headers.
 
 use axum::body::{Body, Bytes};
 use axum::http::request::Builder;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::api::limits::RequestRate;
-use bellwire::testkit::store::keys::api_keys;
 use bellwire_core::scope::Scope;
+use bellwire_store::keys::api_keys;
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

@@ -1,4 +1,4 @@
-//! The audit log: whatever people with keys do is in it, with who and from where, and stays there.
+//! Audit log: every change by a credential is recorded with actor and address, and entries stay.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::server::maintenance::{self, Retention};
-use bellwire::testkit::store::keys::audit::AuditAction;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_core::clock::uuid_of;
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_webpush::keys::SigningKey;
 use serde_json::{Value, json};
 
@@ -118,7 +118,12 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (post.clone(), shop("/api-keys"), json!({"name": "n", "scopes": ["send"]}), &[AuditAction::ApiKeyCreated]),
         (delete.clone(), shop(&format!("/api-keys/{api_key}")), Value::Null, &[AuditAction::ApiKeyRevoked]),
         (post.clone(), shop("/identity-keys"), json!({"name": "m"}), &[AuditAction::IdentityKeyCreated]),
-        (delete.clone(), shop(&format!("/identity-keys/{identity_key}")), Value::Null, &[AuditAction::IdentityKeyRemoved]),
+        (
+            delete.clone(),
+            shop(&format!("/identity-keys/{identity_key}")),
+            Value::Null,
+            &[AuditAction::IdentityKeyRemoved],
+        ),
         (post.clone(), shop("/vapid-keys"), json!({}), &[AuditAction::VapidKeyCreated, AuditAction::VapidKeyActivated]),
         (post.clone(), shop("/vapid-keys"), retired, &[AuditAction::VapidKeyImported]),
         (post.clone(), shop("/topics"), json!({"name": "staff"}), &[AuditAction::TopicCreated]),
@@ -240,7 +245,12 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     ];
     let of_campaign = |turn: &str| shop(&format!("/campaigns/spring/{turn}"));
     deeds.extend(turns.map(|(turn, action)| (post.clone(), of_campaign(turn), Value::Null, action)));
-    deeds.push((post.clone(), shop("/campaigns/spring/clone"), json!({"slug": "summer"}), &[AuditAction::CampaignCreated]));
+    deeds.push((
+        post.clone(),
+        shop("/campaigns/spring/clone"),
+        json!({"slug": "summer"}),
+        &[AuditAction::CampaignCreated],
+    ));
     deeds.push((delete.clone(), shop("/campaigns/spring"), Value::Null, &[AuditAction::CampaignDeleted]));
     deeds.push((Method::GET, shop("/users/otto@example.com/export"), Value::Null, &[AuditAction::UserExported]));
     let erase = shop(&format!("/subscriptions/{}/erase", text(&other["id"])));
@@ -270,7 +280,7 @@ async fn dead_letter(api: &TestApi, subscription: &str, message: &str) -> DeadLe
     DeadLetterId(id)
 }
 
-/// What operators only may do to an app.
+/// Query of the app deletion, an operator-only action.
 const DELETION: &str = "?confirm=shop";
 
 /// Does it, with the app's key where that may, and signed in as an admin where no key may.

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::api::limits::RequestRate;
-use bellwire::testkit::store::operations::idempotency::{self, Claim};
+use bellwire_store::operations::idempotency::{self, Claim};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn status(results: &[Value]) -> Vec<i64> {
     results.iter().map(|result| result["status"].as_i64().unwrap()).collect()
 }
 
-/// Where a result says that something is wrong.
+/// Pointer of a result's first error.
 fn pointer(result: &Value) -> &str {
     let problem = &result["problem"];
     let pointer = problem["errors"][0]["pointer"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! When and where people agreed: kept from their registration on, until they agree anew.
+//! Time and place of consent: kept from the registration until a new consent.
 
 use std::time::Duration;
 

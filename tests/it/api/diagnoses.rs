@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use super::{TestApi, fcm, roomy};
 use crate::receipts::{report, settings, token};
 use crate::support::TestApp;
 
-/// Where browsers begin diagnoses of a subscription.
+/// Path of a subscription's diagnoses.
 fn path(subscription: &Value) -> String {
     format!("/subscriptions/{}/diagnoses", subscription["id"].as_str().unwrap())
 }

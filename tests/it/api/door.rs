@@ -1,4 +1,4 @@
-//! What stands before every route: limits of rate and size, CORS of what they refuse, and what no value may hold.
+//! Checks before every route: rate limits, size limits, CORS headers of refusals, and forbidden characters.
 
 use axum::http::Method;
 use bellwire::testkit::api::ApiConfig;
@@ -215,7 +215,8 @@ async fn advice_for_a_foreign_origin_works() {
 async fn pages_may_read_refusal_headers() {
     const EXPOSED: &str = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy";
     let tight = RequestRate { burst: 1, per_minute: 1 };
-    let settings = ApiConfig { receipts_per_client: tight, per_client: RequestRate { burst: 2, per_minute: 1 }, ..roomy() };
+    let settings =
+        ApiConfig { receipts_per_client: tight, per_client: RequestRate { burst: 2, per_minute: 1 }, ..roomy() };
     let api = TestApi::with(settings, None).await;
     let config = api.browse(Method::GET, "/config", None, None).await;
     assert_eq!((config.status, config.header("access-control-expose-headers")), (200, EXPOSED));

@@ -1,4 +1,4 @@
-//! `If-Match` and `If-None-Match` where two people may edit. That everything knows them is in [`super::walk`].
+//! `If-Match` and `If-None-Match` where two people may edit. [`super::walk`] tests that all routes support them.
 
 use std::time::Duration;
 

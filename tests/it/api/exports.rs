@@ -1,4 +1,4 @@
-//! What is taken out of an app, and what another app makes of it.
+//! Export of an app, and its import into another app.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn counts(import: &Value) -> [i64; 5] {
     ["lines", "added", "known", "left_out", "refused"].map(|name| import[name].as_i64().unwrap())
 }
 
-/// What two apps have in common that are one and the same.
+/// Subscriptions of an app in a comparable form.
 async fn subscriptions(api: &TestApi, app: &str, key: &str) -> Vec<Value> {
     let path = format!("/v1/apps/{app}/subscriptions?limit=250");
     let list = api.call(Method::GET, &path, Some(key), None).await.ok(200);
@@ -91,7 +91,7 @@ async fn exports(api: &TestApi) -> Vec<Value> {
     api.get("/exports").await.ok(200)["data"].as_array().unwrap().clone()
 }
 
-/// Subscribes browsers that say everything, and one that has unsubscribed.
+/// Subscribes browsers with all optional members, and one that has unsubscribed.
 async fn furnish(api: &TestApi) {
     let pair = json!({"private_key": *SigningKey::generate().expose_raw()});
     api.subscribe(&fcm("before"), json!({"topics": ["news"]})).await;
@@ -301,7 +301,7 @@ async fn crashed_export_is_marked_broken_off() {
     assert!(page["data"].as_array().unwrap().iter().all(|row| row["id"] != lost["id"]));
 }
 
-/// Whatever copies out something that has any length.
+/// Routes that stream content of any length.
 const ENDLESS: [&str; 3] = ["/export", "/dead-letters/export?format=ndjson", "/users/ann/export"];
 
 /// An export of which nothing has been read yet.

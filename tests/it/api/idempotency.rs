@@ -1,9 +1,9 @@
 //! `Idempotency-Key`: scope, conflicts, and what is stored. [`super::walk`] tests that every operation takes one.
 
 use axum::http::Method;
-use bellwire::testkit::store::keys::api_keys;
-use bellwire::testkit::store::operations::idempotency;
 use bellwire_core::scope::Scope;
+use bellwire_store::keys::api_keys;
+use bellwire_store::operations::idempotency;
 use serde_json::{Value, json};
 
 use super::{Reply, TestApi};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::keys::api_keys;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::scope::Scope;
+use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 
 use super::{Reply, TestApi};
@@ -138,7 +138,7 @@ async fn operator_revocation_ends_keys_in_all_apps() {
     let body = Some(json!({"name": "n", "scopes": ["read"]}));
     let elsewhere = api.call(Method::POST, "/v1/apps/other/api-keys", Some(&api.operator), body).await.ok(201);
     let operator = sqlx::query_scalar("SELECT id FROM api_keys WHERE app IS NULL").fetch_one(&api.pool).await.unwrap();
-    let local = bellwire::testkit::store::keys::audit::Actor::LOCAL;
+    let local = bellwire_store::keys::audit::Actor::LOCAL;
     let revoked = api_keys::revoke(&api.pool, None, operator, false, local, api.clock.now()).await.unwrap();
     assert_eq!(revoked, Some(4));
     api.clock.advance(Duration::from_secs(1)); // until then, what another process revokes may be let in here
@@ -235,7 +235,7 @@ async fn cached_revoked_key_creates_no_identity_key() {
     let api = TestApi::start().await;
     let (maker, key) = made(&api, &[Scope::Keys], None).await;
     make(&api, &key, json!({"name": "n", "scopes": ["keys"]})).await.ok(201);
-    let (maker, local) = (maker.parse().unwrap(), bellwire::testkit::store::keys::audit::Actor::LOCAL);
+    let (maker, local) = (maker.parse().unwrap(), bellwire_store::keys::audit::Actor::LOCAL);
     let revoked = api_keys::revoke(&api.pool, Some(api.app_id()), maker, false, local, api.clock.now()).await.unwrap();
     assert_eq!(revoked, Some(2), "by another process, of which this one hears within a second");
     let body = Some(json!({"name": "n"}));

@@ -1,4 +1,4 @@
-//! The list of messages, narrowed, with how far each has come; and what was said to many.
+//! Message list: filters, progress, and messages to many recipients.
 
 use std::time::Duration;
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::api::{ApiConfig, Work};
-use bellwire::testkit::store::operations::idempotency::{self, Claim};
-use bellwire::testkit::vault::CONTENT;
 use bellwire_core::id::MessageId;
 use bellwire_core::message::Content;
+use bellwire_store::operations::idempotency::{self, Claim};
+use bellwire_vault::CONTENT;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -130,8 +130,7 @@ async fn single_send_is_born_leased_with_room() {
     assert_eq!(born[0].row.recipient.subscription.to_string(), to[0]);
     assert_eq!(born[0].row.message.to_string(), sent["id"].as_str().unwrap());
     let subscription = born[0].row.recipient.subscription;
-    let address =
-        api.vault.open(bellwire::testkit::vault::ADDRESS, subscription.0, &born[0].row.recipient.address).unwrap();
+    let address = api.vault.open(bellwire_vault::ADDRESS, subscription.0, &born[0].row.recipient.address).unwrap();
     assert!(address[81..].starts_with(b"https://fcm.googleapis.com/"));
     let counts = api.counts(sent["id"].as_str().unwrap()).await;
     assert_eq!((&counts["dispatching"], &counts["queued"]), (&json!(1), &json!(0)));

@@ -45,15 +45,15 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::testkit::api::limits::RequestRate;
-use bellwire::testkit::api::{ApiState, EngineHandle, ApiConfig, Work, local_router, router};
-use bellwire::testkit::store::keys::api_keys;
-use bellwire::testkit::store::operations::idempotency::{KeyScope, KeyedRequest};
-use bellwire::testkit::store::{self, operations::partitions};
-use bellwire::testkit::vault::Vault;
+use bellwire::testkit::api::{ApiConfig, ApiState, EngineHandle, Work, local_router, router};
 use bellwire_core::clock::Clock;
 use bellwire_core::id::AppId;
 use bellwire_core::scope::Scope;
-use bellwire_gateway::{Gateways, GatewayConfig as GatewaySettings};
+use bellwire_gateway::{GatewayConfig as GatewaySettings, Gateways};
+use bellwire_store::keys::api_keys;
+use bellwire_store::operations::idempotency::{KeyScope, KeyedRequest};
+use bellwire_store::{self as store, operations::partitions};
+use bellwire_vault::Vault;
 use bellwire_webpush::keys::SigningKey;
 use chrono::{DateTime, Utc};
 use p256::elliptic_curve::sec1::ToSec1Point as _;
@@ -88,7 +88,7 @@ pub struct TestApi {
     pub key: String,
     /// The app as it was made.
     pub app: Value,
-    /// What dispatch was told.
+    /// Work passed to dispatch.
     pub told: Arc<Mutex<Vec<Work>>>,
     _database: TestDatabase,
 }
@@ -246,7 +246,7 @@ impl TestApi {
         reply.json
     }
 
-    /// What the account of a message is, checked to add up.
+    /// Counts of a message, checked to add up.
     pub async fn counts(&self, message: &str) -> Value {
         let counts = self.get(&format!("/messages/{message}")).await.ok(200)["counts"].clone();
         let n = |name: &str| counts[name].as_i64().unwrap();
@@ -308,7 +308,7 @@ pub fn cookie(reply: &Reply) -> String {
     reply.header("set-cookie").split(';').next().unwrap().to_owned()
 }
 
-/// A browser in which somebody is signed in, on a page of this server.
+/// Browser with a signed-in user, on a page of this server.
 pub struct Browser<'a> {
     api: &'a TestApi,
     pub cookie: String,
@@ -345,7 +345,7 @@ impl Browser<'_> {
     }
 }
 
-/// What a browser's `PushSubscription` becomes in JSON.
+/// JSON form of a browser's `PushSubscription`.
 pub fn push_subscription(endpoint: &str) -> Value {
     let p256dh = SigningKey::generate().public_base64();
     let auth = URL_SAFE_NO_PAD.encode(Uuid::now_v7().as_bytes());

@@ -1,4 +1,4 @@
-//! Whoever has roles for some apps sees the lanes and hears the events of those, and of no others.
+//! Teammates with roles for some apps see only the lanes and events of those apps.
 
 use axum::body::Body;
 use axum::http::{Method, Request};

@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 use super::TestApi;
 use super::walk::{description, operations};
 
-/// What a page shows, if it is one.
+/// Status and content of a page.
 async fn page(api: &TestApi, path: &str) -> (u16, String) {
     let request = Request::get(path).body(Body::empty()).unwrap();
     let response = api.router.clone().oneshot(request).await.unwrap();

@@ -1,14 +1,14 @@
-//! Lists are read forward and back: the same rows in the same order, whatever comes in between.
+//! Lists are read forward and back: the same rows in the same order, despite rows added meanwhile.
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
+use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::{HERE, TestApi, fcm, registration};
 
-/// A page, with its rows written out: whatever they are known by.
+/// Page of a list, with its rows as text.
 struct Page {
     rows: Vec<String>,
     next: Option<String>,

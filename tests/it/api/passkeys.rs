@@ -1,9 +1,9 @@
-//! Passkeys: who adds and removes them, what an answer has to be to let somebody in, and that nothing passes them by.
+//! Passkeys: permission to add and remove them, validation of responses, and that no sign-in bypasses them.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::{RelyingParty, ApiConfig};
+use bellwire::testkit::api::{ApiConfig, RelyingParty};
 use bellwire::testkit::server::maintenance;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ async fn come<'a>(api: &'a TestApi, email: &str) -> Browser<'a> {
     api.sign_in(json!({"link": link, "new_password": PASSWORD})).await
 }
 
-/// What an authenticator is asked to make.
+/// Options for creating a passkey.
 pub async fn options(browser: &Browser<'_>) -> Value {
     browser.call(Method::POST, "/v1/session/passkeys/options", None).await.ok(201)["options"].clone()
 }
@@ -56,7 +56,7 @@ async fn enter(api: &TestApi, body: Value) -> Reply {
     api.call(Method::POST, "/v1/session", None, Some(body)).await
 }
 
-/// What a passkey is asked after the right password.
+/// Challenge after the right password.
 async fn asked(api: &TestApi, email: &str) -> Value {
     let reply = enter(api, json!({"email": email, "password": PASSWORD})).await;
     assert_eq!(reply.header("set-cookie"), "", "no session yet");
@@ -75,7 +75,7 @@ async fn log(api: &TestApi, action: &str) -> Vec<Value> {
     page["data"].as_array().unwrap().clone()
 }
 
-/// Whether an answer was refused for that reason, which the log alone tells.
+/// Whether a response was refused for that reason, which only the log contains.
 async fn is_refused(api: &TestApi, reply: &Reply, why: &str) {
     assert_eq!(reply.refusal(), (401, "sign_in_refused", vec![]), "{}", reply.json);
     assert_eq!(newest_refusal(api).await["detail"], json!({"by": "passkey", "why": why}));

@@ -1,4 +1,4 @@
-//! What browsers may say of themselves, and what only servers may; and the topics that all of it is about.
+//! Data that browsers may set about themselves, data that only servers may set, and the topics of both.
 
 use axum::http::Method;
 use bellwire::testkit::server::maintenance::{self, Retention};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Reply, TestApi, content, fcm, registration, roomy};
 use crate::support::app::{DAY, RETENTION};
 
-/// An app as it is unless somebody allows more, with the open topic `news` and the closed one `staff`.
+/// App with default permissions, the open topic `news` and the closed topic `staff`.
 async fn strict() -> TestApi {
     let api = TestApi::with(roomy(), None).await;
     let app = allow(&api, json!([])).await;

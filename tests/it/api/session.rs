@@ -1,11 +1,11 @@
-//! Signing in and out: every way in, for how long, from which pages, and how long whoever guesses has to wait.
+//! Sign-in and sign-out: every method, session lengths, allowed pages, and delays after wrong passwords.
 
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use bellwire::testkit::api::ApiConfig;
-use bellwire::testkit::store::keys::api_keys;
 use bellwire_core::scope::Scope;
+use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -27,7 +27,7 @@ fn with_password(email: &str, password: &str) -> Value {
     json!({"email": email, "password": password})
 }
 
-/// A server behind a proxy that says where clients come from, and Ann, who has a password.
+/// Server behind a proxy that forwards client addresses, and the teammate Ann with a password.
 async fn with_ann() -> TestApi {
     let api = TestApi::with(ApiConfig { trusted_proxies: 1, ..roomy() }, None).await;
     let (_, link) = api.invite("ann@example.com", everything()).await;
@@ -36,7 +36,7 @@ async fn with_ann() -> TestApi {
     api
 }
 
-/// Waits until the log tells of so many refusals of sign-ins as that teammate, which no answer waits for.
+/// Waits until the log contains `n` refused sign-ins of that teammate. Responses do not wait for the log.
 async fn refusals_of(api: &TestApi, target: &str, n: usize) -> Vec<Value> {
     let told = async {
         loop {
@@ -53,7 +53,7 @@ async fn refusals_of(api: &TestApi, target: &str, n: usize) -> Vec<Value> {
 }
 
 const PASSWORD: &str = "correct horse battery";
-/// Where Ann has signed in from.
+/// Address of Ann's earlier sign-ins.
 const HOME: &str = "192.0.2.1";
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::api::{ApiConfig, Work};
-use bellwire::testkit::store::operations::idempotency;
+use bellwire_store::operations::idempotency;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::{PgPool, Postgres, Transaction};

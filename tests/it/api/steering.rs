@@ -2,9 +2,9 @@
 
 use axum::http::Method;
 use bellwire::testkit::api::Work;
-use bellwire::testkit::store::queue::stops::StopKind;
-use bellwire::testkit::store::{ChunkProgress, keys::audit, queue::steering};
 use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_store::queue::stops::StopKind;
+use bellwire_store::{ChunkProgress, keys::audit, queue::steering};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

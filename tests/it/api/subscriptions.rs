@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::api::Work;
-use bellwire::testkit::store::queue::stops::StopKind;
+use bellwire_store::queue::stops::StopKind;
 use serde_json::{Value, json};
 use sqlx::types::chrono::{DateTime, Utc};
 use uuid::Uuid;

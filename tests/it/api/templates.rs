@@ -87,7 +87,7 @@ async fn templated_message_is_tried_on_real_recipients() {
     };
     let to = json!({"all": true});
     for (more, pointer, words) in [
-        (json!({"template": "none"}), "/template", "is no template of this app"),
+        (json!({"template": "none"}), "/template", "names a template that does not exist in this app"),
         (json!({"template": "No!"}), "/template", "must be 1 to 64 lower-case"),
         (json!({"template": "city"}), "/template", "/content/title: line 1, column 7: `data.city` is not defined"),
         (

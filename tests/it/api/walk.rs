@@ -1,5 +1,5 @@
-//! Every route with every kind of key, and by teammates of every role. What is to be expected follows from `security` in `/openapi.json` alone, so that
-//! the description is true; a route that is not described, or that this walk does not know how to call, fails it.
+//! Calls every route with every kind of credential. The expectation comes from `security` in `/openapi.json` alone, so the description has
+//! to be true. An undescribed route, or one without a request in this walk, fails the test.
 
 mod bodies;
 mod foreign;
@@ -16,11 +16,11 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::ApiConfig;
-use bellwire::testkit::store::keys::api_keys;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_core::clock::uuid_of;
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId, TeammateId};
 use bellwire_core::scope::Scope;
+use bellwire_store::keys::api_keys;
+use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -86,7 +86,7 @@ struct Walk {
     n: Cell<u32>,
 }
 
-/// Where a request goes, and the token of the subscription that the path names.
+/// Path of a request, and the token of its subscription.
 #[derive(Clone)]
 struct Place {
     path: String,
@@ -139,8 +139,7 @@ impl Walk {
         self.n.get()
     }
 
-    /// Fills in a path: with things that were made for this one request, since it may be the end of them. A session is that of
-    /// whoever asks.
+    /// Fills in a path template with resources made for this request, because the request may delete them. A session belongs to the caller.
     async fn place(&self, template: &str, shown: Option<Shown>) -> Place {
         let n = self.number();
         let subscription = self.api.subscribe(&fcm(&format!("place-{n}")), json!({"topics": ["news"]})).await;
@@ -287,7 +286,7 @@ impl Walk {
         (status, String::from_utf8_lossy(&octets).into_owned())
     }
 
-    /// Calls an operation with everything that can be shown. What went otherwise than it says.
+    /// Calls an operation with every credential. Returns the differences from the description.
     async fn operation(&self, name: &str, method: &Method, template: &str, security: &Security) -> Vec<String> {
         let mut surprises = Vec::new();
         let untouched = self.place(template, None).await;
@@ -327,7 +326,7 @@ fn text(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
 }
 
-/// The operations of the description: path, method, and what it says.
+/// Operations of the description: path, method and definition.
 pub fn operations(description: &Value) -> Vec<(String, Method, Value)> {
     let paths = description["paths"].as_object().expect("paths").iter();
     let of_path = |(path, item): (&String, &Value)| {

@@ -1,5 +1,5 @@
-//! Campaigns and segments on the admin page, in Chromium: a segment is made by rows and as text; a campaign to one is written, tried,
-//! started by its number, watched to its end, copied and deleted; who only looks is offered nothing that acts.
+//! Campaigns and segments on the admin page, in Chromium: a segment is created in rows and as text. A campaign to it is written, tested,
+//! started, watched to its end, copied and deleted. Viewers see no actions.
 
 use axum::http::Method;
 use bellwire::testkit::server::campaigns;
@@ -17,7 +17,7 @@ use crate::support::TempDir;
 /// The scheduler looks again at what goes out once this is over.
 const WATCHED_AGAIN: TimeDelta = TimeDelta::seconds(11);
 
-/// Closes the dialog and asks for the next at once, as fast hands do: browsers tell of the first only after that.
+/// Closes the dialog and immediately opens the next one. Browsers report the close only afterwards.
 const CLOSE_AND_START: &str = "new Promise((resolve) => {
     const dialog = document.querySelector('dialog');
     dialog.addEventListener('close', () => setTimeout(resolve, 0, true));
@@ -25,7 +25,7 @@ const CLOSE_AND_START: &str = "new Promise((resolve) => {
     document.getElementById('start').click();
 })";
 
-/// What the page says first of a campaign.
+/// Waits for the campaign's summary sentence.
 async fn goes(chromium: &mut Chromium, words: &str) {
     chromium.evaluate(&when(&format!("document.getElementById('going')?.innerText.includes({words:?})"))).await;
 }
@@ -65,7 +65,7 @@ async fn in_chromium_a_segment_is_built_and_shown() {
     // Text writes rows, too; what the parser refuses is shown where it is, and what rows cannot show stays text.
     write(&mut chromium, "[name=expression]", r#"tag("beta") and gateway ~ "fcm""#).await;
     chromium.evaluate(&when("document.querySelector('.position mark')?.innerText === '~'")).await;
-    chromium.evaluate(&says("Rows come back once the text can be read.")).await;
+    chromium.evaluate(&says("Rows are shown once the text is valid.")).await;
     look_at(&mut chromium, "segment-refused").await;
     write(&mut chromium, "[name=expression]", r#"not (tag("beta") or tag("x"))"#).await;
     chromium.evaluate(&says("so it stays a text")).await;
@@ -181,7 +181,7 @@ async fn in_chromium_a_campaign_runs_and_is_copied() {
     chromium.open(&format!("{}/admin/campaigns/winter", site.origin)).await;
     chromium.evaluate(&says("20 % off")).await;
     click(&mut chromium, "#delete").await;
-    chromium.evaluate(&says("so nobody notices")).await;
+    chromium.evaluate(&says("so subscribers notice nothing")).await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 1")).await;
     click(&mut chromium, "#as-calendar").await;

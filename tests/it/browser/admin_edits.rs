@@ -1,5 +1,5 @@
-//! Two people change the same thing on the admin page, in Chromium: the second one is told what the first one saved, and nothing of
-//! that is lost by a careless click. A program that changes it is such a person, too.
+//! Concurrent edits on the admin page, in Chromium: the second editor sees the first one's change, and one click cannot overwrite it. The
+//! first editor may be a program.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -11,19 +11,19 @@ use super::site::Site;
 use super::{until, when};
 use crate::support::TempDir;
 
-const CONFLICT: &str = "Somebody else has changed this since you began.";
+const CONFLICT: &str = "Another user has changed this since you began.";
 
 async fn open(chromium: &mut Chromium, site: &Site, path: &str) {
     chromium.open(&format!("{}/admin{path}", site.origin)).await;
 }
 
-/// Somebody else's change.
+/// Concurrent change through the API.
 async fn meanwhile(site: &Site, method: Method, path: &str, body: Value) {
     let reply = site.app.operate(method, &format!("/v1/apps/shop{path}"), body).await;
     assert!((200..300).contains(&reply.status), "{path}: {} {}", reply.status, reply.json);
 }
 
-/// What there is, once a member of it is as wanted.
+/// Waits until a member of a resource has a value.
 async fn until_member(site: &Site, path: &str, pointer: &str, wanted: Value) {
     until(async || site.get(path).await.pointer(pointer).cloned(), |found| *found == Some(wanted.clone())).await;
 }

@@ -1,11 +1,10 @@
-//! How often people are sent something, on the admin page, in Chromium: what they make of it, an app that is held and released, and
-//! caps that are set.
+//! Frequency page of the admin page, in Chromium: engagement figures, a held app and its release, and caps.
 
 use axum::http::Method;
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::store::queue::guards;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_rules::policy::runaway::Guard;
+use bellwire_store::queue::guards;
 use serde_json::{Value, json};
 
 use super::admin_stories::{look_at, says};
@@ -36,7 +35,7 @@ async fn note(site: &Site, gateway: &str, [displayed, clicked, closed]: [i64; 3]
     maintenance::fold_metrics(&site.app.pool).await.expect("the database answers");
 }
 
-/// What the page says first.
+/// Waits for the page's summary sentence.
 async fn sentence(chromium: &mut Chromium, words: &str) {
     chromium.evaluate(&when(&format!("document.getElementById('too-much')?.innerText.includes({words:?})"))).await;
 }
@@ -55,7 +54,7 @@ async fn in_chromium_a_held_app_is_released() {
 
     // Nothing was sent yet, so nobody can tell.
     sign_in(&mut chromium, &site, "/frequency").await;
-    sentence(&mut chromium, "Nobody can tell yet").await;
+    sentence(&mut chromium, "Not known yet").await;
     chromium.evaluate(&says("Nothing was sent within 56 days.")).await;
     chromium.evaluate(&says("There are no caps")).await;
     look_at(&mut chromium, "frequency-empty").await;
@@ -99,16 +98,14 @@ async fn in_chromium_a_held_app_is_released() {
     write(&mut chromium, "[name=cap-window-1]", "12").await;
     write(&mut chromium, "[name=cap-unit-1]", "h").await;
     click(&mut chromium, "#change-caps").await;
-    chromium
-        .evaluate(&says("Nobody gets more than 3 promotional and engagement messages together within 1 day."))
-        .await;
+    chromium.evaluate(&says("A user gets at most 3 promotional and engagement messages together within 1 day.")).await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&says("caps/1/max")).await;
     look_at(&mut chromium, "frequency-caps-refused").await;
     chromium.press_escape().await;
     write(&mut chromium, "[name=cap-max-1]", "1").await;
     click(&mut chromium, "#change-caps").await;
-    chromium.evaluate(&says("Nobody gets more than one promotional message within 12 h.")).await;
+    chromium.evaluate(&says("A user gets at most one promotional message within 12 h.")).await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&when("document.getElementById('caps')?.innerText.includes('within 12 h')")).await;
     let both = json!({"tiers": ["promotional", "engagement"], "max": 3, "window": "1d"});
@@ -119,7 +116,7 @@ async fn in_chromium_a_held_app_is_released() {
     chromium.evaluate("document.querySelector('details:has(#change-guard)').open = true").await;
     write(&mut chromium, "[name=factor]", "0").await;
     click(&mut chromium, "#change-guard").await;
-    chromium.evaluate(&says("The guard is turned off: whatever is sent goes out.")).await;
+    chromium.evaluate(&says("The guard is disabled: all messages are sent.")).await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&says("The guard is off: any number is right.")).await;
     assert_eq!(guard(&site).await["limit"], Value::Null);

@@ -1,7 +1,7 @@
 //! Messages on the admin page, in Chromium: one is written, tried, sent, watched, paused, resumed, and sent again.
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use super::admin_stories::{invite, look_at, says};
@@ -24,7 +24,7 @@ async fn appears(chromium: &mut Chromium, selector: &str) {
     chromium.evaluate(&when(&format!("document.querySelector({selector:?})"))).await;
 }
 
-/// What the page says first of a message.
+/// Waits for the message's summary sentence.
 async fn goes(chromium: &mut Chromium, words: &str) {
     chromium.evaluate(&when(&format!("document.getElementById('going')?.innerText.includes({words:?})"))).await;
 }
@@ -138,7 +138,7 @@ async fn in_chromium_a_message_is_sent_and_paused() {
     assert_eq!(site.get(&format!("/messages/{message}")).await["counts"]["queued"], 24);
     look_at(&mut chromium, "message-paused").await;
     chromium.click("resume").await;
-    chromium.evaluate(&says("This would let 24 deliveries go on")).await;
+    chromium.evaluate(&says("This would resume 24 deliveries")).await;
     chromium.click("steer").await;
     site.until_counts(message, json!({"accepted": 20, "dead": 4})).await;
     goes(&mut chromium, "Done: 20 of 24 accepted; 4 dead.").await;
@@ -148,7 +148,7 @@ async fn in_chromium_a_message_is_sent_and_paused() {
 
     // It goes again to those alone for whom it died.
     chromium.click("again").await;
-    chromium.evaluate(&says("It would be sent again to 4 recipients, and to nobody else.")).await;
+    chromium.evaluate(&says("It would be sent again to 4 recipients only.")).await;
     look_at(&mut chromium, "message-again").await;
     chromium.click("send-again").await;
     chromium.evaluate(&says("Sent again to 4 recipients.")).await;
@@ -199,12 +199,14 @@ async fn a_viewer_looks_and_is_told_who_could_act(chromium: &mut Chromium, site:
     assert_eq!(chromium.evaluate(&ask("POST", &come_in)).await, 201);
     chromium.open(&format!("{}/admin/messages/{message}", site.origin)).await;
     goes(chromium, "Done: 20 of 24 accepted").await;
-    chromium.evaluate(&says("This takes the role sender on this app.")).await;
+    chromium
+        .evaluate(&says("Content for more than ten subscriptions is visible to the role sender on this app."))
+        .await;
     assert_eq!(chromium.evaluate("document.getElementById('again')").await, Value::Null);
     let secret = "document.body.innerText.includes('Everything must go')";
     assert_eq!(chromium.evaluate(secret).await, false, "nor what was said");
     look_at(chromium, "message-of-a-viewer").await;
     chromium.open(&format!("{}/admin/messages/new", site.origin)).await;
-    chromium.evaluate(&says("Sending is not yours to do. This takes the role sender on this app.")).await;
+    chromium.evaluate(&says("Sending is not yours to do. Content for more than ten subscriptions is visible to the role sender on this app.")).await;
     assert_eq!(chromium.evaluate("document.querySelector('[name=title]')").await, Value::Null, "nor a draft");
 }

@@ -1,9 +1,9 @@
-//! The admin page's answers to "why did this person not get it?" and "who is this?", in Chromium: as a sender with an operator's
-//! key, and as a viewer.
+//! Answers of the admin page to "why did this person not get it?" and "who is this?", in Chromium: as a sender with an operator's key, and
+//! as a viewer.
 
 use axum::http::Method;
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use super::admin_stories::{invite, look_at, says};
@@ -19,7 +19,7 @@ struct Story {
     desk: String,
     /// To ann, and to everybody.
     messages: [String; 2],
-    /// What ails Mozilla.
+    /// Id of the rule for the outage of Mozilla.
     outage: u64,
 }
 
@@ -29,7 +29,8 @@ async fn with_an_outage() -> Story {
     site.app.subscribe_with("fcm", 0..1, about.clone()).await;
     let desk = site.app.subscribe_with("mozilla", 1..2, about).await.remove(0).id;
     site.app.subscribe("fcm", 2..8).await;
-    let overloaded = RuleAction::Answer { status: 503, headers: Vec::new(), body: "The bridge is overloaded.".to_owned() };
+    let overloaded =
+        RuleAction::Answer { status: 503, headers: Vec::new(), body: "The bridge is overloaded.".to_owned() };
     let ill = Rule { gateway: Some(Gateway::Mozilla), ..Rule::always(overloaded) };
     let outage = site.app.simulator.add_rule(ill).unwrap();
     let to = |to: Value| {
@@ -218,7 +219,7 @@ async fn in_chromium_a_person_is_tested_and_erased() {
     assert_eq!((&data["user_id"], &data["complete"]), (&json!("ann"), &json!(true)), "{data}");
     assert!(data["deliveries"].as_array().is_some_and(|found| !found.is_empty()), "{data}");
     chromium.click("erase").await;
-    chromium.evaluate(&says("This goes, and does not come back")).await;
+    chromium.evaluate(&says("This is deleted for good")).await;
     assert_eq!(chromium.evaluate("document.getElementById('erase-now').disabled").await, true);
     look_at(&mut chromium, "erase").await;
     chromium.evaluate(&write("erase-name", "ann")).await;

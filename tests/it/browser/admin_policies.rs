@@ -19,7 +19,7 @@ async fn sign_in(chromium: &mut Chromium, site: &Site, path: &str) {
     chromium.click("sign-in").await;
 }
 
-/// Writes into a field, as somebody who types does.
+/// Types text into a field.
 async fn write(chromium: &mut Chromium, id: &str, text: &str) {
     let typed = format!(
         "(() => {{ const field = document.getElementById({id:?}); field.value = {text:?};
@@ -123,7 +123,7 @@ async fn in_chromium_checks_name_their_remedy() {
 
     let lane = site.app.lane("fcm").await;
     chromium.open(&format!("{}/admin/lanes/{lane}", site.origin)).await;
-    chromium.evaluate(&says("Its last words")).await;
+    chromium.evaluate(&says("Last error")).await;
     chromium.evaluate(&says("The request is malformed.")).await;
     look_at(&mut chromium, "lane").await;
 
@@ -140,7 +140,7 @@ async fn in_chromium_checks_name_their_remedy() {
     site.app.finish().await;
 }
 
-/// What acts is called by one of these, on whatever page.
+/// Labels of the buttons with actions, on all pages.
 const ACTS: &str = "^(Save|Send|Hold|Release|Open the breaker|Close the breaker|Probe|Replay|Discard|Pause|Resume|Cancel|Erase|Revoke|Rotate|\
 Invite|Delete|Remove|Retry|Create|Import|Disable|Reset|Unsubscribe|Resolve)";
 

@@ -1,5 +1,5 @@
-//! The admin page's settings and first run: an admin changes keys and team, a viewer sees them and may not, and whoever comes to an
-//! empty server is led to a notification in their own browser.
+//! Settings and first run of the admin page: an admin changes keys and team, and a viewer sees them read-only. On an empty server, the page
+//! leads to a notification in the visitor's own browser.
 
 use axum::http::Method;
 use bellwire_core::base64url;
@@ -16,7 +16,7 @@ use crate::support::TempDir;
 
 const PASSWORD: &str = "correct horse battery";
 
-/// Comes in by the one-time link of somebody of that role.
+/// Signs in by a one-time link with that role.
 async fn come_in(site: &Site, chromium: &mut Chromium, email: &str, role: &str) {
     let link = invite(site, email, json!([{"role": role}])).await;
     // The page takes the token out of the address.
@@ -219,8 +219,8 @@ async fn empty(site: &Site) {
     site.app.operate(Method::DELETE, "/v1/apps/shop?confirm=shop", Value::Null).await.ok(202);
 }
 
-/// Subscribes as the page's own button would, whose push service is Google's alone: the simulator's endpoint is registered, the worker is
-/// there, and the page notes whose it is.
+/// Subscribes as the page's button would. Chromium's push service is Google's, so the test registers the simulator's endpoint; the worker
+/// is installed and the page stores the user.
 async fn subscribe(site: &Site, chromium: &mut Chromium, minted: &Minted) {
     let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
     let body = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});
@@ -292,7 +292,7 @@ async fn in_chromium_first_run_leads_to_a_notification() {
     chromium.evaluate(&says("The push service has it")).await;
     chromium.deliver(&site.origin, std::str::from_utf8(&plaintext).unwrap()).await;
     chromium.evaluate(&says("It works, from end to end.")).await;
-    chromium.evaluate(&says("Your browser displayed it, and said so")).await;
+    chromium.evaluate(&says("Your browser displayed and reported it")).await;
     look_at(&mut chromium, "first-run-done").await;
     assert_eq!(chromium.complaints(), Vec::<String>::new());
     site.app.finish().await;

@@ -1,9 +1,9 @@
-//! The admin page: in Chromium with an operator's key, in Firefox by the one-time link of somebody who is invited.
+//! The admin page: in Chromium with an operator's key, in Firefox by the one-time link of an invitation.
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::store::outcomes::rollups;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::outcomes::rollups;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -35,12 +35,12 @@ pub(super) async fn with_a_campaign() -> Site {
     site
 }
 
-/// A promise that is kept when the page says so.
+/// Promise that resolves when the page contains the text.
 pub(super) fn says(text: &str) -> String {
     when(&format!("{SHOWN}.includes({text:?})"))
 }
 
-/// What axe has to object to: rule, what to do, and where.
+/// Findings of axe: rule, remedy and element.
 fn objections() -> String {
     let told = "({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.target + ' ' + node.failureSummary).join('; ')}`";
     format!("axe.run(document, {{ resultTypes: ['violations'] }}).then(({{ violations }}) => violations.map({told}))")
@@ -173,7 +173,7 @@ async fn in_chromium_an_operator_holds_a_lane() {
     site.app.finish().await;
 }
 
-/// Invites somebody, as `bellwire admin invite` does, and returns what the link leads to.
+/// Invites a teammate, as `bellwire admin invite` does, and returns the link.
 pub(super) async fn invite(site: &Site, email: &str, roles: Value) -> String {
     let body = json!({"email": email, "roles": roles}).to_string();
     let request = Request::post("/v1/team").header("content-type", "application/json").body(Body::from(body)).unwrap();
@@ -209,7 +209,7 @@ async fn in_firefox_an_invited_teammate_sets_a_password() {
     firefox.evaluate(&says("seen by others at once")).await;
     site.app.operate(Method::POST, &format!("/v1/gateways/{lane}/release"), Value::Null).await.ok(200);
     firefox.open(&format!("{}/admin/dead-letters", site.origin)).await;
-    firefox.evaluate(&says("This takes the role sender on this app.")).await;
+    firefox.evaluate(&says("Content for more than ten subscriptions is visible to the role sender on this app.")).await;
 
     // A session that ends elsewhere leads to the way in, and back.
     let ended = "fetch('/v1/session', { method: 'DELETE' }).then((response) => response.status)";

@@ -1,5 +1,5 @@
-//! Templates on the admin page, in Chromium: one is written in two languages, tried on somebody and on everybody, stored, changed,
-//! chosen for a message and a campaign, and deleted.
+//! Templates on the admin page, in Chromium: a template in two languages is previewed for one user and for all, stored, changed, used in a
+//! message and a campaign, and deleted.
 
 use axum::http::Method;
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::site::Site;
 use super::when;
 use crate::support::TempDir;
 
-/// What every platform draws as the title.
+/// Waits for the title in every platform preview.
 async fn drawn(chromium: &mut Chromium, title: &str) {
     let titles = format!(
         "document.querySelectorAll('.drawing .title').length === 5
@@ -83,7 +83,7 @@ async fn in_chromium_a_template_is_written_and_sent() {
 
     // It is changed where it is shown.
     write(&mut chromium, "[name=body]", "You have {{ data.n }} letters").await;
-    chromium.evaluate(&says("As it is tried here it cannot be filled in.")).await;
+    chromium.evaluate(&says("It cannot be rendered with this data.")).await;
     look_at(&mut chromium, "template").await;
     click(&mut chromium, "#save-template").await;
     appears(&mut chromium, "#saved").await;

@@ -1,5 +1,5 @@
-//! Files of subscriptions on the admin page, in Chromium: one is tried, its columns are named, it is taken in, one that broke off
-//! goes on, and all is taken out again; a composer leaves out who does not click.
+//! Import and export on the admin page, in Chromium: a file is tried, its columns are mapped, it is imported, an interrupted import is
+//! resumed, and everything is exported. The composer excludes inactive subscribers.
 
 use axum::http::{Method, Request};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::api::HERE;
 use crate::support::TempDir;
 use crate::support::push_service::Browser;
 
-/// Chooses a file that says this.
+/// Chooses a file with this content.
 async fn choose_file(chromium: &mut Chromium, name: &str, says: &str) {
     appears(chromium, "#import-file").await;
     let choose = format!(
@@ -144,7 +144,7 @@ async fn in_chromium_composer_sets_sunset_and_own_hour() {
     appears(&mut chromium, "[name=unclicked][aria-invalid=true]").await;
     write(&mut chromium, "[name=unclicked]", "10").await;
     write(&mut chromium, "[name=unclicked-for]", "60d").await;
-    chromium.evaluate(&says("Whoever was shown 10 messages or more and messages over 60d or longer")).await;
+    chromium.evaluate(&says("Subscribers who were shown 10 messages or more and messages over 60d or longer")).await;
     chromium.evaluate(&when("document.getElementById('send').innerText === 'Send to 2…'")).await;
     look_at(&mut chromium, "composer-sunset").await;
     click(&mut chromium, "[name=tier][value=transactional]").await;
@@ -170,7 +170,7 @@ async fn in_chromium_composer_sets_sunset_and_own_hour() {
     look_at(&mut chromium, "campaign-own-hour").await;
     click(&mut chromium, "#save").await;
     chromium.evaluate(&when("location.pathname === '/admin/campaigns/spring'")).await;
-    chromium.evaluate(&says("Whoever was shown 5 messages or more since their last click is left out")).await;
+    chromium.evaluate(&says("Subscribers who were shown 5 messages or more since their last click are excluded")).await;
     let plan = site.get("/campaigns/spring/plan").await;
     assert_eq!(
         (&plan["message"]["sunset"]["unclicked"], &plan["schedule"]["hour"]),

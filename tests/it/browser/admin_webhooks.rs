@@ -1,5 +1,5 @@
-//! Webhooks on the admin page, in Chromium: one is made, tried, changed while somebody else changes it, and deleted; what its receiver
-//! refused is replayed. A viewer may look.
+//! Webhooks on the admin page, in Chromium: a webhook is created, tested, edited concurrently, and deleted. Requests that its receiver
+//! refused are replayed. Viewers have read access.
 
 use axum::http::Method;
 use bellwire::testkit::hooks::Sender;
@@ -77,7 +77,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     let theirs = json!({"name": "Shop floor", "policy": {"healthyRetryPolicy": {"numRetries": 0}}});
     site.app.operate(Method::PATCH, &format!("/v1/apps/shop/webhooks/{id}"), theirs).await.ok(200);
     click(&mut chromium, "#save-webhook").await;
-    chromium.evaluate(&says("Somebody else has changed this since you began.")).await;
+    chromium.evaluate(&says("Another user has changed this since you began.")).await;
     click(&mut chromium, ".conflict summary").await;
     chromium.evaluate(&says("Shop floor")).await;
     look_at(&mut chromium, "webhook-conflict").await;
@@ -126,7 +126,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     chromium.evaluate(&says("The former secret signs, too, until")).await;
     click(&mut chromium, "#switch").await;
     click(&mut chromium, "#do-it").await;
-    chromium.evaluate(&says("Somebody turned it off.")).await;
+    chromium.evaluate(&says("A user disabled it.")).await;
     assert_eq!(webhook(&site, id).await["state"], "disabled");
     chromium.evaluate(&when("!document.getElementById('test')")).await;
     chromium.open(&format!("{}/admin/webhooks", site.origin)).await;
@@ -150,7 +150,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     click(&mut chromium, "#do-it").await;
     appears(&mut chromium, "#test").await;
     click(&mut chromium, "#delete").await;
-    chromium.evaluate(&says("Nothing is told to its receiver any more.")).await;
+    chromium.evaluate(&says("Its receiver gets no further events.")).await;
     look_at(&mut chromium, "webhook-delete").await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&says("There is no webhook yet.")).await;
@@ -159,8 +159,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     site.app.finish().await;
 }
 
-/// Whether a complaint is the browser's note of an address that was refused, or of the open page's having asked for news just after its
-/// session was ended behind its back.
+/// Whether a console message reports a refused URL, or the poll of an open page just after its session ended.
 fn is_noted(said: &str) -> bool {
     said.contains("/webhooks") && (said.contains("422") || said.contains("401") && said.contains("/deliveries?"))
 }

@@ -60,8 +60,7 @@ impl Chromium {
         self.call("Log.enable", json!({})).await;
     }
 
-    /// Errors of the console, exceptions that nobody caught, and what policies forbade. A session that has not begun is no
-    /// mistake of the page's.
+    /// Console errors, uncaught exceptions and policy violations. A missing session at the first request is expected.
     pub fn complaints(&self) -> Vec<String> {
         let told = |event: &Value| {
             let params = &event["params"];

@@ -1,5 +1,5 @@
-//! The examples are what they say: a shop that people subscribe at, that sends them codes, and that hears what became of them.
-//! Each is started as its README says, but for ports and addresses.
+//! The examples work as described: visitors subscribe at a shop, receive codes, and the backend receives events. Each example is started as
+//! its README states, except for ports and addresses.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -25,7 +25,7 @@ use crate::support::TempDir;
 use crate::support::app::PATIENCE;
 use crate::support::push_service::PushService;
 
-/// Where the shop's backend hears of events, as the server reaches it.
+/// Host of the shop backend's webhook receiver.
 const HOOKS: &str = "hooks.shop.test";
 /// Addresses of the server in the examples, and in the recipes.
 const SERVERS: [&str; 2] = ["http://localhost:8787", "https://push.example.com"];
@@ -95,7 +95,7 @@ pub(super) struct Backend {
 }
 
 impl Backend {
-    /// Starts it, and waits until it says, behind these words, where it listens.
+    /// Starts the program and waits for the address after these words.
     pub(super) async fn start(mut command: Command, listening: &str) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("it runs");
@@ -206,7 +206,7 @@ async fn fill_in(firefox: &mut Firefox, name: &str, text: &str) {
     firefox.evaluate(&format!("void (document.querySelector('[name={name}]').value = {text:?})")).await;
 }
 
-/// The page knows, too, what the server was told: nothing on it moves any more.
+/// Waits until the page shows the server's state and is idle.
 async fn settle(firefox: &mut Firefox) {
     firefox
         .evaluate(&when(
@@ -215,7 +215,7 @@ async fn settle(firefox: &mut Firefox) {
         .await;
 }
 
-/// Somebody subscribes, chooses, logs in and is sent a code; the backend hears of it, and of nothing that was forged.
+/// A visitor subscribes, selects topics, logs in and receives a code. The backend receives the events, and no forged ones.
 async fn live_through(shop: &Shop, backend: &mut Backend) {
     let (site, profile) = (&shop.site, TempDir::new());
     let mut firefox = start_with(site, &profile.path().join("profile"), &json!({})).await;
@@ -255,7 +255,7 @@ async fn live_through(shop: &Shop, backend: &mut Backend) {
     firefox.quit().await;
 }
 
-/// What the server tells goes on to the backend, as a proxy in front of it would have it.
+/// Forwards webhook requests to the backend, as a proxy would.
 async fn hear(shop: &Shop, backend: &mut Backend) {
     let app = &shop.site.app;
     pack(&app.pool, &app.vault, app.clock.now()).await.expect("the database answers");
@@ -267,7 +267,7 @@ async fn hear(shop: &Shop, backend: &mut Backend) {
     assert_eq!(backend.post("/webhooks/bellwire", &headers, altered.as_bytes()).await, 400, "another body");
     assert_eq!(backend.post("/webhooks/bellwire", &[], &told.body).await, 400, "no signature");
     assert_eq!(backend.post("/webhooks/bellwire", &headers, &told.body).await, 204);
-    assert!(backend.until_said("heard ").await.ends_with("heard delivery.accepted ann"));
+    assert!(backend.until_said("received ").await.ends_with("received delivery.accepted ann"));
 
     // A repeat is taken and dropped: the next to be heard of is another.
     assert_eq!(backend.post("/webhooks/bellwire", &headers, &told.body).await, 204);
@@ -277,7 +277,7 @@ async fn hear(shop: &Shop, backend: &mut Backend) {
     let signature = signature.sign("whd_other", now.parse().expect("seconds"), other).expect("it signs");
     let headers = [("webhook-id", "whd_other"), ("webhook-timestamp", now), ("webhook-signature", &signature)];
     assert_eq!(backend.post("/webhooks/bellwire", &headers, other).await, 204);
-    assert!(backend.until_said("heard ").await.ends_with("heard delivery.gone bob"));
+    assert!(backend.until_said("received ").await.ends_with("received delivery.gone bob"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -67,7 +67,7 @@ impl Firefox {
         self.calls.call("browsingContext.navigate", json!({"context": self.tab, "url": url, "wait": "complete"})).await;
     }
 
-    /// What the expression comes to in the page, promises awaited.
+    /// Evaluates the expression in the page and awaits promises.
     #[track_caller]
     pub fn evaluate(&mut self, expression: &str) -> impl Future<Output = Value> {
         let (at, context) = (std::panic::Location::caller(), self.tab.clone());

@@ -1,4 +1,4 @@
-//! What a person with Firefox lives through, from the first click to the last.
+//! Story of a user with Firefox, from the first click to the last.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ async fn until_browsers(site: &Site, wanted: impl Fn(&BrowsersReport) -> bool) -
     browsers(&report).clone()
 }
 
-/// Content that stays on display until somebody deals with it.
+/// Content that stays on display until the user closes it.
 fn content(body: &str) -> Value {
     json!({"title": "Hello", "body": body, "require_interaction": true})
 }

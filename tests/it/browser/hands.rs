@@ -1,4 +1,4 @@
-//! What somebody does on the admin page, in Chromium.
+//! User actions on the admin page, in Chromium.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ pub(super) async fn write(chromium: &mut Chromium, selector: &str, text: &str) {
     chromium.evaluate(&fill).await;
 }
 
-/// Chooses an option of a list, once it is there. One that says its value has no attribute of it.
+/// Selects an option of a list once it exists. An option without a value attribute is found by its text.
 pub(super) async fn choose(chromium: &mut Chromium, name: &str, value: &str) {
     let options = format!("[...document.querySelector('[name={name}]')?.options ?? []]");
     chromium.evaluate(&when(&format!("{options}.some((option) => option.value === {value:?})"))).await;
@@ -35,7 +35,7 @@ pub(super) async fn click(chromium: &mut Chromium, selector: &str) {
     chromium.evaluate(&format!("document.querySelector({selector:?}).click()")).await;
 }
 
-/// What a field holds.
+/// Waits until a field has this value.
 pub(super) async fn holds(chromium: &mut Chromium, selector: &str, value: &str) {
     chromium.evaluate(&when(&format!("document.querySelector({selector:?})?.value === {value:?}"))).await;
 }
@@ -51,7 +51,7 @@ pub(super) async fn sign_in(chromium: &mut Chromium, site: &Site, path: &str) {
     chromium.click("sign-in").await;
 }
 
-/// Comes to an address of the admin page as somebody who may only look, whoever was signed in before.
+/// Opens an address of the admin page as a viewer, replacing any earlier session.
 pub(super) async fn sign_in_as_viewer(chromium: &mut Chromium, site: &Site, path: &str) {
     let link = invite(site, "vic@example.com", json!([{"role": "viewer"}])).await;
     let token = link.split_once('#').expect("a token").1;

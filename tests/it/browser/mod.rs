@@ -1,6 +1,5 @@
-//! The browser's side in real browsers: the example page, served by the server's own router, sites of other people's, a
-//! notification that is really shown, and what comes back of it; and the admin page. Few long stories rather than many
-//! short ones, since browsers take seconds to start.
+//! Stories in real browsers: the example page, sites on other origins, notifications on display and their events, and the admin page.
+//! Browsers take seconds to start, so the stories are few and long.
 
 mod admin_campaigns;
 mod admin_edits;
@@ -87,8 +86,8 @@ fn until<T: std::fmt::Debug>(mut ask: impl AsyncFnMut() -> T, wanted: impl Fn(&T
     }
 }
 
-/// A promise of the page that is kept when the condition holds; it is looked at whenever the document changes, and every
-/// now and then, since sizes, styles and addresses change without it.
+/// Promise that resolves when the condition holds. It is checked at each change of the document and by a timer, because sizes, styles and
+/// addresses change without one.
 fn when(condition: &str) -> String {
     format!(
         "new Promise((resolve) => {{
@@ -143,7 +142,7 @@ fn logged(text: &str) -> String {
     when(&format!("document.getElementById('log')?.innerText.includes({text:?})"))
 }
 
-/// What is on display, as the page's worker sees it.
+/// Notifications on display, as the page's worker sees them.
 const DISPLAYED: &str = "navigator.serviceWorker.getRegistration().then((r) => r.getNotifications())
     .then((all) => all.map(({ title, body, tag, data, silent }) => ({ title, body, tag, data, silent })))";
 

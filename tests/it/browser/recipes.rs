@@ -21,7 +21,7 @@ use super::site::{Scheme, Site, serve};
 use super::{DISPLAYED, until, when};
 use crate::support::TempDir;
 
-/// How pages are served once they are built.
+/// Ways to serve the built pages.
 #[derive(Clone, Copy)]
 enum Serving {
     /// As files of a directory.

@@ -1,5 +1,4 @@
-//! A site of somebody's own, on another origin than the server: its pages load the SDK from there, and its worker is
-//! whatever the test says.
+//! Site on another origin than the server: its pages load the SDK from the server, and each test provides the worker.
 
 use std::collections::HashMap;
 use std::sync::Arc;

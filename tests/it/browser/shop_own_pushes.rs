@@ -1,4 +1,4 @@
-//! Pushes of a site's own beside ours, and notifications that nobody closed.
+//! Pushes of the site itself beside ours, and notifications that stay open.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn ours(body: &str) -> Value {
     json!({"content": {"title": "Ours", "body": body, "require_interaction": true}})
 }
 
-/// How often each title is on display, in order.
+/// Count of each title on display, in order.
 fn titles(displayed: &Value) -> Vec<&str> {
     let mut titles: Vec<_> = displayed.as_array().unwrap().iter().map(|one| one["title"].as_str().unwrap()).collect();
     titles.sort_unstable();

@@ -1,4 +1,4 @@
-//! What befalls sites of other people's, whose pages and workers hold more than our line.
+//! Stories of sites on other origins, whose pages and workers contain more than our line.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::{DISPLAYED, logged, until};
 use crate::identity::plain_hmac;
 use crate::support::TempDir;
 
-/// What tutorials for `web-push` end with, below our line.
+/// Push handler that tutorials for `web-push` recommend, below our line.
 const ORDINARY_WORKER: &str = r#"importScripts("{server}/sdk/service-worker.js");
     self.addEventListener("push", (event) => {
       const { title, body, url } = event.data.json();
@@ -103,7 +103,7 @@ async fn in_chromium_one_notification_per_push() {
 const LINES_OF_INIT: &str = r#"importScripts("{server}/sdk/service-worker.js");
     bellwire.appUrl = "{server}/v1/apps/shop";"#;
 
-/// What a site does that has no use for the SDK.
+/// Subscribing without the SDK.
 const BY_HAND: &str = r#"(async () => {
     const registration = await navigator.serviceWorker.register("/service-worker.js");
     await navigator.serviceWorker.ready;
@@ -220,7 +220,7 @@ async fn firefox_shows_the_next_user_nothing_foreign() {
     shop.server.app.finish().await;
 }
 
-/// A module worker of that version; a new one waits until it is told that it may take over.
+/// Module worker of that version; a new version waits until the page activates it.
 fn module_worker(version: u8) -> String {
     format!(
         r#"import "{{server}}/sdk/service-worker.js";
@@ -233,7 +233,7 @@ fn module_worker(version: u8) -> String {
 
 const MODULE_OPTIONS: &str = r#"{ serviceWorker: { type: "module" } }"#;
 
-/// What the page has of the update: an installed worker that waits, or the version that is active.
+/// State of the update in the page: an installed worker that waits, or the active version.
 const UPDATE: &str = "navigator.serviceWorker.getRegistration().then((r) => r.update()).then((r) => r.scope)";
 const WAITING: &str = "navigator.serviceWorker.getRegistration().then((r) => r.waiting?.state)";
 const TAKE_OVER: &str = "navigator.serviceWorker.getRegistration().then((r) => r.waiting.postMessage('take over'))";

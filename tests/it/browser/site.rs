@@ -26,12 +26,12 @@ use super::until;
 use crate::support::push_service::PushService;
 use crate::support::{Setup, TestApp};
 
-/// How pages and server are reached.
+/// Scheme of pages and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// On localhost, which browsers take for secure.
     Http,
-    /// With a certificate that browsers are told to trust.
+    /// With a certificate that the browsers trust.
     Https,
 }
 
@@ -92,7 +92,7 @@ impl Site {
         site
     }
 
-    /// For pages of `shop`, whose backend hears of events by that receiver. Libraries that verify webhooks go by the real clock.
+    /// Site for pages of `shop`, whose backend receives events through that receiver. Libraries that verify webhooks use the real clock.
     pub async fn with_hooks(receiver: &PushService) -> Self {
         let others = (receiver.hosts.clone(), receiver.ca_pem.clone());
         let setup = Setup { clock: Some(Clock::system()), others, ..Setup::default() };

@@ -17,14 +17,14 @@ async fn policy(dir: &TempDir, args: &[&str]) -> Output {
     run(bellwire(dir.path()).arg("policy").args(args)).await
 }
 
-/// Its output, having succeeded.
+/// Runs a successful command and returns its output.
 async fn text(dir: &TempDir, args: &[&str]) -> String {
     let output = policy(dir, args).await;
     assert!(output.status.success(), "{args:?}: {output:?}");
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// What it says after it was used wrongly, having printed nothing else.
+/// Runs a command with wrong arguments, asserts that it prints nothing else, and returns its error.
 async fn refused(dir: &TempDir, args: &[&str]) -> String {
     let output = policy(dir, args).await;
     assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");

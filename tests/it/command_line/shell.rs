@@ -47,7 +47,7 @@ impl Shell {
         json(&self.ok(&[args, &["--json"]].concat()).await)
     }
 
-    /// What it says after it failed with exit code 1 and printed nothing else.
+    /// Runs a command that fails with exit code 1 and prints nothing else. Returns its error.
     pub async fn refused(&self, args: &[&str]) -> String {
         let output = self.run(args).await;
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");

@@ -1,4 +1,4 @@
-//! `bellwire export` and `bellwire import`: a whole app goes to another server, and what breaks off goes on.
+//! `bellwire export` and `bellwire import`: a whole app moves to another server, and interrupted transfers are resumed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;

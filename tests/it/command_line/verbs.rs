@@ -183,7 +183,7 @@ async fn an_app_is_made_listed_shown_and_changed() {
     let removed = shell.json(&["app", "change", "shop", "--remove-origin", "http://localhost:3000"]).await;
     assert_eq!(removed["origins"], made["origins"]);
     let strange = shell.refused(&["app", "change", "shop", "--remove-origin", "https://shop.exmaple.com"]).await;
-    assert!(strange.contains("is no origin of this app; those are: https://shop.example.com"), "{strange}");
+    assert!(strange.contains("is not an origin of this app; its origins are: https://shop.example.com"), "{strange}");
     let shown = shell.ok(&["app", "show", made["id"].as_str().expect("an id")]).await;
     let text = String::from_utf8(shown.stdout).expect("UTF-8");
     assert!(text.contains("The shop\n") && text.contains("https://shop.example.com\n"), "{text}");

@@ -1,4 +1,4 @@
-//! The first use, as the README tells it: simulator, server and verbs as processes of their own.
+//! The first use as in the README: simulator, server and commands as separate processes.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{bellwire, json as output_json, line, run};
 use crate::support::{TempDir, TestDatabase};
 
-/// How long anything may take on a busy machine.
+/// Timeout on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that ends with its value.

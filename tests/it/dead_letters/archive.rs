@@ -1,11 +1,11 @@
-//! What letters keep, and how they are found and copied out.
+//! Content of dead letters, search and export.
 
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire_core::scope::Scope;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -117,7 +117,8 @@ async fn gone_and_expired_leave_closed_letters() {
     // Parked beyond its life, and one that expires with an answer.
     app.advance(Duration::from_secs(700)).await;
     app.sweep().await;
-    let late = Rule { endpoints: Some([501].into()), ..Rule::always(RuleAction::Throttled { retry_after_s: Some(30) }) };
+    let late =
+        Rule { endpoints: Some([501].into()), ..Rule::always(RuleAction::Throttled { retry_after_s: Some(30) }) };
     app.simulator.add_rule(late).unwrap();
     let expiring = app.send(to(&some[1..2]), json!({"ttl": 30})).await;
     app.run_until_idle().await;

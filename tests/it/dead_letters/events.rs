@@ -1,12 +1,12 @@
-//! What webhooks will be told, and the hygiene report.
+//! Events for webhooks, and the hygiene report.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::outcomes::events::{self, Event};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId};
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::outcomes::events::{self, Event};
 use serde_json::{Value, json};
 
 use super::{letter_of, letters_of, refusing, to};

@@ -1,8 +1,8 @@
-//! When payloads, letters, trail and events go.
+//! Retention of payloads, dead letters, the trail and events.
 
 use std::time::Duration;
 
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use super::{LETTERS, bury, export, letters_of, list, open_letters, post, to};

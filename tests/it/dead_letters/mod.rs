@@ -8,7 +8,7 @@ mod replay;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire_core::id::AppId;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -87,7 +87,7 @@ async fn export(app: &TestApp, query: &str) -> (String, String) {
 /// A key of the app with these scopes.
 async fn key(app: &TestApp, scopes: &[bellwire_core::scope::Scope]) -> String {
     let owner: uuid::Uuid = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
-    let made = bellwire::testkit::store::keys::api_keys::create(
+    let made = bellwire_store::keys::api_keys::create(
         &app.pool,
         &app.vault,
         Some(AppId(owner)),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::operations::idempotency::{self, KeyScope, KeyedRequest};
 use bellwire_core::id::AppId;
+use bellwire_store::operations::idempotency::{self, KeyScope, KeyedRequest};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -1,4 +1,4 @@
-//! Bellwire goes on when its Postgres moves to another host, and says so when Postgres confirms nothing.
+//! Bellwire continues when its Postgres moves to another host, and warns when Postgres confirms no commits.
 
 mod haproxy;
 mod pgbouncer;
@@ -20,7 +20,7 @@ use crate::crash::{held, hold_after, reconnect, release, until};
 use crate::support::app::{PATIENCE, Reply};
 use crate::support::{Cluster, Server, Setup, TestApp, TestDatabase, seed};
 
-/// A test on the first of these clusters, of which processes know all. Its own engine has stopped.
+/// Test app on the first of these clusters; its processes have the addresses of all of them. Its own engine has stopped.
 async fn on(clusters: &[&Cluster]) -> TestApp {
     let hosts: Vec<_> = clusters.iter().map(|cluster| cluster.host()).collect();
     let url = format!("postgres://postgres@{}/{DATABASE}?target_session_attrs=read-write", hosts.join(","));

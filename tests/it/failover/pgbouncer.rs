@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use bellwire::testkit::store;
+use bellwire_store as store;
 use nix::unistd::chown;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};

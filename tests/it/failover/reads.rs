@@ -1,4 +1,4 @@
-//! What may lag is read at a standby, as long as that does not lag too far.
+//! Reads that tolerate lag use a standby while its lag is within the limit.
 
 use axum::http::Method;
 use bellwire_postgres::DATABASE;
@@ -19,7 +19,7 @@ async fn reading(app: &TestApp, standby: &Cluster, lag_max: &str) -> (TempDir, S
     (dir, server)
 }
 
-/// How many subscriptions a server lists.
+/// Number of subscriptions in a server's list.
 async fn listed(app: &TestApp, server: &Server) -> usize {
     let list = ask(app, server.address, Method::GET, "/v1/apps/shop/subscriptions", Value::Null).await.ok(200);
     list["data"].as_array().expect("a list").len()

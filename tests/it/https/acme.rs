@@ -1,5 +1,5 @@
-//! A certificate by ACME, from Pebble, the authority that Let's Encrypt publishes to test clients with: two servers share it, one orders
-//! and the other is asked.
+//! Certificate by ACME, from Pebble, the test authority of Let's Encrypt: two servers share it; one orders it, and the other answers the
+//! challenge.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use crate::support::https::{Authority, HOST, Http2, connect, free_port};
 use crate::support::server::any_says;
 use crate::support::{Server, TempDir, TestApp};
 
-/// Tells everybody that every host is at 127.0.0.1 (RFC 1035).
+/// DNS server that resolves every host to 127.0.0.1 (RFC 1035).
 async fn tell_addresses(socket: UdpSocket) {
     const HEADER: usize = 12;
     let mut octets = [0; 1_500];
@@ -34,7 +34,7 @@ async fn tell_addresses(socket: UdpSocket) {
     }
 }
 
-/// Passes on what comes to the port at which the authority asks, to whoever it is turned to.
+/// Relay from the authority's validation port to the current target.
 struct Relay(watch::Sender<Option<SocketAddr>>);
 
 impl Relay {
@@ -59,7 +59,7 @@ impl Relay {
 struct Pebble {
     directory: String,
     management: SocketAddr,
-    /// At which port it asks hosts.
+    /// Port at which the authority validates hosts.
     asks_at: u16,
     own: Authority,
     _process: Child,
@@ -100,7 +100,7 @@ impl Pebble {
         Self { directory: format!("https://{listen}/dir"), management, asks_at, own, _process: process, dir }
     }
 
-    /// What browsers would have to trust.
+    /// Root certificate of the authority.
     async fn root(&self) -> String {
         let mut stream = connect(self.management, &self.own.pem, &[]).await.unwrap();
         let request = format!("GET /roots/0 HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
@@ -117,7 +117,7 @@ impl Pebble {
     }
 }
 
-/// Which of the two says so first.
+/// Index of the first server that logs this text.
 async fn who_says(servers: &mut [Server; 2], what: &str) -> usize {
     let [first, second] = servers;
     tokio::select! {

@@ -11,7 +11,7 @@ use crate::support::{Server, TempDir, TestApp};
 
 const GET: &str = "GET /healthz HTTP/1.1\r\nHost: push.example.com\r\nConnection: close\r\n\r\n";
 
-/// What is answered to a request after which the connection is closed.
+/// Sends a request and returns everything up to the end of the connection.
 async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut octets = Vec::new();

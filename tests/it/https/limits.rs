@@ -1,4 +1,4 @@
-//! What a client may cost that speaks TLS and HTTP/2, over real sockets.
+//! Limits per client with TLS and HTTP/2, over real sockets.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

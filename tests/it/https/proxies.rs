@@ -18,7 +18,7 @@ use crate::support::app::PATIENCE;
 use crate::support::https::{Authority, HOST, Http2, Pair, free_port, get};
 use crate::support::{Server, TempDir, TestApp};
 
-/// What the guide shows for a proxy.
+/// Configuration of a proxy as shown in the guide.
 fn shown(language: &str) -> String {
     let guide = include_str!("../../../docs/operate/https.md");
     let block = guide.split(&format!("```{language}\n")).nth(1).and_then(|rest| rest.split("```").next());

@@ -1,4 +1,4 @@
-//! What those can do who ask by TLS-ALPN-01, as an authority does that is to issue a certificate: anybody can.
+//! Clients that open TLS-ALPN-01 connections, as a certificate authority does: any client can.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::support::https::{Authority, HOST};
 
 /// The domain whose challenge is found as late as the test wants.
 const SLOW: &str = "slow.example.com";
-/// What a handshake's records begin with.
+/// First byte of a handshake record.
 const HANDSHAKE: u8 = 22;
 const ONE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const ANOTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -87,7 +87,7 @@ impl Asked {
     }
 }
 
-/// Whether the server goes on with the handshake, instead of closing.
+/// Whether the server continues the handshake instead of closing.
 async fn is_answered(stream: &mut TcpStream) -> bool {
     let read = timeout(PATIENCE, stream.read_u8()).await.expect("it answers or closes");
     read.is_ok_and(|octet| octet == HANDSHAKE)

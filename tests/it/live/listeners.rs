@@ -1,4 +1,4 @@
-//! Who may listen: how many at a time, and until their right ends.
+//! Access of listeners: their number, and the end of their permission.
 
 use axum::http::Method;
 use bellwire::testkit::live::LiveConfig;

@@ -1,4 +1,4 @@
-//! What happens is told to listeners as it happens: to each what is its own, in order, without gaps, and at no cost to memory.
+//! Event stream: events reach listeners at once, in order, without gaps, limited to their permissions, and with bounded memory.
 
 mod listeners;
 
@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Method, Request};
 use bellwire::testkit::live::LiveConfig;
-use bellwire::testkit::store::outcomes::alerts::{self, Alert, AlertKind};
+use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -34,7 +34,7 @@ pub const OFTEN: LiveConfig = LiveConfig {
     heartbeat: Duration::from_secs(15),
 };
 
-/// An event as it was heard.
+/// Received event.
 #[derive(Debug, Clone)]
 struct Heard {
     id: Option<String>,

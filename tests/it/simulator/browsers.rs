@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
-use bellwire_simulator::gateways::{RuleAction, BrowsersReport, Minted, Rule, Simulator};
+use bellwire_simulator::gateways::{BrowsersReport, Minted, Rule, RuleAction, Simulator};
 use bytes::Bytes;
 use http::Request;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::support::socket::Socket;
 const MOZILLA: &str = "mozilla.bellwire.test";
 const CHANNEL: &str = "6e8c5f0a-7b1d-4f0e-9b3a-2d5c8e7f1a00";
 
-/// A browser that has said hello.
+/// Connected browser after its hello message.
 struct Browser {
     socket: Socket,
     uaid: String,
@@ -123,7 +123,8 @@ async fn browser_endpoint_obeys_the_same_rules() {
     *too_large.body_mut() = vec![0; 5_631].into();
     assert_eq!(post(&simulator, too_large).await.status, 413);
     assert_eq!(post(&simulator, push(&minted, &Vapid::new(2), "of another")).await.status, 401);
-    let rule = simulator.add_rule(Rule { count: Some(1), ..Rule::always(RuleAction::Unavailable { retry_after_s: None }) });
+    let rule =
+        simulator.add_rule(Rule { count: Some(1), ..Rule::always(RuleAction::Unavailable { retry_after_s: None }) });
     assert_eq!(post(&simulator, push(&minted, &vapid, "not now")).await.status, 503);
     assert!(simulator.remove_rule(rule.unwrap()));
     simulator.add_rule(Rule { count: Some(1), ..Rule::always(RuleAction::LoseAnswer) }).unwrap();

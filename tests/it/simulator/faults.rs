@@ -1,6 +1,6 @@
-//! What the simulator does to streams and connections.
+//! Faults of the simulator on streams and connections.
 
-use bellwire_simulator::gateways::{RuleAction, Rule, Simulator};
+use bellwire_simulator::gateways::{Rule, RuleAction, Simulator};
 use bytes::Bytes;
 use http::Request;
 use tokio::net::TcpStream;

@@ -5,7 +5,7 @@ mod faults;
 mod sender;
 
 use bellwire_core::lane::Gateway;
-use bellwire_simulator::gateways::{RuleAction, RequestFault, HostSpec, Options, Rule, Simulator, Verify};
+use bellwire_simulator::gateways::{HostSpec, Options, RequestFault, Rule, RuleAction, Simulator, Verify};
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use sender::{Http2, Vapid, post_http1, push, soon};
@@ -50,7 +50,7 @@ async fn each_gateway_accepts_a_valid_push() {
     simulator.stop().await;
 }
 
-/// Spoils a request, and says which fault that is and how FCM, Mozilla, WNS, Apple and others answer it.
+/// Function that spoils a request, with the fault and the responses of FCM, Mozilla, WNS, Apple and others.
 type Spoilt = (fn(&mut Request<Bytes>), RequestFault, [u16; 5]);
 
 #[tokio::test]
@@ -211,7 +211,9 @@ async fn http1_gets_the_same_answers() {
     let answer = soon(post(bad)).await.unwrap();
     assert_eq!((answer.status, answer.body.as_str()), (400, r#"{"reason":"BadTtl"}"#));
 
-    for (action, accepted) in [(RuleAction::Close, 0), (RuleAction::LoseAnswer, 1), (RuleAction::Truncate { status: 201 }, 1)] {
+    for (action, accepted) in
+        [(RuleAction::Close, 0), (RuleAction::LoseAnswer, 1), (RuleAction::Truncate { status: 201 }, 1)]
+    {
         simulator.reset();
         let id = simulator.add_rule(Rule::always(action.clone())).unwrap();
         assert!(soon(post(push(&minted, &vapid, "d3"))).await.is_err(), "{action:?}");

@@ -70,7 +70,6 @@ pub fn push(minted: &Minted, vapid: &Vapid, id: &str) -> Request<Bytes> {
         .unwrap()
 }
 
-/// What came back.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,

@@ -1,11 +1,11 @@
-//! Browsers that unsubscribe, come back, or change hands.
+//! Browsers that unsubscribe, return, or change users.
 
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::store::queue::claims::LEASE;
 use bellwire_core::delivery::Tier;
-use bellwire_simulator::gateways::{RuleAction, Rule};
+use bellwire_simulator::gateways::{Rule, RuleAction};
+use bellwire_store::queue::claims::LEASE;
 use serde_json::json;
 
 use super::{IN_FLIGHT, claim_and_die, hold, let_go, unsubscribe, until_told};
@@ -13,7 +13,7 @@ use crate::delivery::counts;
 use crate::support::app::{Subscriber, TestApp};
 use crate::support::citus;
 
-/// How many of these messages' deliveries to a subscription were accepted, and how many cancelled.
+/// Number of accepted and of cancelled deliveries of these messages to a subscription.
 async fn endings(app: &TestApp, messages: &[String], subscription: &str) -> (u64, u64) {
     let (mut accepted, mut cancelled) = (0, 0);
     for message in messages {

@@ -1,4 +1,4 @@
-//! What has to add up at the end of every test.
+//! Sums that are checked at the end of every test.
 
 use bellwire::testkit::server::maintenance;
 

@@ -9,21 +9,21 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::{self, ApiState, RelyingParty};
 use bellwire::testkit::checks;
-use bellwire::testkit::dispatch::{Dispatcher, DispatchConfig};
 use bellwire::testkit::live;
-use bellwire::testkit::metrics::Metrics;
-use bellwire::testkit::otlp::Tracer;
 use bellwire::testkit::server::{self, maintenance};
-use bellwire::testkit::store::keys::api_keys;
-use bellwire::testkit::store::keys::data_keys;
-use bellwire::testkit::store::outcomes::rollups::MetricsKept;
-use bellwire::testkit::store::{self, operations::partitions};
-use bellwire::testkit::vault::Vault;
-use bellwire::testkit::vault::master_key::{MasterKey, MasterKeySource};
 use bellwire_core::clock::Clock;
 use bellwire_core::scope::Scope;
+use bellwire_dispatch::{DispatchConfig, Dispatcher};
 use bellwire_gateway::Gateways;
 use bellwire_simulator::gateways::{self, RequestFault, Simulator};
+use bellwire_store::keys::api_keys;
+use bellwire_store::keys::data_keys;
+use bellwire_store::outcomes::rollups::MetricsKept;
+use bellwire_store::{self as store, operations::partitions};
+use bellwire_telemetry::metrics::Metrics;
+use bellwire_telemetry::otlp::Tracer;
+use bellwire_vault::Vault;
+use bellwire_vault::master_key::{MasterKey, MasterKeySource};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::task::JoinSet;
@@ -31,7 +31,7 @@ use tower::ServiceExt as _;
 
 use super::{FaultProxy, START, TestDatabase, citus};
 
-/// What a test may want otherwise than usual.
+/// Deviations of a test from the usual set-up.
 #[derive(Default)]
 pub struct Setup {
     pub simulator: gateways::Options,
@@ -46,15 +46,15 @@ pub struct Setup {
     pub database: Option<TestDatabase>,
     /// Whether the engine finds Postgres through a fault proxy.
     pub through_proxy: bool,
-    /// What listeners may cost.
+    /// Limits of listeners.
     pub live: live::LiveConfig,
-    /// By what name browsers' passkeys know the server.
+    /// Relying party of passkeys.
     pub relying_party: Option<RelyingParty>,
-    /// What checks look at.
+    /// Input of checks.
     pub checks: checks::Setup,
 }
 
-/// What `bellwire` processes on a test's database are given.
+/// Master key of `bellwire` processes on a test's database.
 pub const MASTER_KEY: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc";
 
 /// Another engine on the same database, as in another process.
@@ -74,7 +74,7 @@ impl Worker {
 
 pub const DAY: Duration = Duration::from_secs(86_400);
 
-/// How long things are kept unless somebody says otherwise.
+/// Default retention.
 pub const RETENTION: maintenance::Retention = maintenance::Retention {
     history: DAY.saturating_mul(35),
     archive: DAY.saturating_mul(30),
@@ -85,7 +85,7 @@ pub const RETENTION: maintenance::Retention = maintenance::Retention {
     audit_log: None,
 };
 
-/// What is waited for has come within this, or never comes.
+/// Maximum wait for an expected event.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A server with one app, `shop`.
@@ -102,7 +102,7 @@ pub struct TestApp {
     /// Hosts beside the simulator's, and their authorities.
     pub others: (Vec<bellwire_gateway::HostMapping>, String),
     pub router: Router,
-    /// What whoever has database and master key at hand may do.
+    /// Router for callers with access to database and master key.
     pub local: Router,
     /// The secret of a key of the app, with all its scopes.
     pub key: String,
@@ -305,7 +305,7 @@ impl TestApp {
         subscribers
     }
 
-    /// Registers a simulated browser that the server knows already, as its next visit does. Returns its id.
+    /// Registers a known simulated browser again, as its next visit does. Returns its id.
     pub async fn come_back(&self, gateway: &str, index: u32) -> String {
         self.come_back_with(gateway, index, json!({})).await
     }
@@ -335,8 +335,8 @@ impl TestApp {
         idle.expect("it becomes idle").expect("the database answers");
     }
 
-    /// The same with another engine beside it. Whoever found the other at a cursor leaves that one's recipients alone and looks
-    /// again, as it would within the second.
+    /// Runs until idle with another engine beside this one. An engine that finds a cursor locked skips its recipients and retries, as it
+    /// would within a second.
     pub async fn run_until_idle_with(&self, other: &Worker) {
         tokio::join!(self.run_until_idle(), other.run_until_idle());
         self.run_until_idle().await;
@@ -376,7 +376,7 @@ impl TestApp {
         self.call(Method::POST, &format!("/v1/apps/shop/messages/{message}/{turn}"), Value::Null).await.ok(200)
     }
 
-    /// How often a rule acted, and how many requests it holds right now.
+    /// Number of times that a rule acted, and of requests that it holds at this moment.
     pub fn rule(&self, id: u64) -> (u64, u64) {
         let report = self.simulator.report();
         let rule = report.rules.iter().find(|rule| rule.id == id).expect("the rule is in force");

@@ -17,11 +17,11 @@ const MADE: u8 = 0b0100_0000;
 pub struct Authenticator {
     key: SigningKey,
     credential_id: [u8; 16],
-    /// Whose it is, once it is made.
+    /// User handle, set when the passkey is created.
     user: String,
-    /// How many signatures it has made.
+    /// Number of signatures so far.
     pub counter: u32,
-    /// Where the page comes from that the browser shows.
+    /// Origin of the page that the browser shows.
     pub origin: String,
     /// The host that it takes for the one that asks, if it is not to believe the page.
     pub host: Option<&'static str>,
@@ -35,7 +35,7 @@ impl Authenticator {
         Self { key, credential_id: [n; 16], user: String::new(), counter: 0, origin, host: None }
     }
 
-    /// What `navigator.credentials.create()` gives for those options.
+    /// Result of `navigator.credentials.create()` for those options.
     pub fn make(&mut self, options: &Value) -> Value {
         options["user"]["id"].as_str().unwrap().clone_into(&mut self.user);
         let mut data = self.data(&options["rp"]["id"], MADE);
@@ -58,7 +58,7 @@ impl Authenticator {
         })
     }
 
-    /// What `navigator.credentials.get()` gives for those options.
+    /// Result of `navigator.credentials.get()` for those options.
     pub fn sign(&mut self, options: &Value) -> Value {
         self.counter += 1;
         let data = self.data(&options["rpId"], 0);
@@ -76,7 +76,7 @@ impl Authenticator {
         })
     }
 
-    /// What it calls its passkey.
+    /// Id of the passkey.
     pub fn id(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.credential_id)
     }

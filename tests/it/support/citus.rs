@@ -1,17 +1,17 @@
-//! Databases on a cluster of Citus, where `BELLWIRE_TEST_CITUS_URL` names the coordinator of one: as a superuser, in any database of it
-//! that knows all nodes. Each test has a database of its own there, distributed, as it has one of the shared Postgres otherwise.
+//! Databases on the Citus cluster whose coordinator `BELLWIRE_TEST_CITUS_URL` names: as a superuser, in a database in which all nodes are
+//! registered. Each test has its own distributed database there, instead of one on the shared Postgres.
 
 use std::str::FromStr as _;
 use std::sync::LazyLock;
 
-use bellwire::testkit::store::operations::{distribution, partitions};
-use bellwire::testkit::store::{self, Beside};
+use bellwire_store::operations::{distribution, partitions};
+use bellwire_store::{self as store, Beside};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use super::database::{START, TEMPLATE, on_a_thread};
 
-/// What names it.
+/// Variable with the URL of the coordinator.
 pub const VARIABLE: &str = "BELLWIRE_TEST_CITUS_URL";
 /// Shards of each table: fewer than a cluster of one's own has, so that databases are copied soon.
 const SHARDS: u8 = 4;
@@ -42,8 +42,7 @@ pub fn cluster() -> Option<&'static Cluster> {
     CLUSTER.as_ref()
 }
 
-/// What an SQL expression has to say for the name of the partition that a row lies in: on Citus, where each is in parts, without the
-/// number of the part.
+/// SQL expression for the partition of a row. On Citus the partition name has the number of the shard, which the expression removes.
 pub fn partition_of_a_row() -> &'static str {
     match cluster() {
         None => "tableoid::regclass::text",
@@ -82,7 +81,7 @@ impl Cluster {
         }
     }
 
-    /// The database that those of tests are copies of. Nobody may be in it then, Citus itself included.
+    /// Creates the template of the test databases. No session may be connected during a copy, not even one of Citus.
     async fn make_template(&self) {
         self.drop(TEMPLATE).await;
         self.make(TEMPLATE, self.workers.len()).await;
@@ -117,8 +116,8 @@ impl Cluster {
         PgConnection::connect_with(&self.connect_options(database)).await.expect("the coordinator")
     }
 
-    /// Lets the database of that connection know another worker. One at a time: Citus gives the worker all roles anew, which are those of all
-    /// databases, and two that change the same one fail.
+    /// Registers another worker in that connection's database. One at a time: Citus re-creates the roles of all databases on the worker,
+    /// and two concurrent changes of a role fail.
     pub async fn add(&self, worker: usize, connection: &mut PgConnection) {
         let (host, port) = &self.workers[worker];
         let mut turn = PgConnection::connect_with(&self.coordinator).await.expect("the coordinator");
@@ -167,7 +166,7 @@ impl Cluster {
         }
     }
 
-    /// How to connect to a database.
+    /// Connection to a database.
     pub fn connect_options(&self, database: &str) -> PgConnectOptions {
         self.coordinator.clone().database(database)
     }

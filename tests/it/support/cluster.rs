@@ -44,7 +44,7 @@ impl Cluster {
         sqlx::query("SELECT pg_reload_conf()").execute(&mut admin).await.expect("it is a superuser");
     }
 
-    /// Becomes a standby of another one, which knows it by that name.
+    /// Makes this server a standby of `primary`, registered by that name.
     pub async fn follow(&mut self, primary: &Self, name: &str) {
         let from = format!("host={} user=postgres application_name={name}", primary.dir.path().display());
         let mut backup = self.command("pg_basebackup");
@@ -126,7 +126,7 @@ impl Cluster {
         sqlx::query("SELECT pg_reload_conf()").execute(&mut admin).await.expect("it is a superuser");
     }
 
-    /// Waits until a query of one truth value tells true.
+    /// Waits until a query of one boolean returns true.
     pub async fn until(&self, sql: &'static str) {
         let mut admin = PgConnection::connect_with(&self.options(DATABASE)).await.expect("it runs");
         let told = async {
@@ -135,7 +135,7 @@ impl Cluster {
         tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("never true: {sql}"));
     }
 
-    /// How to connect to one of its databases.
+    /// Connection to one of its databases.
     pub fn options(&self, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .socket(self.dir.path())
@@ -144,7 +144,7 @@ impl Cluster {
             .ssl_mode(PgSslMode::Disable)
     }
 
-    /// Its place in a URL of several hosts.
+    /// Host and port for a URL of several hosts.
     pub fn host(&self) -> String {
         self.dir.path().display().to_string().replace('/', "%2F")
     }
@@ -181,7 +181,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Whom Postgres and PgBouncer run as, when that is not us: neither runs as root.
+/// User of Postgres and PgBouncer processes if the tests run as root: neither runs as root.
 pub fn user() -> Option<User> {
     geteuid().is_root().then(|| User::from_name("postgres").ok().flatten().expect("packages of Postgres make it"))
 }

@@ -24,19 +24,19 @@ use tokio::time::timeout;
 
 use super::app::PATIENCE;
 
-/// What it does with a request.
+/// Behaviour on a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Answer {
     Take,
-    /// Takes it, and goes on answering for ever.
+    /// Accepts the request and never ends its response.
     TakeAtLength,
-    /// Sends whoever asks to `/elsewhere`.
+    /// Redirects requests to `/elsewhere`.
     Redirect,
-    /// Says nothing.
+    /// No response.
     Hang,
 }
 
-/// What it was sent.
+/// Received data.
 #[derive(Debug, Default, Clone)]
 pub struct Taken {
     /// Paths of all requests.
@@ -52,12 +52,12 @@ pub struct Taken {
 #[derive(Debug, Clone)]
 pub struct Span {
     pub inner: proto::Span,
-    /// By which process.
+    /// Attributes of the process.
     pub resource: BTreeMap<String, String>,
 }
 
 impl Span {
-    /// Its attributes, as texts.
+    /// Attributes as strings.
     pub fn attributes(&self) -> BTreeMap<String, String> {
         texts(&self.inner.attributes)
     }
@@ -111,7 +111,7 @@ impl Collector {
         *self.shared.answer.lock() = answer;
     }
 
-    /// What it was sent so far.
+    /// Data received so far.
     pub fn taken(&self) -> Taken {
         self.shared.taken.lock().clone()
     }

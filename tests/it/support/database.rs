@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::sync::{LazyLock, OnceLock};
 
-use bellwire::testkit::store::operations::schema::SCHEMA;
-use bellwire::testkit::store::{self, operations::partitions};
 use bellwire_postgres::{DATABASE, Durability, Embedded, Options};
+use bellwire_store::operations::schema::SCHEMA;
+use bellwire_store::{self as store, operations::partitions};
 use chrono::{DateTime, Utc};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -20,7 +20,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use super::citus;
 
 pub(super) const TEMPLATE: &str = "bellwire_template";
-/// When tests begin, by their stub clocks: 15 January 2027. Partitions of the days around it exist.
+/// Start of all tests on their stub clocks: 15 January 2027. Partitions of the days around it exist.
 pub const START: DateTime<Utc> = DateTime::from_timestamp(1_800_000_000, 0).expect("in range");
 /// Connections of a test's own pool.
 const CONNECTIONS: u32 = 20;
@@ -66,7 +66,7 @@ fn fresh_path(parent: &str) -> PathBuf {
     PathBuf::from(format!("{parent}/{PREFIX}{}-{serial}", std::process::id()))
 }
 
-/// Where the shared Postgres writes some gigabytes, which are worth nothing afterwards: to memory, if there is enough.
+/// Directory of the shared Postgres, which writes some gigabytes of temporary data: in memory, if there is enough.
 fn place_for_postgres() -> &'static str {
     let free = nix::sys::statvfs::statvfs(IN_MEMORY).map_or(0, |it| it.blocks_available() * it.fragment_size());
     if free > POSTGRES_TAKES { IN_MEMORY } else { ON_DISK }
@@ -127,7 +127,7 @@ pub struct TestDatabase {
     /// A pool as the server opens it.
     pub pool: PgPool,
     options: PgConnectOptions,
-    /// How a `bellwire` process finds it.
+    /// URL for a `bellwire` process.
     url: String,
     /// Whether it is one of the shared Postgres.
     shared: bool,
@@ -169,7 +169,7 @@ impl TestDatabase {
         Self { name, pool, options, url, shared: true }
     }
 
-    /// One that only the first so many machines of a cluster know, and that is not distributed yet.
+    /// Creates a database on the first `machines` machines of a cluster, not distributed yet.
     pub async fn undistributed(cluster: &citus::Cluster, machines: usize) -> Self {
         let name = Self::name_in_cluster();
         cluster.make(&name, machines).await;
@@ -186,7 +186,7 @@ impl TestDatabase {
         Self { name, pool, options, url, shared: true }
     }
 
-    /// Lets the planner of its sessions work as in a Postgres that nobody has tuned (15, `postgresql.conf.sample`).
+    /// Uses the planner settings of an untuned Postgres (15, `postgresql.conf.sample`).
     pub async fn with_stock_settings(mut self) -> Self {
         const STOCK: [(&str, &str); 5] = [
             ("jit", "on"),
@@ -221,7 +221,7 @@ impl TestDatabase {
         Self { name: DATABASE.to_owned(), pool, options, url, shared: false }
     }
 
-    /// Leads whoever connects from now on to another host.
+    /// Redirects new connections to another host.
     pub fn lead_to(&mut self, options: PgConnectOptions) {
         self.pool.set_connect_options(options.clone());
         self.options = options;
@@ -232,7 +232,7 @@ impl TestDatabase {
         self.url = url;
     }
 
-    /// How to connect to it directly.
+    /// Direct connection.
     pub fn options(&self) -> PgConnectOptions {
         self.options.clone().application_name("bellwire").options([("search_path", SCHEMA)])
     }

@@ -1,8 +1,8 @@
 //! A proxy in front of Postgres that understands just enough of its protocol to cut a connection at the worst moment.
 //!
-//! Frontend messages after the start-up packet are `type (1) | length (4, itself included) | body`. A statement runs
-//! when `Query` names it, or when `Execute` names a portal that `Bind` tied to what `Parse` prepared; it is committed
-//! before the server says `ReadyForQuery` (PostgreSQL manual, "Frontend/Backend Protocol").
+//! Frontend messages after the start-up packet are `type (1) | length (4, itself included) | body`. A statement runs when `Query` contains
+//! it, or when `Execute` names its portal (`Bind`, `Parse`). It is committed before the server sends `ReadyForQuery` (PostgreSQL manual,
+//! "Frontend/Backend Protocol").
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use super::citus;
 use super::database::shared_postgres;
 
-/// When a statement's connection is cut.
+/// Moment at which a statement's connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// Postgres never sees the statement.
@@ -38,7 +38,7 @@ struct Trap {
     at_commit: bool,
 }
 
-/// Where the Postgres behind it listens.
+/// Address of the Postgres behind the proxy.
 #[derive(Debug)]
 enum Behind {
     Socket(PathBuf),
@@ -55,7 +55,7 @@ struct State {
     is_full: AtomicBool,
     /// Connections that come before the one that is cut; negative: none is cut.
     before_cut: AtomicI64,
-    /// How often each statement was run, by its first words.
+    /// Number of runs of each statement, by its first words.
     runs: Mutex<BTreeMap<String, u64>>,
     ran: Notify,
     /// Raised to cut every open connection.
@@ -101,7 +101,7 @@ impl FaultProxy {
         Self { address, state, accepting }
     }
 
-    /// How to connect through it.
+    /// Connection through the proxy.
     pub fn connect_options(&self, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .host("127.0.0.1")
@@ -126,7 +126,7 @@ impl FaultProxy {
         self.state.refuse.store(refuse, Ordering::SeqCst);
     }
 
-    /// While set, new connections are told that there are too many, as by a Postgres that has none left.
+    /// While set, new connections get the error of a Postgres without free connections.
     pub fn fill_up(&self, is_full: bool) {
         self.state.is_full.store(is_full, Ordering::SeqCst);
     }
@@ -141,12 +141,12 @@ impl FaultProxy {
         self.state.before_cut.load(Ordering::SeqCst) >= 0
     }
 
-    /// How often each statement was run since this was asked last, by its first words.
+    /// Number of runs of each statement since the last call, by its first words.
     pub fn take_runs(&self) -> BTreeMap<String, u64> {
         std::mem::take(&mut *self.state.runs.lock())
     }
 
-    /// Waits until a statement with that beginning was run so often since somebody asked for the runs.
+    /// Waits until a statement with that beginning has run `times` times since the last call of [`take_runs`](Self::take_runs).
     pub async fn until_run(&self, beginning: &str, times: u64) {
         loop {
             let ran = self.state.ran.notified();
@@ -169,13 +169,13 @@ impl FaultProxy {
         self.state.set(moment, statement, false);
     }
 
-    /// Cuts the next connection that commits a statement with that beginning, once: together with it if it is a transaction by itself, or
-    /// else at the COMMIT.
+    /// Cuts the next connection that commits a statement with that beginning, once: at the statement if it is its own transaction, else at
+    /// the COMMIT.
     pub fn cut_at_commit_of(&self, moment: Moment, statement: &str) {
         self.state.set(moment, statement, true);
     }
 
-    /// How many traps have cut a connection so far.
+    /// Number of connections that traps have cut.
     pub fn sprung(&self) -> u64 {
         self.state.sprung.load(Ordering::SeqCst)
     }
@@ -370,7 +370,7 @@ impl State {
     }
 }
 
-/// What a connection's prepared statements and portals stand for.
+/// Prepared statements and portals of a connection.
 #[derive(Debug, Default)]
 struct Session {
     statements: HashMap<Vec<u8>, String>,

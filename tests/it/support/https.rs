@@ -25,7 +25,7 @@ pub const HOST: &str = "push.example.com";
 /// Signs certificates for [`HOST`].
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// What a client has to trust.
+    /// Certificate that a client has to trust.
     pub pem: String,
 }
 
@@ -99,7 +99,7 @@ impl Http2 {
         Ok(Self(sender))
     }
 
-    /// What is answered, without waiting for the end of its body.
+    /// Sends a request and returns the response without waiting for the end of its body.
     pub async fn begin(&mut self, request: Request<Full<Bytes>>) -> Response<hyper::body::Incoming> {
         self.0.send_request(request).await.expect("it answers")
     }
@@ -119,7 +119,7 @@ pub fn get(path: &str) -> Request<Full<Bytes>> {
     Request::get(format!("https://{HOST}{path}")).body(Full::default()).unwrap()
 }
 
-/// A port that nobody listens at, a moment ago at least.
+/// Port of a listener that was just closed.
 pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }

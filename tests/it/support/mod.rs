@@ -1,4 +1,4 @@
-//! What tests stand on.
+//! Shared parts of the tests.
 
 mod accounts;
 pub mod app;

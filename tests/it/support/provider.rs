@@ -1,6 +1,5 @@
-//! A small OpenID provider that shares no code with the server: discovery, keys, authorization and tokens, over plain HTTP on this
-//! machine. It does what a real one does (codes are good once, with the right secret, redirect and PKCE verifier), and
-//! misbehaves as it is told to.
+//! A small OpenID provider without code of the server: discovery, keys, authorization and tokens, over plain HTTP on this machine. It
+//! checks like a real provider (codes work once, with the right secret, redirect and PKCE verifier). Tests can make it misbehave.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use bellwire::testkit::oidc::{ClientSecret, OidcConfig};
+use bellwire_net::oidc::{ClientSecret, OidcConfig};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -26,26 +25,26 @@ use super::app::PATIENCE;
 
 const CLIENT: &str = "bellwire";
 const SECRET: &str = "a client's secret: with & and ü";
-/// Where the server is to be reached, as the provider knows it.
+/// Callback URL of the server, as registered at the provider.
 const REDIRECT: &str = "https://push.example/v1/session/oidc/callback";
 
-/// When tests of the API begin. Tokens are good for a day.
+/// Start of the API tests. Tokens are valid for a day.
 pub const NOW_S: i64 = 1_800_000_000;
 
-/// How ID tokens are signed.
+/// Signature of ID tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signing {
     Rs256,
     Es256,
     /// By a key that is not among the published ones, under the name of one that is.
     Stolen,
-    /// By the client's secret, which the client knows and so does whoever reads its settings.
+    /// By the client's secret, which is readable in its settings.
     Hs256,
     /// Not at all.
     None,
 }
 
-/// What a path does instead of what it should.
+/// Misbehaviour of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It never answers.
@@ -76,7 +75,7 @@ impl Keys {
 /// To make one takes long.
 static RSA: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate(KeySize::Rsa2048).unwrap());
 
-/// Somebody who has been let through by the provider.
+/// User who signed in at the provider.
 struct Granted {
     claims: Value,
     redirect: String,
@@ -121,7 +120,7 @@ impl Provider {
         provider
     }
 
-    /// What a server is told of it.
+    /// Configuration of a server for this provider.
     pub fn settings(&self) -> OidcConfig {
         OidcConfig {
             issuer: self.issuer().to_owned(),
@@ -142,7 +141,7 @@ impl Provider {
         *self.0.signing.lock() = signing;
     }
 
-    /// Has the next tokens say something else.
+    /// Changes the claims of the next tokens.
     pub fn twist(&self, twist: impl Fn(&mut Value) + Send + Sync + 'static) {
         *self.0.twist.lock() = Some(Box::new(twist));
     }
@@ -165,13 +164,12 @@ impl Provider {
         *keys = Keys::new(n + 1);
     }
 
-    /// How often a path was asked for.
+    /// Number of requests to a path.
     pub fn asked(&self, path: &str) -> usize {
         self.0.asked.lock().get(path).copied().unwrap_or(0)
     }
 
-    /// What its page does once somebody has signed in there: the query with which their browser goes back. `url` is where the
-    /// server has sent it.
+    /// Signs a user in at the provider's page and returns the query of the callback. `url` is the server's redirect.
     #[track_caller]
     pub fn let_through(&self, url: &str, subject: &str, email: &str) -> String {
         let url = Url::parse(url).unwrap();

@@ -82,7 +82,7 @@ impl Browser {
         json!({"endpoint": self.endpoint, "expirationTime": null, "keys": keys})
     }
 
-    /// What is in a push, if it was sealed for this browser.
+    /// Decrypts a push that was sealed for this browser.
     pub fn open(&self, push: &Pushed) -> Result<Vec<u8>, ece::Error> {
         ece::decrypt(&self.keys, &self.auth, &push.body)
     }
@@ -98,7 +98,7 @@ pub struct PushService {
 #[derive(Default)]
 struct State {
     pushed: Mutex<Vec<Pushed>>,
-    /// What the next requests are answered with; 201 when it is empty.
+    /// Statuses of the next responses; 201 when empty.
     statuses: Mutex<Vec<u16>>,
     /// Requests so far.
     n: watch::Sender<usize>,
@@ -135,12 +135,12 @@ impl PushService {
         self.state.statuses.lock().extend(statuses.iter().rev());
     }
 
-    /// Answers the next requests as if nobody had said how.
+    /// Resets the responses to the default.
     pub fn forget_answers(&self) {
         self.state.statuses.lock().clear();
     }
 
-    /// Holds answers back until it is told otherwise.
+    /// Holds responses until it is released.
     pub fn hold(&self, held: bool) {
         self.state.held.send_replace(held);
     }

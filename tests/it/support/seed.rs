@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use bellwire::testkit::store::audience::registration::endpoint_mac;
-use bellwire::testkit::store::outcomes::copy::Rows;
-use bellwire::testkit::vault;
 use bellwire_core::base64url;
 use bellwire_core::id::{AppId, SubscriptionId};
+use bellwire_store::audience::registration::endpoint_mac;
+use bellwire_store::outcomes::copy::Rows;
+use bellwire_vault as vault;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 

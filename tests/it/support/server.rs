@@ -22,18 +22,18 @@ const LANE_CONCURRENCY_MAX: &str = "64";
 pub struct Server {
     process: Child,
     said: Lines<BufReader<ChildStderr>>,
-    /// Where it listens.
+    /// Address of the listener.
     pub address: SocketAddr,
     _dir: TempDir,
 }
 
 impl Server {
-    /// Starts `bellwire serve` and waits until it says that it runs. The API stays with the test.
+    /// Starts `bellwire serve` and waits for its start-up log line. The API stays in the test's process.
     pub async fn start(app: &TestApp) -> Self {
         Self::with(app, &["--roles", "worker,maintenance"]).await
     }
 
-    /// Starts `bellwire serve` with these arguments, and waits until it says that it runs.
+    /// Starts `bellwire serve` with these arguments and waits for its start-up log line.
     pub async fn with(app: &TestApp, args: &[&str]) -> Self {
         Self::run(app, args, Command::new(env!("CARGO_BIN_EXE_bellwire"))).await
     }
@@ -50,7 +50,7 @@ impl Server {
         Self::run(app, args, command).await
     }
 
-    /// The same, as one at a terminal, though whoever runs the tests may have had them ignore its end (`nohup`).
+    /// Starts it as at a terminal, even if the tests run with SIGHUP ignored (`nohup`).
     pub async fn at_a_terminal(app: &TestApp) -> Self {
         let mut command = Command::new("/usr/bin/env");
         command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_bellwire")]);
@@ -85,7 +85,7 @@ impl Server {
         Self::begin_on(app, args, &app.database.url())
     }
 
-    /// Waits until it says that it runs.
+    /// Waits for the start-up log line.
     pub async fn until_started(&mut self) {
         let started = self.until_said("\"started\"").await;
         let started: Value = serde_json::from_str(&started).expect("a line of JSON");
@@ -183,7 +183,7 @@ impl Server {
         kill(self.pid(), Signal::SIGSTOP).expect("it lives");
     }
 
-    /// Lets it go on.
+    /// Resumes the stopped process.
     pub fn wake(&self) {
         kill(self.pid(), Signal::SIGCONT).expect("it lives");
     }

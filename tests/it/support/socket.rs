@@ -32,7 +32,7 @@ impl Socket {
         self.0.send(Message::text(text.to_string())).await.expect("the connection stands");
     }
 
-    /// What comes next; none: the other side has ended.
+    /// Next message. `None`: the other side has closed.
     pub async fn hear(&mut self) -> Option<Value> {
         let next = async {
             loop {
@@ -51,7 +51,7 @@ impl Socket {
 pub struct Calls {
     socket: Socket,
     serial: u64,
-    /// What came unasked.
+    /// Events without a request.
     pub events: Vec<Value>,
 }
 
@@ -65,7 +65,7 @@ impl Calls {
         Self { socket, serial: 0, events: Vec::new() }
     }
 
-    /// Asks, and returns what came back; `more` are members beside method and parameters.
+    /// Sends a request and returns the response; `more` are members beside method and parameters.
     pub async fn call_with(&mut self, method: &str, params: Value, more: Value) -> Result<Value, Value> {
         self.serial += 1;
         let mut call = json!({"id": self.serial, "method": method, "params": params});

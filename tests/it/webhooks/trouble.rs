@@ -1,4 +1,4 @@
-//! What becomes of events when receivers fail, hang or are gone, and when whoever sends to them dies.
+//! Events whose receivers fail, hang or no longer exist, and events of a sender that dies.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

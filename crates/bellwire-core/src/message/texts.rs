@@ -145,13 +145,17 @@ impl TextField {
 impl Notification {
     /// All places of this notification that may hold a text.
     pub fn places(&self) -> Vec<TextField> {
-        use TextField::{ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url};
+        use TextField::{
+            ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url,
+        };
         let mut places = vec![Title, Body, Url, Icon, Image, Badge, Tag, Lang];
         places
             .extend((0..self.actions.len()).flat_map(|i| [ActionName(i), ActionTitle(i), ActionIcon(i), ActionUrl(i)]));
         places.retain(|place| place.get(self).is_some());
         for (member, value) in self.data.iter().flatten() {
-            texts_within(value, &mut String::new(), &mut |at| places.push(TextField::Data(member.clone(), at.to_owned())));
+            texts_within(value, &mut String::new(), &mut |at| {
+                places.push(TextField::Data(member.clone(), at.to_owned()))
+            });
         }
         places
     }

@@ -6,12 +6,12 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::plan::{PlannedMessage, DidNot, Plan, Test, WHOLE};
+use super::plan::{DidNot, Plan, PlannedMessage, Test, WHOLE};
 use super::schedule::When;
 use super::zones::{self, Zones};
 use bellwire_core::clock::{Timestamp, derived_uuid_of, time_of};
 use bellwire_core::id::CampaignId;
-use bellwire_segment::{Expression, AudienceFilter, OwnHour, Portion, SLOTS};
+use bellwire_segment::{AudienceFilter, Expression, OwnHour, Portion, SLOTS};
 
 /// Zones in one list of an expression, which may not hold all there are.
 const ZONES_OF_LIST: usize = 400;
@@ -103,7 +103,12 @@ pub fn of_rest(plan: &Plan, test: Test, variant: usize, at: Timestamp) -> Campai
 
 /// Returns the filter of a message: the campaign's own segment, the share, the zones, the own hour, and the condition of a
 /// follow-up. `None`: the filter cannot be expressed.
-pub fn filter(plan: &Plan, campaign: CampaignId, body: &PlannedMessage, narrow: &Narrow) -> Option<Option<AudienceFilter>> {
+pub fn filter(
+    plan: &Plan,
+    campaign: CampaignId,
+    body: &PlannedMessage,
+    narrow: &Narrow,
+) -> Option<Option<AudienceFilter>> {
     let mut filter = body.filter.clone().unwrap_or_default();
     let zones = narrow.zones.as_ref().map(in_zones);
     let followed = plan.follows.as_ref().map(|follow| {
@@ -166,7 +171,7 @@ fn shares(plan: &Plan) -> Vec<Share> {
 mod tests {
     use serde_json::json;
 
-    use super::super::plan::{CampaignAudience, PlannedMessage, Otherwise, CampaignVariant};
+    use super::super::plan::{CampaignAudience, CampaignVariant, Otherwise, PlannedMessage};
     use super::*;
     use bellwire_core::delivery::{Tier, Urgency};
 

@@ -30,7 +30,7 @@ named! {
         Forbidden = "forbidden",
         /// No TCP connection was established.
         Connect = "connect",
-        /// The network's outbound proxy provided no connection. The fault is on this side, whatever the proxy responded.
+        /// The network's outbound proxy provided no connection. The fault is on this side, for any response of the proxy.
         Proxy = "proxy",
         /// No TLS session: bad certificate or handshake.
         Tls = "tls",
@@ -107,14 +107,14 @@ named! {
         RetriesExhausted = "retries_exhausted",
         /// Claimed five times without an ending, because its workers crashed. Dispatch sets it at the next claim.
         LeaseExhausted = "lease_exhausted",
-        /// Its retry token does not match the row, which was changed by hand. Dispatch sets it at the claim, and raises an alert.
+        /// The retry token does not match the row, which was changed by hand. Dispatch sets it at the claim, and raises an alert.
         Tampered = "tampered",
         /// This attempt was already made, and its row was restored by hand. Dispatch sets it at the claim, and raises an alert.
         Replayed = "replayed",
-        /// Its keys or payload could not be decrypted or encrypted. Dispatch sets it before the request.
+        /// Keys or payload could not be decrypted or encrypted. Dispatch sets it before the request.
         Unsealable = "unsealable",
-        /// Its template could not be rendered for its recipient: a variable is undefined, or the result breaks a rule, such as
-        /// that of links. Dispatch sets it before the request.
+        /// The template could not be rendered for the recipient: a variable is undefined, or the result breaks a rule, such as that of
+        /// links. Dispatch sets it before the request.
         Unrenderable = "unrenderable",
         /// The rendered template is too long for a push, and its author allows no cut, or the cut was not enough. Dispatch sets
         /// it before the request.

@@ -26,13 +26,13 @@ pub(super) fn tell(facts: &Facts, timetable: &Timetable, story: &mut Story) {
         Ending::Accepted => {
             let gateway = facts.gateway_name();
             let text = format!(
-                "It ended as accepted at {when}: {gateway} has it. Only the browser knows whether anybody saw it."
+                "It ended as accepted at {when}: {gateway} has it. Whether it was displayed, only the browser can report."
             );
             (Code::EndedAccepted, text, json!({"gateway": gateway}))
         }
         Ending::Gone => {
             let why = match unsent {
-                Some(_) => "its subscription had turned out not to exist any more",
+                Some(_) => "its subscription no longer existed",
                 None => "its subscription was pruned, with everything that waited for it",
             };
             (Code::EndedGone, format!("It ended as gone at {when}: {why}."), json!({"reason": unsent}))
@@ -74,7 +74,7 @@ fn capped(unsent: Option<&str>, story: &Story) -> (String, Value) {
 fn cancelled(reason: &str) -> &'static str {
     match reason {
         "message cancelled" => "its message was cancelled while it waited",
-        "delivery cancelled" => "somebody cancelled this delivery",
+        "delivery cancelled" => "this delivery was cancelled by request",
         "unsubscribed" => "its subscription was ended",
         "suspended" => "its subscription was suspended, since push services kept refusing it",
         "replaced" => "the subscription that took the place of its own has the message already, or does not exist",
@@ -134,19 +134,20 @@ fn dead(facts: &Facts, timetable: &Timetable, unsent: Option<&str>, when: &str) 
                 }
                 DeadReason::RetriesExhausted if !timetable.is_kept => {
                     let made = count(made, "retry");
-                    format!("after {made} its policy allowed no more; which policy that was is not known any more")
+                    format!("after {made} its policy allowed no more; the policy of that time is no longer known")
                 }
                 DeadReason::RetriesExhausted => {
                     format!("after {} the 24 hours of the guide's form were over", count(made, "retry"))
                 }
                 DeadReason::PayloadTooLarge => "nothing was left to make it smaller by".to_owned(),
                 DeadReason::LeaseExhausted => {
-                    "it was claimed five times without an ending: whoever handled it crashed".to_owned()
+                    "it was claimed five times without an end, because its workers crashed".to_owned()
                 }
                 DeadReason::Tampered => "its row was changed by hand".to_owned(),
-                DeadReason::Replayed => "it had been sent already, and somebody put its row back".to_owned(),
+                DeadReason::Replayed => "it had been sent already, and its row was restored by hand".to_owned(),
                 DeadReason::Unrenderable => {
-                    "its template could not be filled in for this recipient; its dead letter says what was missing or wrong".to_owned()
+                    "its template could not be rendered for this recipient; its dead letter contains the error"
+                        .to_owned()
                 }
                 DeadReason::TooLong => "what came of its template for this recipient was too long".to_owned(),
                 DeadReason::Unsealable => "its keys or payload could not be opened or encrypted".to_owned(),

@@ -15,13 +15,13 @@ mod tests;
 mod words;
 
 use chrono::{DateTime, Utc};
-pub use part::{ByZone, FollowedCampaign, ExplainedPart};
+pub use part::{ByZone, ExplainedPart, FollowedCampaign};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::policy::calendar::Calendar;
 use crate::policy::flow::Rate;
-use crate::policy::{PolicyLevel, Policy};
+use crate::policy::{Policy, PolicyLevel};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind, Tier};
 use bellwire_core::habits::Habits;
@@ -30,7 +30,7 @@ use bellwire_core::lane::Gateway;
 use bellwire_core::message::MessageState;
 use bellwire_core::named;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_segment::{Sunset, FilterVerdict};
+use bellwire_segment::{FilterVerdict, Sunset};
 
 named! {
     /// Code of an explanation's sentence. A name never changes its meaning. New ones may be added.
@@ -82,11 +82,11 @@ named! {
         DeadLetter = "dead_letter",
         /// The message's content was deleted.
         ContentDeleted = "content_deleted",
-        /// Its history has been deleted.
+        /// The history has been deleted.
         HistoryDeleted = "history_deleted",
         /// It waits for the retry that its policy planned.
         WaitsForRetry = "waits_for_retry",
-        /// Its message is scheduled for later.
+        /// The message is scheduled for later.
         WaitsScheduled = "waits_scheduled",
         /// It is due and waits for its turn.
         WaitsForTurn = "waits_for_turn",
@@ -104,15 +104,15 @@ named! {
         LeaseRanOut = "lease_ran_out",
         /// The fan-out of its message has not come to it.
         NotFannedOut = "not_fanned_out",
-        /// Its message is not for this subscription.
+        /// The message is not for this subscription.
         NotTargeted = "not_targeted",
         /// Another subscription has taken the place of this one, and has what waited for it.
         HandedOn = "handed_on",
-        /// Its subscription or message has ended, so it will end, too.
+        /// The subscription or message has ended, so the delivery will end, too.
         WillEnd = "will_end",
-        /// Its lane is currently held.
+        /// The lane is currently held.
         LaneHeld = "lane_held",
-        /// Its push service refuses pushes to its subscription for a while.
+        /// The push service refuses pushes to the subscription for a while.
         SubscriptionHeld = "subscription_held",
         /// The breaker of its lane is open.
         BreakerOpen = "breaker_open",
@@ -120,7 +120,7 @@ named! {
         BreakerHalfOpen = "breaker_half_open",
         /// Flow control lets nothing through.
         FlowPaused = "flow_paused",
-        /// Its app is held because it sent far more than its size explains.
+        /// The app is held because it sent far more than its size explains.
         AppHeld = "app_held",
         /// Flow control limits what goes through.
         FlowLimited = "flow_limited",
@@ -130,7 +130,7 @@ named! {
         NextPost = "next_post",
         /// It will expire before it is POSTed again.
         NextExpires = "next_expires",
-        /// Its obstacle has no known end.
+        /// The obstacle has no known end.
         NextOpen = "next_open",
         /// No further step follows.
         NextNothing = "next_nothing",

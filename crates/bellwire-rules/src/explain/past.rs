@@ -6,7 +6,7 @@ use super::ending::{self, refused};
 use super::retries::{Fit, Planned, Timetable, policy};
 use super::size_note;
 use super::words::{self, count, rfc3339, seconds, span};
-use super::{ExplainedAttempt, Code, Facts, Letter, Story};
+use super::{Code, ExplainedAttempt, Facts, Letter, Story};
 use crate::classify::{Failure, ResponseKind};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
@@ -130,7 +130,7 @@ fn answer(facts: &Facts, attempt: &ExplainedAttempt, posted_at: Timestamp, took_
 fn meaning(attempt: &ExplainedAttempt, kind: ResponseKind) -> &'static str {
     match (attempt.ending, kind) {
         (Ending::Accepted, _) => "it took the push",
-        (Ending::Gone, _) => "the subscription does not exist any more",
+        (Ending::Gone, _) => "the subscription no longer exists",
         (Ending::Dead, ResponseKind::Refused { reason }) => refused(reason),
         (_, ResponseKind::TooLarge) => "the payload is larger than it takes",
         (_, ResponseKind::Throttled) => {
@@ -139,7 +139,9 @@ fn meaning(attempt: &ExplainedAttempt, kind: ResponseKind) -> &'static str {
         (_, ResponseKind::SenderThrottled) => {
             "it takes nothing more for a while, from this sender unless a header named the subscription"
         }
-        (Ending::Retry, ResponseKind::Accepted { .. }) => "it said in a header that it did not take the push",
+        (Ending::Retry, ResponseKind::Accepted { .. }) => {
+            "a header of its response states that it did not accept the push"
+        }
         (_, ResponseKind::Unavailable { retry_now: true }) => "it could not cope, and invites another try at once",
         _ => "it could not cope, which counts as a failure for the breaker",
     }
@@ -153,8 +155,8 @@ fn failed(failure: Failure) -> &'static str {
         Failure::Connect => "no TCP connection came about",
         Failure::Proxy => "the proxy of this server's own network let no connection through",
         Failure::Tls => "no TLS session came about",
-        Failure::Unprocessed => "it said that it had not taken the request",
-        Failure::Withdrawn => "it was not sent any more",
+        Failure::Unprocessed => "it reported that it had not processed the request",
+        Failure::Withdrawn => "it was no longer sent",
         Failure::Reset => "the connection broke after the request may have been read",
         Failure::Protocol => "it broke the protocol",
         Failure::Deadline => "no complete answer came before the deadline",
@@ -202,7 +204,7 @@ fn retry(
             Code::RetrySooner,
             format!(
                 "{left}, though {rule}. What made it sooner is not stored: the push service set the time or invited a retry, \
-                 somebody hurried it, or the policy was another one then."
+                 it was retried by request, or the policy was different then."
             ),
         ),
     };

@@ -12,7 +12,7 @@ use bellwire_core::habits::Habits;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_segment::{Sunset, FilterVerdict};
+use bellwire_segment::{FilterVerdict, Sunset};
 
 pub(super) fn tell(facts: &Facts, story: &mut Story) {
     let due = match &facts.waiting {
@@ -88,7 +88,7 @@ fn nowhere(facts: &Facts, story: &mut Story) {
     if facts.ending().is_some() {
         let text = match (&facts.letter, facts.message.enveloped && facts.reports.is_empty()) {
             (Some(letter), _) if letter.state == "open" => {
-                "Next: nothing by itself; its dead letter waits for somebody."
+                "Next: nothing automatic; its dead letter waits for an operator."
             }
             (None, true) if facts.now < facts.message.expires_at && facts.state() == "accepted" => {
                 "Next: nothing from here; its browser may report that it was displayed, clicked or closed."
@@ -99,9 +99,7 @@ fn nowhere(facts: &Facts, story: &mut Story) {
     }
     let successor = facts.subscription.as_ref().and_then(|subscription| subscription.replaced_by);
     if let Some(successor) = successor {
-        let text = format!(
-            "Subscription {successor} has taken the place of this one, with whatever waited for it: look there."
-        );
+        let text = format!("Subscription {successor} has replaced this one, with its waiting deliveries: look there.");
         return story.say(None, Code::HandedOn, text, json!({"subscription": successor}));
     }
     if !facts.attempts.is_empty() {
@@ -206,7 +204,7 @@ fn certain_end(facts: &Facts) -> Option<End> {
         _ if subscription.is_some_and(|subscription| subscription.is_past) => {
             ends("It was for an earlier life of its subscription, or for another user", "cancelled")
         }
-        (_, Some(Gone | Expired)) => ends("Its subscription does not exist any more", "gone"),
+        (_, Some(Gone | Expired)) => ends("Its subscription no longer exists", "gone"),
         (_, Some(Replaced)) => match subscription.and_then(|subscription| subscription.replaced_by) {
             Some(successor) => Some(End::HandedOn(successor)),
             None => ends("Its subscription was replaced", "cancelled"),
@@ -252,7 +250,7 @@ fn alone(facts: &Facts, row: &SingleRow, story: &mut Story) {
     }
     if row.has_turn {
         let per_second = facts.policy.policy.throttle.map(|throttle| throttle.max_receives_per_second);
-        let limit = per_second.map_or("a number that is not in force any more".to_owned(), |n| n.to_string());
+        let limit = per_second.map_or("a number that is no longer in force".to_owned(), |n| n.to_string());
         let text =
             format!("Its policy limits what one subscription receives per second to {limit}; its turn is at {due}.");
         let told = json!({"max_receives_per_second": per_second, "due_at": rfc3339(due_at)});
@@ -399,7 +397,7 @@ fn obstacles(facts: &Facts, story: &mut Story) {
         if let Some(held_at) = flow.held_at {
             let since = story.time(held_at);
             let text = format!(
-                "Its app has been held since {since}: it sent far more than its size explains, and somebody has to release it."
+                "Its app has been held since {since}: it sent far more than its size explains, and an operator has to release it."
             );
             story.say(None, Code::AppHeld, text, json!({"held_at": rfc3339(held_at)}));
         }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::size_note;
 use super::words::{count, range, span};
-use super::{ExplainedAttempt, Code, Facts, Story};
-use crate::classify::{PostResult, Failure, ResponseKind, classify};
+use super::{Code, ExplainedAttempt, Facts, Story};
+use crate::classify::{Failure, PostResult, ResponseKind, classify};
 use crate::policy::{Layer, PolicyLevel, RETRIES_MAX, Retry, RetryDelay, Terms};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;

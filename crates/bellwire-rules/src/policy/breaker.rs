@@ -19,7 +19,7 @@ use chrono::TimeDelta;
 
 use super::TierSettings;
 use super::run::Run;
-use super::window::{WindowCounts, Window};
+use super::window::{Window, WindowCounts};
 use crate::classify::Health;
 use bellwire_core::clock::Timestamp;
 

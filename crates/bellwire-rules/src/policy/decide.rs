@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 
 use super::{Policy, Retry};
-use crate::classify::{DeadReason, ResponseKind, Outcome};
+use crate::classify::{DeadReason, Outcome, ResponseKind};
 use bellwire_core::clock::Timestamp;
 
 /// Time after acceptance at which retries of a policy in the guide's form end, even if the message lives longer.
@@ -76,9 +76,10 @@ pub fn decide(outcome: &Outcome, policy: &Policy, situation: &Situation, randomn
             let after = shortest + (longest - shortest).mul_f64(randomness.clamp(0.0, 1.0));
             if outlives(situation, after) { NextStep::Retry { after, counts: false } } else { NextStep::Expired }
         }
-        ResponseKind::Throttled | ResponseKind::SenderThrottled | ResponseKind::Unavailable { .. } | ResponseKind::CutOff => {
-            retried(outcome, policy, situation, randomness)
-        }
+        ResponseKind::Throttled
+        | ResponseKind::SenderThrottled
+        | ResponseKind::Unavailable { .. }
+        | ResponseKind::CutOff => retried(outcome, policy, situation, randomness),
     }
 }
 

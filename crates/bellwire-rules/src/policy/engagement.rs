@@ -1,7 +1,7 @@
 //! Rates an app's notifications by the receipts of browsers. These are pure rules. The API reads the counts.
 
 use bellwire_core::delivery::{Ending, ReceiptKind};
-use bellwire_core::fact::{FactCounts, Fact};
+use bellwire_core::fact::{Fact, FactCounts};
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
 

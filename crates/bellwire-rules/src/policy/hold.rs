@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::window::{WindowCounts, Window};
+use super::window::{Window, WindowCounts};
 use bellwire_core::clock::Timestamp;
 
 /// Time over which deferred deliveries become due again. The rest of a backlog is claimed as the lane's limit grows.
@@ -209,7 +209,12 @@ pub fn of_throttled_subscription(
 }
 
 /// A hold that is twice as long as the one before, if that ended not longer than `within` ago. One in force stands.
-fn repeated(before: Option<HoldReason>, now: Timestamp, (first, longest): (Duration, Duration), within: Duration) -> HoldReason {
+fn repeated(
+    before: Option<HoldReason>,
+    now: Timestamp,
+    (first, longest): (Duration, Duration),
+    within: Duration,
+) -> HoldReason {
     let length = match before {
         Some(held) if now < held.until => return held,
         Some(held) if now < held.until + within => {

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use super::TierSettings;
-use super::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, BreakerState};
-use super::hold::{HoldReason, Hold, INFERRED_LONGEST, LANE_LONGEST};
+use super::breaker::{BYSTANDER_WAIT, Breaker, BreakerState, Permission, Snapshot};
+use super::hold::{Hold, HoldReason, INFERRED_LONGEST, LANE_LONGEST};
 use super::lane_state::LaneState;
 use super::limit::{Limit, STRANGER_MAX};
 use super::payload_limit::{BELIEVED_FOR, PayloadLimit, PayloadRefusal};
 use super::run::Run;
-use crate::classify::{Health, ResponseKind, Outcome};
+use crate::classify::{Health, Outcome, ResponseKind};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::lane::Gateway;
 
@@ -204,7 +204,11 @@ impl Lane {
         let broken_until = match self.breaker.snapshot().state {
             BreakerState::Closed => None,
             BreakerState::Open { until } if now < until => Some(until),
-            BreakerState::Open { .. } | BreakerState::HalfOpen if self.may_probe(now) && self.breaker.probes(now) > 0 => None,
+            BreakerState::Open { .. } | BreakerState::HalfOpen
+                if self.may_probe(now) && self.breaker.probes(now) > 0 =>
+            {
+                None
+            }
             BreakerState::Open { .. } | BreakerState::HalfOpen => Some(now + BYSTANDER_WAIT),
         };
         self.hold.until(now).max(key_held_until).max(broken_until)

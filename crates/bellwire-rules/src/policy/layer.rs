@@ -125,8 +125,7 @@ pub struct Parsed {
 }
 
 /// Warns of a policy with a throttle or a content type and nothing else.
-pub const SILENT_OF_RETRIES: &str =
-    "says nothing of retries: they are those of the next place that does, by default the tier's";
+pub const SILENT_OF_RETRIES: &str = "contains no retry settings: those of the next level apply, by default the tier's";
 
 /// Places of a policy for one delivery.
 #[derive(Debug, Clone, Copy, Default)]

@@ -38,14 +38,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use decide::{Situation, NextStep, decide, remaining_ttl_s, shrink_target};
+pub use decide::{NextStep, Situation, decide, remaining_ttl_s, shrink_target};
 pub use guide::Guide;
-pub use layer::{Layer, Parsed, PolicyLevel, Places, PolicyError, SetBy, Terms, Throttle};
+pub use layer::{Layer, Parsed, Places, PolicyError, PolicyLevel, SetBy, Terms, Throttle};
 pub use layer::{Request, SILENT_OF_RETRIES};
 pub use phased::DEPRECATED;
 pub use phased::{Backoff, Phased, Preset};
 pub use qstash::{RETRIES_MAX, Scripted};
-pub use tiers::{TierSettings, TierDefaults};
+pub use tiers::{TierDefaults, TierSettings};
 
 use bellwire_core::delivery::Tier;
 

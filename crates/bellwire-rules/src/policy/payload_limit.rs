@@ -31,7 +31,7 @@ pub struct PayloadRefusal {
     pub tried: u32,
 }
 
-/// Limit of one lane's origin, as one worker knows it.
+/// Limit of one lane's origin, in the memory of one worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PayloadLimit {
     learned: Option<Learned>,

@@ -260,13 +260,19 @@ impl Sli {
         match self {
             Sli::FirstRetrySuccess => share(of(ReliabilityCount::FirstAccepted), of(ReliabilityCount::FirstRetries)),
             Sli::SecondRetrySuccess => share(of(ReliabilityCount::SecondAccepted), of(ReliabilityCount::SecondRetries)),
-            Sli::BackoffStretch => (share(of(ReliabilityCount::StretchMs), of(ReliabilityCount::PlannedMs)).0, of(ReliabilityCount::Stretched)),
+            Sli::BackoffStretch => (
+                share(of(ReliabilityCount::StretchMs), of(ReliabilityCount::PlannedMs)).0,
+                of(ReliabilityCount::Stretched),
+            ),
             Sli::TtlExpiredPurges => {
                 let (expired, sent) = (of(ReliabilityCount::RetriesExpired), of(ReliabilityCount::Retries));
                 // Where every delivery expires before its first retry, each expiry counts as one retry in full.
                 (share(expired, sent.max(u64::from(expired > 0))).0, sent + expired)
             }
-            Sli::BreakerTrips => (Some(of(ReliabilityCount::BreakerTrips) as f64 / lanes.max(1) as f64), of(ReliabilityCount::BreakerTrips)),
+            Sli::BreakerTrips => (
+                Some(of(ReliabilityCount::BreakerTrips) as f64 / lanes.max(1) as f64),
+                of(ReliabilityCount::BreakerTrips),
+            ),
         }
     }
 }

@@ -178,7 +178,14 @@ impl VerifiedToken {
     }
 
     /// Checks this token for a request at time `now` (seconds since 1970) to a subscription.
-    pub(super) fn check(&self, gateway: Gateway, origin: &str, target: MintTarget, now: i64, faults: &mut Vec<RequestFault>) {
+    pub(super) fn check(
+        &self,
+        gateway: Gateway,
+        origin: &str,
+        target: MintTarget,
+        now: i64,
+        faults: &mut Vec<RequestFault>,
+    ) {
         // autopush tolerates clock differences; the others do not.
         let leeway = if gateway == Gateway::Mozilla { 60 } else { 0 };
         if self.aud != origin {
@@ -304,7 +311,12 @@ mod tests {
         good.check(Gateway::Fcm, "https://push.example.org", target, 1_453_523_767 - DAY_SECS, &mut faults);
         let other = MintTarget { bound: Some([1; 8]), ..target };
         good.check(Gateway::Mozilla, "https://push.example.net", other, 1_453_523_768 + 30, &mut faults);
-        let expected = [RequestFault::VapidExpired, RequestFault::VapidAudience, RequestFault::VapidTooLong, RequestFault::VapidWrongKey];
+        let expected = [
+            RequestFault::VapidExpired,
+            RequestFault::VapidAudience,
+            RequestFault::VapidTooLong,
+            RequestFault::VapidWrongKey,
+        ];
         assert_eq!(faults, expected);
 
         assert_eq!(read(format!("vapid t={token}!, k={key}")).unwrap_err(), RequestFault::VapidToken);

@@ -137,7 +137,8 @@ async fn mint(State(shared): Shares, Json(ask): Json<Mint>) -> Result<Response, 
     let minting = tokio::task::spawn_blocking(move || {
         (ask.from..end).map(|index| shared.mint(&ask.host, index, vapid.as_deref())).collect::<Result<Vec<_>, _>>()
     });
-    let minted = minting.await.map_err(|error| ControlError(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
+    let minted =
+        minting.await.map_err(|error| ControlError(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
     let json = serde_json::to_vec(&minted).map_err(|error| refuse(&error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }

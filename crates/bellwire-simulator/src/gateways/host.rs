@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::browsers::{self, Browsers, Push};
-use super::check::{self, RequestFault, VerifiedToken, Verified};
+use super::check::{self, RequestFault, Verified, VerifiedToken};
 use super::logbook::{Counters, Logbook, Sample};
 use super::manners;
-use super::mint::{Minter, MintResolution, MintTarget, fingerprint};
+use super::mint::{MintResolution, MintTarget, Minter, fingerprint};
 use super::open::{Unreadable, open};
 use super::rule::RuleAction;
 use super::script::{self, Live, Rules, Script, Subject};

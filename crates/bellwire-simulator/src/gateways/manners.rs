@@ -117,19 +117,29 @@ pub(super) fn said(gateway: Gateway, case: ResponseCase) -> Response<Bytes> {
         ResponseCase::Gone => {
             (speak(gateway, status(410), "Unregistered", 103, "push subscription has unsubscribed or expired."), None)
         }
-        ResponseCase::NotFound => return refusal(gateway, RequestFault::UnknownEndpoint).unwrap_or_else(|| reply(status(404), "")),
+        ResponseCase::NotFound => {
+            return refusal(gateway, RequestFault::UnknownEndpoint).unwrap_or_else(|| reply(status(404), ""));
+        }
         ResponseCase::Throttled(after) if gateway == Gateway::Wns => {
             let response = with(reply(status(406), ""), "x-wns-notificationstatus", "channelthrottled");
             (with(response, "x-wns-status", "channelthrottled"), after)
         }
-        ResponseCase::Throttled(after) => (speak(gateway, status(429), "TooManyRequests", 202, "Too many requests."), after),
+        ResponseCase::Throttled(after) => {
+            (speak(gateway, status(429), "TooManyRequests", 202, "Too many requests."), after)
+        }
         ResponseCase::Unavailable(after) => {
             (speak(gateway, status(503), "ServiceUnavailable", 201, "Service unavailable."), after)
         }
         ResponseCase::ServerError => (speak(gateway, status(500), "InternalServerError", 999, "Internal error."), None),
-        ResponseCase::TooLarge => return refusal(gateway, RequestFault::TooLarge).unwrap_or_else(|| reply(status(413), "")),
-        ResponseCase::Unauthorized => return refusal(gateway, RequestFault::VapidWrongKey).unwrap_or_else(|| reply(status(403), "")),
-        ResponseCase::BadRequest => return refusal(gateway, RequestFault::TtlInvalid).unwrap_or_else(|| reply(status(400), "")),
+        ResponseCase::TooLarge => {
+            return refusal(gateway, RequestFault::TooLarge).unwrap_or_else(|| reply(status(413), ""));
+        }
+        ResponseCase::Unauthorized => {
+            return refusal(gateway, RequestFault::VapidWrongKey).unwrap_or_else(|| reply(status(403), ""));
+        }
+        ResponseCase::BadRequest => {
+            return refusal(gateway, RequestFault::TtlInvalid).unwrap_or_else(|| reply(status(400), ""));
+        }
     };
     match after {
         Some(seconds) => with(response, "retry-after", &seconds.to_string()),
@@ -181,9 +191,10 @@ fn fcm(fault: RequestFault) -> Option<Response<Bytes>> {
             "A valid push subscription endpoint should be specified in the URL as such: https://fcm.googleapis.com/wp/dHIoDxE7Hdg",
         ),
         RequestFault::VapidMissing => (StatusCode::UNAUTHORIZED, "authorization header must be specified."),
-        RequestFault::VapidToken | RequestFault::VapidKey | RequestFault::VapidSignature | RequestFault::VapidExpired => {
-            (StatusCode::FORBIDDEN, "invalid JWT provided")
-        }
+        RequestFault::VapidToken
+        | RequestFault::VapidKey
+        | RequestFault::VapidSignature
+        | RequestFault::VapidExpired => (StatusCode::FORBIDDEN, "invalid JWT provided"),
         RequestFault::VapidAudience => (
             StatusCode::FORBIDDEN,
             "the 'aud' claim in the JWT MUST include the origin (protocol, host and, if not default, port) of the endpoint.",
@@ -196,12 +207,18 @@ fn fcm(fault: RequestFault) -> Option<Response<Bytes>> {
             StatusCode::FORBIDDEN,
             "the VAPID credentials in the authorization header do not correspond to the credentials used to create the subscriptions.",
         ),
-        RequestFault::TtlMissing | RequestFault::TtlInvalid | RequestFault::TtlNegative => (StatusCode::BAD_REQUEST, "InvalidTtlParameter"),
+        RequestFault::TtlMissing | RequestFault::TtlInvalid | RequestFault::TtlNegative => {
+            (StatusCode::BAD_REQUEST, "InvalidTtlParameter")
+        }
         RequestFault::Topic => (StatusCode::BAD_REQUEST, "InvalidTopic"),
         RequestFault::Urgency => (StatusCode::BAD_REQUEST, "InvalidUrgency"),
         RequestFault::Encoding => (StatusCode::BAD_REQUEST, "InvalidContentEncoding"),
         RequestFault::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Payload too large."),
-        RequestFault::VapidSubject | RequestFault::TtlZero | RequestFault::Sealing | RequestFault::Unsealable | RequestFault::SenderKeyReused => {
+        RequestFault::VapidSubject
+        | RequestFault::TtlZero
+        | RequestFault::Sealing
+        | RequestFault::Unsealable
+        | RequestFault::SenderKeyReused => {
             return None;
         }
     };

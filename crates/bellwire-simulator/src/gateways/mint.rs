@@ -135,7 +135,11 @@ impl Minter {
         let mut octets = [0; LONG];
         let Some(len) = self.decode(path, &mut octets) else {
             let escaped = self.gateway == Gateway::Wns && path.starts_with("/w/?token=");
-            return if escaped && self.known_when_unescaped(path) { MintResolution::Escaped } else { MintResolution::Unknown };
+            return if escaped && self.known_when_unescaped(path) {
+                MintResolution::Escaped
+            } else {
+                MintResolution::Unknown
+            };
         };
         let tag: [u8; TAG] = head(&octets[INFO..]);
         let info: [u8; INFO] = std::array::from_fn(|i| octets[i] ^ tag[i]);

@@ -51,10 +51,10 @@ pub use browsers::BrowsersReport;
 pub use check::RequestFault;
 pub use command::{Args, run};
 pub use logbook::SimulatorReport;
-pub use logbook::{RecordedAttempt, Delivery, LogbookLimits};
+pub use logbook::{Delivery, LogbookLimits, RecordedAttempt};
 pub use mint::Minted;
 pub use rule::InvalidRule;
-pub use rule::{RuleAction, Rule};
+pub use rule::{Rule, RuleAction};
 
 use bellwire_core::clock::Clock;
 use bellwire_core::lane::Gateway;

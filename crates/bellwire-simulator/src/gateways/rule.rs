@@ -225,7 +225,8 @@ mod tests {
         assert_eq!(read(&serde_json::to_string(&rule).unwrap()).unwrap(), rule);
         assert_eq!(read(r#"{"action":"hang"}"#).unwrap().action, RuleAction::Hang);
         assert!(read(r#"{"actoin":"hang"}"#).is_err());
-        let answer = |status| Rule::always(RuleAction::Answer { status, headers: vec![], body: String::new() }).validate();
+        let answer =
+            |status| Rule::always(RuleAction::Answer { status, headers: vec![], body: String::new() }).validate();
         assert_eq!(
             (answer(599), answer(600), answer(100)),
             (Ok(()), Err(InvalidRule::Status), Err(InvalidRule::Status))

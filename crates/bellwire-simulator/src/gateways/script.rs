@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::rule::{RuleAction, Rule};
+use super::rule::{Rule, RuleAction};
 use bellwire_core::lane::Gateway;
 
 pub(super) struct Live {

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 
 use super::scenario::{Described, Mishap, Reply};
 use bellwire_core::clock::Timestamp;
-use bellwire_rules::classify::{PostResult, Failure, Outcome, classify};
+use bellwire_rules::classify::{Failure, Outcome, PostResult, classify};
 use bellwire_rules::policy::ATTEMPT_DEADLINE;
 
 /// Prepared response of the gateway.

@@ -28,12 +28,12 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
-use bellwire_rules::classify::{ResponseKind, Outcome};
+use bellwire_rules::classify::{Outcome, ResponseKind};
 use bellwire_rules::policy::breaker::BreakerState;
 use bellwire_rules::policy::hold::{self, HoldReason};
 use bellwire_rules::policy::lane::Passage;
-use bellwire_rules::policy::{Policy, Situation, RetryDelay, NextStep, decide, remaining_ttl_s};
-use gateway::{Stub, ResponseIndex};
+use bellwire_rules::policy::{NextStep, Policy, RetryDelay, Situation, decide, remaining_ttl_s};
+use gateway::{ResponseIndex, Stub};
 use report::SimulationTally;
 use worker::{Post, Worker};
 

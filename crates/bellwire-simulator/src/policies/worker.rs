@@ -6,7 +6,7 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
 use bellwire_rules::classify::Outcome;
 use bellwire_rules::policy::TierSettings;
-use bellwire_rules::policy::breaker::{PROBE_PATIENCE, BreakerState};
+use bellwire_rules::policy::breaker::{BreakerState, PROBE_PATIENCE};
 use bellwire_rules::policy::lane::{Answered, Lane, Passage, Share};
 use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
 

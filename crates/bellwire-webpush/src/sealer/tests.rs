@@ -123,7 +123,7 @@ fn unsealable_payload_fails_alone_with_its_reason() {
         sealed.iter().enumerate().filter_map(|(at, sealed)| Some((at, sealed.clone().err()?))).collect();
     let too_long = SealError::TooLong { octets: PLAINTEXT_MAX + 1 };
     assert_eq!(failed, [(0, SealError::BadKey), (3, too_long), (5, SealError::BadKey)]);
-    assert!(sealer.is_accelerated(), "keys that are unsound are no fault of the accelerator");
+    assert!(sealer.is_accelerated(), "invalid keys do not disable the accelerator");
 }
 
 #[test]

@@ -9,15 +9,15 @@ use super::super::super::problem::{Faults, FieldError, Problem};
 use super::super::super::push_address::{PushKeys, PushSubscription, check_address};
 use super::super::super::subscription_input::SubscriptionInput;
 use super::super::entry::{RecordInput, Wrong};
-use super::{CheckedRecord, KEYS_MAX, ImportSource};
-use crate::store::audience::subscriptions::Merge;
-use crate::store::keys::vapid_keys;
+use super::{CheckedRecord, ImportSource, KEYS_MAX};
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::VapidKeyId;
 use bellwire_core::permission::Speaker;
 use bellwire_core::subscription::Consent;
 use bellwire_rules::policy::PolicyLevel;
+use bellwire_store::audience::subscriptions::Merge;
+use bellwire_store::keys::vapid_keys;
 
 impl ImportSource<'_> {
     /// Checks a record as a request to register is checked, by the same code. Details that are left out are noted in `warnings`.
@@ -62,7 +62,7 @@ impl ImportSource<'_> {
             Some(named) => self.key(named).await?,
             None => Some(self.active),
         };
-        faults.require(vapid_key.is_some(), "/vapid_key", "is no key of this app");
+        faults.require(vapid_key.is_some(), "/vapid_key", "names a VAPID key that does not exist in this app");
         let mut unfit = Faults::default();
         let policy =
             of_new(PolicyLevel::Subscription, entry.policy, self.app, Some(self.caller), &mut unfit).map_err(|why| {
@@ -82,7 +82,18 @@ impl ImportSource<'_> {
         // Who agreed then was there by then.
         let (id, created_at) = (self.state.clock.uuid(), created_at.or(consent.at));
         let consent = Some(consent).filter(Consent::is_known);
-        Ok(Ok(CheckedRecord { line, id, address, vapid_key, stated, wanted, created_at, consent, unsubscribed_at, policy }))
+        Ok(Ok(CheckedRecord {
+            line,
+            id,
+            address,
+            vapid_key,
+            stated,
+            wanted,
+            created_at,
+            consent,
+            unsubscribed_at,
+            policy,
+        }))
     }
 
     async fn key(&mut self, named: String) -> Result<Option<VapidKeyId>, Problem> {

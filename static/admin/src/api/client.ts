@@ -5,7 +5,7 @@ import { Refusal } from "./problem";
 import type { paths } from "./schema";
 import type { ProblemBody } from "./types";
 
-/** Who wants to know that a session is over. Set once, by `session.ts`. */
+/** Called when a response shows that the session has ended. Set once, by `session.ts`. */
 let onSignedOut: () => void = () => {};
 export const whenSignedOut = (tell: () => void): void => void (onSignedOut = tell);
 
@@ -30,7 +30,7 @@ api.use({
   },
 });
 
-/** What a request came to. Throws a `Refusal` for a problem, and what `fetch` throws if no answer came. */
+/** Returns the body of a response. Throws a `Refusal` for a problem, and the error of `fetch` without a response. */
 export async function told<T>(asked: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
   const { data, error, response } = await asked;
   if (response.ok) {

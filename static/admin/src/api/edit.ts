@@ -1,7 +1,7 @@
-/** Changes that are made only while nobody else has made one: `ETag`, `If-Match` and `If-None-Match` (RFC 9110 section 13). */
+/** Conditional changes: `ETag`, `If-Match` and `If-None-Match` (RFC 9110 section 13) prevent overwriting another user's change. */
 import { Refusal } from "./problem";
 
-/** By which tag the server knows what it has told. */
+/** `ETag` of a response. */
 const tags = new WeakMap<object, string>();
 
 export function keepTag(told: unknown, headers: Headers): void {
@@ -11,59 +11,59 @@ export function keepTag(told: unknown, headers: Headers): void {
 
 export const tagOf = (told: object): string | undefined => tags.get(told);
 
-/** The same for what was made of something that the server has told. */
+/** Copies the tag to a value derived from a response. */
 export function alike<T extends object>(made: T, told: object): T {
   const tag = tagOf(told);
   if (tag) tags.set(made, tag);
   return made;
 }
 
-/** What has to hold for a change to be made, as headers. */
+/** Condition of a change, as request headers. */
 export interface Condition {
   "If-Match"?: string;
   "If-None-Match"?: string;
 }
 
-/** What somebody else wrote to one member. Undefined: they took it away. */
+/** Value of one member in the other user's version. Undefined: removed. */
 export interface Difference {
   member: string;
   theirs: unknown;
 }
 
-/** Somebody else has changed what was about to be changed, so nothing was. */
+/** Another user has changed the resource, so nothing was saved. */
 export class Changed extends Refusal {
-  /** Asks for the same change once more, over theirs. Set by whoever asked for it. */
+  /** Repeats the request over the other user's version. Set by the caller. */
   again?: () => unknown;
 
   constructor(
     readonly differs: readonly Difference[],
-    /** What the button says that does it all the same. */
+    /** Label of the button that overwrites the other version. */
     readonly verb: string,
     /** From now on what they wrote is known: the next change replaces it. */
     readonly accept: () => void,
     /** Begins again with what they wrote. */
     readonly reload: () => unknown,
   ) {
-    super(412, { code: "precondition_failed", detail: "Somebody else has changed this since you began. Nothing of yours was saved." });
+    super(412, { code: "precondition_failed", detail: "Another user has changed this since you started. Your changes were not saved." });
   }
 }
 
 export interface Edited<T> {
-  /** As it was when somebody began to change it. Undefined: they think that there is none. */
+  /** Version at the start of the edit. Undefined: the resource did not exist. */
   begun: T | undefined;
   load: (signal: AbortSignal) => Promise<T>;
   /** Of it, what a change replaces. */
   written: (it: T) => object;
   reload: () => unknown;
   verb?: string;
-  /** What is shown of it changes by itself, or comes without a tag: it is read anew before each change. */
+  /** The displayed data changes by itself, or has no tag: it is read again before each change. */
   isLive?: boolean;
 }
 
 /** A change meets this many others that leave alone what it replaces, before it is given up. */
 const TURNS = 4;
 
-/** One thing that somebody is about to change. */
+/** One resource that a user is editing. */
 export class Edit<T extends object> {
   #seen: T | undefined;
 

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 
-/** What the server tells of, by the names under which it does. */
+/** Event types of the server. */
 export const KINDS = [
   "message.progress",
   "message.done",
@@ -19,9 +19,9 @@ export const KINDS = [
 ] as const;
 export type Kind = (typeof KINDS)[number];
 
-/** How the conversation with the server stands. */
+/** State of the connection to the event stream. */
 export interface Connection {
-  /** `live`: told at once. `resting`: nobody looks. `lost`: it broke off and is tried again. `off`: figures come by the minute. */
+  /** `live`: connected. `resting`: the tab is hidden. `lost`: disconnected, with retries. `off`: the page polls each minute. */
   state: "connecting" | "live" | "resting" | "lost" | "off";
   since: number;
 }
@@ -34,8 +34,8 @@ const AGAIN_AFTER_MS = 30_000;
 type Listener = { kinds: readonly string[]; hear: () => void };
 
 /**
- * Server-sent events. The browser itself comes back after a break, with the id of the last event, and the server tells what
- * was missed; where it cannot (`gap`), or after a rest, every listener is told to look again.
+ * Server-sent events. The browser reconnects after an interruption, with the id of the last event, and the server sends the
+ * missed events; where it cannot (`gap`), or after the tab was hidden, every listener reloads.
  */
 export class Live {
   readonly connection = signal<Connection>({ state: "off", since: Date.now() });
@@ -87,7 +87,7 @@ export class Live {
     });
   }
 
-  /** Whether it was for the session, whoever asks next finds out. */
+  /** The next request finds out whether the session has ended. */
   #wasRefused(): void {
     this.#close();
     this.#is("off");

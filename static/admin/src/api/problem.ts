@@ -10,11 +10,11 @@ export class Refusal extends Error {
   readonly faults: { where: string; detail: string }[];
   /** Seconds to wait before it is tried again. */
   readonly retryAfterS: number | undefined;
-  /** By which the server's log knows it. */
+  /** Id of the request in the server's log. */
   readonly requestId: string | undefined;
 
   constructor(status: number, body: Partial<ProblemBody> | undefined, headers?: Headers) {
-    super(body?.detail ?? (status === 0 ? "The server does not answer." : `The server answered ${status} and said no more.`));
+    super(body?.detail ?? (status === 0 ? "The server does not answer." : `The server responded ${status} without a reason.`));
     this.status = status;
     this.code = body?.code ?? (status === 0 ? "offline" : "unknown");
     this.faults = (body?.errors ?? []).map(({ pointer, parameter, header, detail }) => ({ where: pointer ?? parameter ?? header ?? "", detail }));
@@ -23,18 +23,18 @@ export class Refusal extends Error {
     this.requestId = body?.request_id ?? undefined;
   }
 
-  /** Whether somebody who has another role would have been let in. */
+  /** Whether a user with another role would have permission. */
   get isForbidden(): boolean {
     return this.status === 403;
   }
 
-  /** What is wrong with the member that the pointer names, for the field beside which it is shown. */
+  /** Error text of the member that the pointer names, for its field. */
   fault(pointer: string): string | undefined {
     return this.faults.find((fault) => fault.where === pointer)?.detail;
   }
 }
 
-/** Whatever was thrown, as a refusal: requests that never came through are told from mistakes of ours, which are thrown on. */
+/** Converts an error into a refusal: a network failure becomes one, and a bug of the page is thrown again. */
 export function refusal(thrown: unknown): Refusal {
   if (thrown instanceof Refusal) return thrown;
   // `fetch` rejects with a TypeError when there is no answer, and Firefox with an AbortError when the page is left in the middle of one.

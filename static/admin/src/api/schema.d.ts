@@ -5255,8 +5255,8 @@ export interface components {
         LogLevelBody: {
             /**
              * @description A level (`error`, `warn`, `info`, `debug`, `trace`) for all of Bellwire, or levels of its parts, separated by commas:
-             *     `info,bellwire::dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
-             * @example bellwire::dispatch=debug
+             *     `info,bellwire_dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
+             * @example bellwire_dispatch=debug
              */
             filter: string;
             /**
@@ -21581,7 +21581,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "filter": "info,bellwire::dispatch=debug",
+                 *       "filter": "info,bellwire_dispatch=debug",
                  *       "seconds": 900
                  *     }
                  */

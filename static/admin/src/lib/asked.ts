@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { refusal, type Refusal } from "../api/problem";
 
-/** What the server said of what somebody writes. */
+/** Response of the server to the current draft. */
 export interface Asked<T> {
   /** The last answer that there was: to this question, or to one before. */
   shown?: T;
@@ -11,7 +11,7 @@ export interface Asked<T> {
   isOld: boolean;
 }
 
-/** Somebody who writes is not asked about with every letter. */
+/** Delay, so that not every keystroke causes a request. */
 const PAUSE_MS = 300;
 
 /** Asks the first question at once, and another one when it has been left alone for a moment; an undefined one is not asked. */

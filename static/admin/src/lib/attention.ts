@@ -1,4 +1,4 @@
-/** What in the settings needs somebody, and why. Pure. */
+/** Settings that need an action, with the reason. Pure. */
 import type { components } from "../api/schema";
 import { percent, relative, things } from "./format";
 import type { Tone } from "./words";
@@ -8,17 +8,17 @@ type ApiKey = components["schemas"]["ApiKeyView"];
 type Teammate = components["schemas"]["TeammateView"];
 
 const DAY_MS = 86_400_000;
-/** A key that nobody showed for so long is forgotten somewhere. */
+/** Days without use after which a key counts as forgotten. */
 export const UNUSED_AFTER_DAYS = 90;
-/** Said so long before a key ends. */
+/** Days before the end of a key at which a notice appears. */
 const ENDS_SOON_DAYS = 30;
 
-/** How far subscriptions have moved to the active key. */
+/** Number of subscriptions that have moved to the active key. */
 export interface Rotation {
   moved: number;
   /** Those of all keys that sign for anybody. */
   of: number;
-  /** Since when the active key is the active one. */
+  /** Time since which the active key is active. */
   since: string;
 }
 
@@ -63,7 +63,7 @@ export function teammateState({ disabled_at, has_password, oidc_linked_at, link_
   return has_password || oidc_linked_at ? "in" : "link ended";
 }
 
-/** Something that needs somebody. */
+/** A setting that needs an action. */
 export interface Note {
   id: string;
   tone: Tone;
@@ -81,7 +81,7 @@ interface Known {
   apiKeys: readonly ApiKey[];
 }
 
-/** What needs somebody, the gravest first. `team` is undefined for whoever may not see it. */
+/** Settings that need an action, most severe first. `team` is undefined without permission. */
 export function notes(apps: readonly Known[], team: readonly Teammate[] | undefined, now: Date): Note[] {
   const found = [...apps.flatMap((known) => ofKeys(known, now)), ...apps.flatMap(ofRotation), ...(team ?? []).flatMap((teammate) => ofTeammate(teammate, now))];
   const gravity = ({ tone }: Note) => ["lost", "retrying", "waiting"].indexOf(tone);
@@ -96,7 +96,7 @@ function ofKeys({ app, apiKeys }: Known, now: Date): Note[] {
         return [{ ...base, tone: "lost", words: `The API key “${key.name}” of ${app.name} ends ${relative(new Date(key.expires_at ?? 0), now)}`, why: "Make another one and put it in place before; requests with this one fail then." }];
       case "unused": {
         const why = key.last_used_on ? `It was last used ${relative(new Date(key.last_used_on), now)}.` : `It was made ${relative(new Date(key.created_at), now)}, and never used since that is noted.`;
-        return [{ ...base, tone: "retrying", words: `Nobody uses the API key “${key.name}” of ${app.name}`, why: `${why} Revoke it if nothing needs it.` }];
+        return [{ ...base, tone: "retrying", words: `The API key “${key.name}” of ${app.name} is not used`, why: `${why} Revoke it if nothing needs it.` }];
       }
       default:
         return [];
@@ -113,7 +113,7 @@ function ofRotation({ app, vapidKeys }: Known): Note[] {
       id: `rotation ${app.slug}`,
       tone: "waiting",
       words: `${app.name} changes its VAPID key: ${percent(under.moved / under.of)} of ${things(under.of, "subscription")} moved`,
-      why: `${left} still on a retired key, which goes on signing for them. Each moves with its browser’s next visit.`,
+      why: `${left} still on a retired key, which still signs for them. Each moves at its browser’s next visit.`,
       path: "/settings/keys",
       app: app.slug,
     },

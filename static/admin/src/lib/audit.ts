@@ -4,7 +4,7 @@ import type { components, operations } from "../api/schema";
 type Entry = components["schemas"]["EntryView"];
 export type Action = NonNullable<NonNullable<operations["audit_log_list"]["parameters"]["query"]>["action"]>;
 
-/** What somebody did, after their name. A new action is missing here until it has words. */
+/** Text of each action, after the actor's name. A new action needs an entry here. */
 export const ACTIONS: Record<Action, string> = {
   "app.created": "made the app",
   "app.changed": "changed the app",
@@ -98,11 +98,11 @@ interface Me {
   api_key?: string | null;
 }
 
-/** Who it was, as far as the page knows: `names` has the addresses of teammates by id. */
+/** Name of the actor; `names` has the addresses of teammates by id. */
 export function actorWords(actor: string, me: Me, names: ReadonlyMap<string, string> = new Map()): string {
   if (actor === me.teammate || actor === me.api_key) return "you";
   if (actor === "local") return "the command line";
-  if (actor === "nobody") return "nobody who is known";
+  if (actor === "nobody") return "an unknown caller";
   const name = names.get(actor);
   if (name) return name;
   // The end of an id tells neighbours apart; its beginning is the time.
@@ -110,7 +110,7 @@ export function actorWords(actor: string, me: Me, names: ReadonlyMap<string, str
   return actor.startsWith("tm_") ? `teammate ${short}` : `API key ${short}`;
 }
 
-/** What else an entry tells, in a line: `name: shop, scopes: send, read`. What is null was not touched. */
+/** Details of an entry on one line: `name: shop, scopes: send, read`. Null members are omitted. */
 export function detailWords(detail: Entry["detail"]): string {
   return Object.entries(detail ?? {})
     .filter(([, value]) => value !== null && value !== undefined)

@@ -5,13 +5,13 @@ export interface Begun<T> {
   /** The newest there was when it was asked for. */
   begun?: T;
   problem?: Refusal;
-  /** Which of them it is: counted from 1. */
+  /** Number of the draft, counted from 1. */
   edition: number;
   /** Asks anew: for what was saved, or after a failure. */
   again: () => void;
 }
 
-/** What somebody begins to write with. It is asked for once, and no newer one takes away what was written meanwhile. */
+/** Initial content of a draft. Requested once; a later response does not replace edits. */
 export function useBegin<T>(key: string, load: (stop: AbortSignal) => Promise<T>): Begun<T> {
   const [asked, ask] = useState(0);
   const [known, setKnown] = useState<{ begun?: T; problem?: Refusal; edition: number }>({ edition: 0 });

@@ -20,7 +20,7 @@ const SYSTEMS: readonly [RegExp, string][] = [
 ];
 
 export function browserWords(agent: string | null | undefined): string {
-  if (!agent) return "a browser that did not say";
+  if (!agent) return "an unknown browser";
   const of = (names: readonly [RegExp, string][]) => names.find(([known]) => known.test(agent))?.[1];
   const [browser, system] = [of(BROWSERS), of(SYSTEMS)];
   return browser && system ? `${browser} on ${system}` : (browser ?? agent.slice(0, 40));

@@ -7,11 +7,11 @@ import { BLANK as BLANK_MESSAGE, isAddressed, like, message, recipients, said, s
 export const WHENS = ["now", "at", "recipient", "cron", "follow"] as const;
 export type When = (typeof WHENS)[number];
 
-/** One of the things that it may say. */
+/** One variant of the content. */
 export interface Variant {
   name: string;
   weight: string;
-  /** What it says: of this, the content alone. */
+  /** Draft of the content; only content members are used. */
   said: MessageDraft;
   /** Members of its message that there is no field for. */
   more: Record<string, unknown>;
@@ -23,7 +23,7 @@ export interface Variant {
 export interface Draft {
   name: string;
   slug: string;
-  /** Whom it is for, how it is delivered, and what it says while there is one thing to say. */
+  /** Audience, delivery options, and the content of a campaign without variants. */
   message: MessageDraft;
   /** Members of the message that there is no field for. */
   more: Record<string, unknown>;
@@ -91,7 +91,7 @@ export const BLANK: Draft = {
 
 export const VARIANTS_MAX = 10;
 
-/** What something is called in addresses, from its name. */
+/** Slug derived from a name. */
 export function slugOf(name: string): string {
   const plain = name.normalize("NFKD").replace(/\p{M}/gu, "").replace(/ß/g, "ss").toLowerCase();
   return plain.replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 64).replace(/-+$/, "");
@@ -104,7 +104,7 @@ export function withVariant(draft: Draft): Draft {
   return { ...draft, variants: draft.variants.length === 0 ? [begin(0), begin(1)] : [...draft.variants, begin(0)] };
 }
 
-/** One less: a single one that is left is what the campaign says. */
+/** Removes a variant. If one remains, it becomes the content of the campaign. */
 export function withoutVariant(draft: Draft, n: number): Draft {
   const variants = draft.variants.filter((_, at) => at !== n);
   const [only] = variants;
@@ -112,23 +112,23 @@ export function withoutVariant(draft: Draft, n: number): Draft {
   return { ...draft, variants: [], isTested: false, message: saying(draft.message, only.said) };
 }
 
-/** A message's draft that says what another one does: whom it is for and how it goes stay. */
+/** Takes the content of another draft and keeps audience and delivery options. */
 function saying(draft: MessageDraft, said: MessageDraft): MessageDraft {
   const { audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy, unclicked, unclickedFor, welcome } = draft;
   return { ...said, audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy, unclicked, unclickedFor, welcome };
 }
 
-/** What is said to those who get the variant of that number; without variants, to everybody. */
+/** Content of the variant with this number; without variants, the content for all. */
 export const saidBy = (draft: Draft, n: number): MessageDraft => saying(draft.message, draft.variants[n]?.said ?? draft.message);
 
-/** Its message with what is said there. */
+/** Message draft with the content of that variant. */
 export function messageOf(draft: Draft, n = 0): NewMessage {
   const saying = message(saidBy(draft, n));
   const segment = draft.narrowed === "stored" ? draft.segment : draft.narrowed === "own" ? draft.expression.trim() : "";
   return { ...draft.more, ...saying, to: { ...recipients(draft.message), ...(segment ? { segment } : {}) } };
 }
 
-/** What is lacking before it can be saved; undefined: nothing that can be seen from here. */
+/** Missing part before the draft can be saved. Undefined: complete as far as the page can check. */
 export function lacks(draft: Draft): string | undefined {
   if (draft.name.trim() === "" && draft.slug.trim() === "") return "It needs a name.";
   if (!isAddressed(draft.message)) return "Choose the topic that it is for.";
@@ -174,9 +174,9 @@ export function planOf(draft: Draft): CampaignPlan {
   };
 }
 
-/** Members by which a message says something that can be written here. */
+/** Members of a message with content that the form can edit. */
 const SAYING = ["content", "template", "data"] as const;
-/** Those that give way to what a variant says instead. */
+/** Members that a variant's content replaces. */
 const GIVING_WAY = new Set(["content", "compact", "payload", "envelope", "template"]);
 
 type Members = Partial<NewMessage>;
@@ -187,7 +187,7 @@ function over(message: Members, variant: Members): Members {
   return { ...(says ? Object.fromEntries(Object.entries(message).filter(([name]) => !GIVING_WAY.has(name))) : message), ...variant };
 }
 
-/** What a message says, as it is written here. Undefined: something that only programs write. */
+/** Content of a message as a draft. Undefined: it has content that only programs write. */
 function saidIn({ content, template, data, payload }: Members): MessageDraft | undefined {
   if (payload != null) return undefined;
   if (content) return like(content);
@@ -208,7 +208,7 @@ function localIn(zone: string, at: Date): string {
   }
 }
 
-/** A draft that says what a plan does. Undefined: it says something that only programs write, so it cannot be shown. */
+/** Draft of a stored plan. Undefined: it has content that only programs write, so the form cannot show it. */
 export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
   const { message: given, schedule, follows, pace, test, variants = [] } = plan;
   const policy = given.policy as { preset?: string } | null | undefined;

@@ -1,4 +1,4 @@
-/** How a campaign stands and goes, and what may be done with it, in words and parts. Pure. */
+/** State, progress and possible actions of a campaign, as texts and parts. Pure. */
 import type { Campaign, CampaignPlan, CampaignProgress, CampaignRun, CampaignRunFigures, CampaignSchedule, CampaignStanding, CampaignVariant } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome } from "./figures";
 import { capital, clockTime, count, duration, percent, rate, relative, things, type Zone } from "./format";
@@ -17,14 +17,14 @@ export const STATE_LOOKS: Record<CampaignState, { word: string; tone: Tone }> = 
   cancelled: { word: "Cancelled", tone: "cancelled" },
 };
 
-/** Where deliveries of all runs stand. */
+/** Counts of deliveries of all runs. */
 export interface Standing {
   state: CampaignState;
   ended: Record<Outcome, number>;
   waiting: number;
   /** Recipients that are still to be found, about. */
   unfound: number;
-  /** Messages of runs that have begun which are still to be made: the rest after a test, later zones. Nobody knows for how many. */
+  /** Messages of started runs that are not created yet: after a test, or for later zones. Their number of recipients is unknown. */
   toMake: number;
 }
 
@@ -38,25 +38,25 @@ export const endedOf = ({ ended }: Standing): number => OUTCOMES.reduce((sum, ou
 export const waitingOf = ({ waiting, unfound }: Standing): number => waiting + unfound;
 export const wholeOf = (it: Standing): number => endedOf(it) + waitingOf(it);
 
-/** What there is of it, in the order of the bar. */
+/** Parts of the bar, in order. */
 export function parts(it: Standing): Part[] {
   const ended: Part[] = OUTCOMES.map((id) => ({ id, ...OUTCOME_LOOKS[id], n: it.ended[id] }));
   const waiting: Part[] = [
     { id: "queued", word: it.state === "paused" ? "Held by the pause" : "Waiting", tone: "waiting", pattern: "solid", n: it.waiting },
-    { id: "unfound", word: "Yet to be found", tone: "cancelled", pattern: "hatched", n: it.unfound },
+    { id: "unfound", word: "Not found yet", tone: "cancelled", pattern: "hatched", n: it.unfound },
   ];
   return [...ended, ...waiting].filter(({ n }) => n > 0);
 }
 
-/** `12 k of about 50 k`: while recipients are found, or messages are to be made, nobody knows the whole. */
+/** `12 k of about 50 k`: the total is unknown while recipients are found or messages are created. */
 export function outOf(it: Standing): string {
   return `${count(endedOf(it))} of ${it.unfound > 0 || it.toMake > 0 ? "about " : ""}${count(wholeOf(it))}`;
 }
 
-/** How it is going, in a few words beside a bar. */
+/** Progress in a few words, beside a bar. */
 export function brief(it: Standing): string {
   const whole = wholeOf(it);
-  if (whole === 0) return it.state === "done" ? "nobody to send it to" : "nothing has gone out";
+  if (whole === 0) return it.state === "done" ? "no recipients" : "nothing has gone out";
   if (it.state === "done") return it.ended.accepted === whole ? `all ${count(whole)} accepted` : `${count(it.ended.accepted)} of ${count(whole)} accepted`;
   return `${outOf(it)} done`;
 }
@@ -64,10 +64,10 @@ export function brief(it: Standing): string {
 /** Losing a larger share than this is what one has to know first. */
 const ALARMING = 0.1;
 
-/** What has not got on within this share of a minute stands still. */
+/** Minimum share per minute that counts as progress. */
 const STILL = 0.5;
 
-/** How it is going, in one sentence. `perMinute`: as the page measured it, where the server did not say. */
+/** Progress in one sentence. `perMinute`: rate measured by the page, if the server has none. */
 export function going(campaign: Campaign, perMinute: number | undefined, now: Date, zone: Zone): Going {
   const { state, next_at, runs, progress } = campaign;
   const it = progress ? standing(campaign, progress) : undefined;
@@ -119,7 +119,7 @@ function underWay(it: Standing, progress: CampaignProgress, measured: number | u
   return { tone: "waiting", words: `On its way: ${outOf(it)} done${speed}${end ? `, done at about ${clockTime(end, now, zone)}` : ""}.` };
 }
 
-/** When the last delivery will have ended: as the server says, else by the rate that was measured here. */
+/** Estimated end of the last delivery: from the server, else from the measured rate. */
 function etaOf({ eta }: CampaignProgress, waiting: number, perMinute: number | undefined, now: Date): Date | undefined {
   if (eta) return new Date(eta);
   return perMinute && perMinute > 0 ? new Date(now.getTime() + (waiting / perMinute) * 60_000) : undefined;
@@ -127,7 +127,7 @@ function etaOf({ eta }: CampaignProgress, waiting: number, perMinute: number | u
 
 function finished(it: Standing): Going {
   const whole = wholeOf(it);
-  if (whole === 0) return { tone: "cancelled", words: "Done: there was nobody to send it to." };
+  if (whole === 0) return { tone: "cancelled", words: "Done: it had no recipients." };
   const { accepted, dead, expired } = it.ended;
   if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service took it." : `Done: all ${count(whole)} were accepted.` };
   const others = OUTCOMES.filter((outcome) => outcome !== "accepted" && it.ended[outcome] > 0);
@@ -135,7 +135,7 @@ function finished(it: Standing): Going {
   return { tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted", words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.` };
 }
 
-/** What browsers reported of all variants together; null: nobody can know, since its pushes carry no receipt token. */
+/** Reports of browsers for all variants together. Null: unknown, since the pushes have no receipt token. */
 export function receipts({ total, variants }: Pick<CampaignProgress, "total" | "variants">): Funnel | null {
   const reports = variants.flatMap(({ reports }) => reports ?? []);
   if (reports.length === 0) return null;
@@ -145,7 +145,7 @@ export function receipts({ total, variants }: Pick<CampaignProgress, "total" | "
   return { accepted: total.accepted, asked, displayed, clicked: sum("clicked"), unknowable: total.accepted - asked, silent: Math.max(0, asked - displayed) };
 }
 
-/** What may be done with it. */
+/** Possible actions. */
 export const ACTS = ["start", "pause", "resume", "cancel", "delete"] as const;
 export type Act = (typeof ACTS)[number];
 export const ACT_WORDS: Record<Act, string> = { start: "Start", pause: "Pause", resume: "Resume", cancel: "Cancel", delete: "Delete" };
@@ -165,7 +165,7 @@ export function actsOn(state: CampaignState): readonly Act[] {
   }
 }
 
-/** What it would do, and to how many. Starting is a story of its own. */
+/** Effect of an action, with counts. Starting has its own text. */
 export function consequence(act: Exclude<Act, "start">, campaign: Campaign): string {
   const it = campaign.progress ? standing(campaign, campaign.progress) : undefined;
   const waiting = it ? waitingOf(it) : 0;
@@ -178,28 +178,28 @@ export function consequence(act: Exclude<Act, "start">, campaign: Campaign): str
         ? `This would hold ${deliveries} that ${waiting === 1 ? "waits" : "wait"} right now: nothing starts later than a second from then. What is in flight ends as its push service answers, and times to live run on.${toCome}`
         : `Nothing of it is under way. What falls due while it is paused goes out when it is resumed.${toCome}`;
     case "resume":
-      return `${waiting > 0 ? `This would let ${deliveries} go on, within a second.` : "This would let it go on."} What fell due meanwhile goes out now; of runs that recur, the last.${toCome}`;
+      return `${waiting > 0 ? `This would resume ${deliveries}, within a second.` : "This would resume it."} What fell due meanwhile goes out now; of runs that recur, the last.${toCome}`;
     case "cancel":
       return `This would stop it for good: ${waiting > 0 ? deliveries : "no delivery"} that ${waiting > 1 ? "have" : "has"} not gone out yet, and every run to come. ${capitalThings(ended)} ended already; nothing calls those back.${toCome}`;
     case "delete":
       return campaign.state === "draft"
-        ? "Nothing of it went out, so nobody notices. What is written here is lost."
+        ? "No message was sent, so subscribers notice nothing. Its content is lost."
         : `Its plan and its figures by variant are lost; the messages of its ${things(campaign.runs, "run")} stay, and so do the ${things(ended, "delivery", "deliveries")} of them.`;
   }
 }
 
 const capitalThings = (n: number) => `${capital(things(n, "delivery", "deliveries"))} ${n === 1 ? "has" : "have"}`;
 
-/** Whom a plan's message is for. */
+/** Audience of a plan's message. */
 export function audienceWords(to: CampaignPlan["message"]["to"]): string {
   const whole = to.topic ? `Topic ${to.topic}` : "Everybody";
   return to.segment ? `${whole} in ${segmentWords(to.segment)}` : whole;
 }
 
-/** A segment by its name, or by what it says. */
+/** Segment, by name or by expression. */
 export const segmentWords = (segment: string): string => (/^[a-z0-9-]{1,64}$/.test(segment) ? `the segment ${segment}` : `a segment of its own: ${segment}`);
 
-/** What starting it would do, and to about how many. `counted`: those that its message would go to now. */
+/** Effect of a start, with an approximate count. `counted`: number of current recipients. */
 export function startWords(plan: CampaignPlan, counted: { audience_estimate: number; audience_margin: number }, now: Date, zone: Zone): string[] {
   const { audience_estimate: n, audience_margin: margin } = counted;
   const many = `${things(n, "active subscription")}${margin > 0 ? `, give or take ${count(margin)}` : ""}`;
@@ -212,7 +212,7 @@ export function startWords(plan: CampaignPlan, counted: { audience_estimate: num
 /** Times of a recurring schedule that are shown. */
 const NEXT_SHOWN = 3;
 
-/** When it goes out, as sentences. */
+/** Time of sending, as sentences. */
 export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedule" | "follows">, now: Date, zone: Zone): string[] {
   if (follows) {
     const { campaign, did_not, after } = follows;
@@ -222,7 +222,7 @@ export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedul
   const hours = schedule.hour === "best" ? ["From then on each gets it, within 24 hours, at the hour at which they click most; at once where that is not known."] : [];
   if (schedule.cron) return [...cronWords(schedule.cron, schedule.timezone ?? "", now, zone), ...hours];
   if (schedule.timezone === "recipient") {
-    const past = schedule.past === "skip" ? "Those for whom that has passed when it is started get nothing." : "Those for whom that has passed when it is started get it at that time of the next day.";
+    const past = schedule.past === "skip" ? "Subscribers whose time has passed at the start get nothing." : "Subscribers whose time has passed at the start get it at that time of the next day.";
     return [`When clocks where each recipient is show ${localWords(schedule.at ?? "")}.`, past];
   }
   const at = momentOf(schedule);
@@ -236,7 +236,7 @@ export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedul
 function cronWords(cron: string, timezone: string, now: Date, zone: Zone): string[] {
   const next = nextTimes(cron, timezone, now, NEXT_SHOWN);
   const again = `Again and again, by the clocks of ${timezone || "a zone that is yet to be chosen"}.`;
-  if (next === undefined) return [again, "When that is next cannot be told here; the server says so once it is saved."];
+  if (next === undefined) return [again, "The next time is shown once it is saved."];
   if (next.length === 0) return [again, "It never comes."];
   return [again, `Next ${next.map((at) => clockTime(at, now, zone)).join(", then ")}${next.length < NEXT_SHOWN ? "." : ", and so on."}`];
 }
@@ -266,7 +266,7 @@ export function paceWords({ pace }: Pick<CampaignPlan, "pace">): string {
   return pace?.spread_over ? `Spread over ${duration(pace.spread_over)}.` : "As fast as push services take it.";
 }
 
-/** What is tried out, as a sentence; undefined: there is nothing to choose from. */
+/** Description of the A/B test. Undefined: there is only one variant. */
 export function testWords({ test, variants = [] }: Pick<CampaignPlan, "test" | "variants">): string | undefined {
   if (variants.length < 2) return undefined;
   if (!test) return `${things(variants.length, "variant")}, by weight; nothing is decided.`;
@@ -275,14 +275,14 @@ export function testWords({ test, variants = [] }: Pick<CampaignPlan, "test" | "
   return `${things(variants.length, "variant")} go to ${percent(share)} first. After ${duration(after)} the rest gets the one that is better than each other with a probability of ${percent(confidence ?? 0.95)}; if there is none, ${rest}.`;
 }
 
-/** How a run's click rate compares with that of the run before: percentage points, and a doubt where chance explains it. */
+/** Change of a run's click rate from the previous run: percentage points, with a note if chance explains it. */
 export function changeWords(before: CampaignRunFigures["before"]): string {
   if (before?.click_rate == null || before.higher == null) return "–";
   const points = `${before.click_rate < 0 ? "−" : "+"}${Math.abs(before.click_rate * 100).toFixed(1)} points`;
   return before.higher < 0.95 && before.higher > 0.05 ? `${points}, may be chance` : points;
 }
 
-/** Who won, in a sentence; undefined: there was nothing to decide. */
+/** Winner, in a sentence. Undefined: there was no test. */
 export function winnerWords({ winner, confidence, decide_at }: CampaignRun, now: Date, zone: Zone): string | undefined {
   if (decide_at) return `Being tested: decided ${clockTime(new Date(decide_at), now, zone)}.`;
   if (winner) return `${winner} won${confidence == null ? "" : `: better than each other with a probability of ${percent(confidence)}`}.`;
@@ -309,7 +309,7 @@ export function intervals(variants: readonly CampaignVariant[]): Interval[] {
   });
 }
 
-/** Where an axis ends that shows all of it: a round share. */
+/** Upper end of an axis that contains all values: a round share. */
 export function axisEnd(of: readonly Interval[]): number {
   const most = Math.max(0.01, ...of.map(({ to }) => to));
   const step = 10 ** Math.floor(Math.log10(most));
@@ -317,12 +317,12 @@ export function axisEnd(of: readonly Interval[]): number {
   return Math.min(1, end);
 }
 
-/** What the intervals say. That nobody is ahead for certain is an answer. */
+/** Interpretation of the intervals. No clear winner is a result too. */
 export function verdict(of: readonly Interval[]): { tone: Tone; words: string } | undefined {
   const [best, ...others] = of.toSorted((a, b) => b.rate - a.rate);
   const [second] = others;
   if (!best || !second) return undefined;
-  if (of.every(({ clicked }) => clicked === 0)) return { tone: "cancelled", words: "No winner: nobody clicked so far." };
+  if (of.every(({ clicked }) => clicked === 0)) return { tone: "cancelled", words: "No winner: no clicks so far." };
   if (others.every(({ to }) => best.from > to)) return { tone: "accepted", words: `${best.name} does better than each other: their intervals do not overlap.` };
   return { tone: "cancelled", words: `No winner: the intervals of ${best.name} and ${second.name} overlap, so the difference may be chance.` };
 }
@@ -340,7 +340,7 @@ export interface Occasion {
 /** More than this many in one month are shown as far as they go. */
 const OCCASIONS_MAX = 800;
 
-/** When a campaign was or is due between two moments, as far as is known: without its plan, that is its next time alone. */
+/** Times of a campaign between two moments. Without its plan, only the next time is known. */
 export function occasions(campaign: Campaign, plan: CampaignPlan | undefined, from: Date, until: Date, now: Date): Occasion[] {
   const { state, started_at, changed_at, next_at, runs } = campaign;
   const isOver = state === "done" || state === "cancelled";
@@ -409,7 +409,7 @@ export interface Entry extends Occasion {
   times: number;
 }
 
-/** What is on each day, in the order of time. */
+/** Events of each day, in order of time. */
 export function byDay(all: readonly Occasion[], zone: Zone): Map<string, Entry[]> {
   const days = new Map<string, Entry[]>();
   for (const occasion of all.toSorted((a, b) => a.at.getTime() - b.at.getTime())) {

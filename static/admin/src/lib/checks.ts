@@ -1,4 +1,4 @@
-/** What checks found, in words. Pure. */
+/** Findings of checks, as texts. Pure. */
 import type { Finding } from "../api/types";
 import type { Tone } from "./words";
 
@@ -8,7 +8,7 @@ export const HEALTH_WORDS: Record<Finding["health"], { word: string; tone: Tone 
   ok: { word: "All right", tone: "accepted" },
 };
 
-/** What needs somebody, the gravest first as the server has it, and what does not. */
+/** Findings that need an action, most severe first as the server orders them, and the others. */
 export function grouped(findings: readonly Finding[]): { wrong: Finding[]; right: Finding[] } {
   return { wrong: findings.filter(({ health }) => health !== "ok"), right: findings.filter(({ health }) => health === "ok") };
 }

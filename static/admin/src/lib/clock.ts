@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 /** Beyond this the machine that shows the page is thought to be wrong, not the network slow. */
 const TRUSTED_MS = 5_000;
 
-/** The server's time: a phone whose clock is wrong must not say that a hold is over. */
+/** Time of the server: a device with a wrong clock must not show that a hold is over. */
 class ServerClock {
   #offsetMs = 0;
   /** The present, to the second, for what is drawn: it moves by itself. */

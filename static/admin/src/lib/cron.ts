@@ -1,4 +1,4 @@
-/** When a cron expression of five fields comes, as far as its usual forms go: the server knows more of them. Pure. */
+/** Times of a cron expression of five fields, for its usual forms. The server supports more. Pure. */
 
 /** The values of each field, in their order: minute, hour, day of the month, month, day of the week (0: Sunday). */
 export interface Cron {
@@ -15,7 +15,7 @@ export interface Cron {
 const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/** What an expression says. Undefined: it is none, or one of the forms that only the server reads. */
+/** Parsed expression. Undefined: invalid, or a form that only the server supports. */
 export function readCron(expression: string): Cron | undefined {
   const [minute, hour, day, month, weekday, ...more] = expression.trim().toLowerCase().split(/\s+/);
   if (minute === undefined || hour === undefined || day === undefined || month === undefined || weekday === undefined || more.length > 0) return undefined;
@@ -59,7 +59,7 @@ function formatter(zone: string): Intl.DateTimeFormat {
   return made;
 }
 
-/** How far clocks in a zone are ahead of UTC at a moment, in milliseconds. Undefined: there is no such zone. */
+/** Offset of a zone from UTC at a moment, in milliseconds. Undefined: unknown zone. */
 function offsetMs(zone: string, at: number): number | undefined {
   try {
     const parts = formatter(zone).formatToParts(at);
@@ -70,7 +70,7 @@ function offsetMs(zone: string, at: number): number | undefined {
   }
 }
 
-/** When clocks in a zone show a time, given as if it were UTC's; what they skip comes at the end of the gap, what they show twice at the first. */
+/** Moment of a local time in a zone. A skipped time gives the end of the gap, a repeated time the first occurrence. */
 export function instantIn(zone: string, local: number): Date | undefined {
   const before = offsetMs(zone, local - DAY_MS);
   const after = offsetMs(zone, local + DAY_MS);

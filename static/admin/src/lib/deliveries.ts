@@ -18,7 +18,7 @@ const STATES: Record<DeliveryState | "none", { word: string; tone: Tone }> = {
   none: { word: "Nothing known", tone: "cancelled" },
 };
 
-/** Where a delivery stands; a state that is new here keeps its name. */
+/** Text of a delivery state; an unknown state keeps its name. */
 export const stateWords = (state: string): { word: string; tone: Tone } =>
   STATES[state as DeliveryState] ?? { word: state, tone: "cancelled" };
 
@@ -26,17 +26,17 @@ export const TIERS = ["transactional", "promotional", "engagement"] as const;
 
 const UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
 
-/** Whether a text is an id with this prefix: a site may call its users whatever it likes, `sub_7` included. */
+/** Whether a text is an id with this prefix. A site may give its users any names, even `sub_7`. */
 export const isId = (text: string, prefix: "msg_" | "sub_"): boolean => new RegExp(`^${prefix}${UUID}$`).test(text);
 
-/** Whom somebody means: a subscription by its id, else a user by the site's name for them. */
+/** Meaning of the input: a subscription by its id, else a user by the site's name. */
 export function person(who: string | undefined): { subscription?: string; user_id?: string } {
   const text = who?.trim();
   if (!text) return {};
   return isId(text, "sub_") ? { subscription: text } : { user_id: text };
 }
 
-/** The end of an id tells neighbours apart; its beginning is the time. */
+/** End of an id, which differs between neighbours; its beginning is the time. */
 export const shortId = (id: string): string => `${id.slice(0, id.indexOf("_") + 1)}…${id.slice(-6)}`;
 
 /** A device, by its push service: `Mozilla device`. */
@@ -49,10 +49,10 @@ export function aDevice(gateway: string | undefined): string {
   return `${/^[AEIOU]/.test(device) ? "an" : "a"} ${device}`;
 }
 
-/** What a sentence is made of, so that times are shown in the chosen zone, and ids lead somewhere. */
+/** Parts of a sentence: times are shown in the chosen zone, and ids are links. */
 export type Part = { kind: "text" | "message" | "subscription"; text: string } | { kind: "time"; at: Date };
 
-/** The server writes a time as `2027-01-15T08:00:00Z (3 min ago)`; what is in brackets ages, and stands beside the sentence anyway. */
+/** The server formats a time as `2027-01-15T08:00:00Z (3 min ago)`. The page drops the part in brackets, which ages. */
 const TIME = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z(?: \((?:in [^()]*|[^()]* ago|now)\))?`;
 
 export function parts(text: string): Part[] {
@@ -100,7 +100,7 @@ export function chapters(story: readonly StorySentence[]): Chapters {
   return of;
 }
 
-/** What a step of the story was for the delivery. */
+/** Effect of a step on the delivery. */
 export function toneOf({ code, facts }: StorySentence): Tone {
   const ending = /^ended_(.*)$/.exec(code)?.[1];
   if (ending === "by_receipt" || code === "reported") return "accepted";
@@ -124,7 +124,7 @@ export function answer({ state, story }: Pick<Explanation, "state" | "story">): 
 /** Whether it may be hurried or called off. */
 export const isWaiting = (state: string): boolean => state === "queued" || state === "retrying";
 
-/** What was done last, for a list: `taken in 40 ms`, `due 14:10; 503 overloaded`. */
+/** Last action, for a list: `taken in 40 ms`, `due 14:10; 503 overloaded`. */
 export function lastWords({ state, due_at, last_attempt }: Pick<Found, "state" | "due_at" | "last_attempt">, now: Date, zone: Zone): string {
   const due = due_at ? `due ${clockTime(new Date(due_at), now, zone)}` : "its message is paused";
   const { status, reason, took_ms } = last_attempt ?? {};
@@ -140,10 +140,10 @@ export type Turn = "retry" | "cancel";
 
 export const TURN_WORDS: Record<Turn, { title: string; done: string }> = {
   retry: { title: "Retry now", done: "It is due now: a worker sends it as soon as its lane lets it." },
-  cancel: { title: "Cancel this delivery", done: "It is cancelled: nothing of this message goes to this device any more." },
+  cancel: { title: "Cancel this delivery", done: "It is cancelled: nothing of this message is sent to this device." },
 };
 
-/** What a turn would do, and to how many. */
+/** Effect of an action, with counts. */
 export function consequenceOf(turn: Turn, found: { gateway?: string | null; due_at?: string | null }, now: Date, zone: Zone): string {
   const device = found.gateway ? `this one ${deviceWords(found.gateway)}` : "this one device";
   if (turn === "cancel") {
@@ -153,7 +153,7 @@ export function consequenceOf(turn: Turn, found: { gateway?: string | null; due_
   return `It is made due now ${due}, for ${device}. What its policy planned is not used up. If its lane is held or its breaker open, it waits for that all the same.`;
 }
 
-/** Who and what a report is about. */
+/** Sender and subject of a report. */
 export interface Subject {
   app: string;
   person: string | undefined;

@@ -11,11 +11,11 @@ export interface Draft {
   /** Ids, separated by commas or line ends. */
   users: string;
   subscriptions: string;
-  /** Whether it says a text of its own, or what comes of a stored template. */
+  /** Whether the draft has its own text or uses a stored template. */
   says: "text" | "template";
   /** The name of that template. */
   template: string;
-  /** What the template is told: an object in JSON; empty: nothing. */
+  /** Template data: a JSON object; empty: no data. */
   data: string;
   title: string;
   body: string;
@@ -27,7 +27,7 @@ export interface Draft {
   actions: readonly Button[];
   requireInteraction: boolean;
   silent: boolean;
-  /** What there is no field for here, taken over from another message. */
+  /** Members without a field in the form, copied from another message. */
   more: Partial<Pick<Notification, (typeof UNWRITTEN)[number]>>;
   tier: Tier;
   /** In seconds; empty: the tier's. */
@@ -37,19 +37,19 @@ export interface Draft {
   collapseKey: string;
   /** The name of a policy; empty: what tier and topic have. */
   policy: string;
-  /** Who is left out: whoever was shown so many messages and clicked none, and for so long, such as `60d`. Empty: that does not matter. */
+  /** Sunset rule: subscribers who were shown this number of messages without a click, for a period such as `60d`. Empty: any. */
   unclicked: string;
   unclickedFor: string;
-  /** How long newcomers are not judged; empty: 30 days. */
+  /** Period in which new subscribers are not judged; empty: 30 days. */
   welcome: string;
 }
 
 export interface Button {
   title: string;
   url: string;
-  /** The name that it has already: a message like another one keeps its buttons' names, by which receipts tell clicks. */
+  /** Existing name of a button: a copied message keeps the names, by which receipts distinguish clicks. */
   name?: string;
-  /** Its picture, which only programs write. */
+  /** Icon of the button, which only programs set. */
   icon?: string;
 }
 
@@ -94,10 +94,10 @@ export const isBlank = (draft: Draft): boolean => JSON.stringify({ ...draft, aud
 /** Ids as they were listed, each once. */
 export const listed = (text: string): string[] => [...new Set(text.split(/[,\n]/).map((id) => id.trim()))].filter(Boolean);
 
-/** What is empty is left out. */
+/** Omits empty members. */
 const orNone = (text: string): string | undefined => text.trim() || undefined;
 
-/** A button's name, which receipts tell clicks by: from its text, and another one for each. */
+/** Name of a button, by which receipts distinguish clicks: unique, derived from its text. */
 function names(buttons: readonly Button[]): string[] {
   const taken = new Set(buttons.flatMap(({ name }) => name ?? []));
   return buttons.map(({ title, name: given }, n) => {
@@ -109,7 +109,7 @@ function names(buttons: readonly Button[]): string[] {
   });
 }
 
-/** What is said. Texts stay as they were written; links lose blanks around them. */
+/** Content of the draft. Texts stay unchanged; links are trimmed. */
 export function content(draft: Draft): Notification {
   const called = names(draft.actions);
   const said: Notification = {
@@ -139,7 +139,7 @@ export function objectOf(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** What it says, as members of a message. */
+/** Content as members of a message. */
 export function said(draft: Draft): Pick<NewMessage, "content" | "template" | "data"> {
   if (draft.says === "text") return { content: content(draft) };
   const data = objectOf(draft.data) ?? {};
@@ -153,14 +153,14 @@ export function titled(message: NewMessage): NewMessage {
   return message.content ? { ...message, content: { ...message.content, title: message.content.title.trim() || "–" } } : message;
 }
 
-/** What it is called where it is asked about. */
+/** Name of the draft in questions. */
 export const titleOf = (draft: Draft): string => (draft.says === "text" ? draft.title : `The template ${draft.template}`);
 
-/** What is lacking of what it says; undefined: nothing that can be seen from here. */
+/** Missing part of the content. Undefined: complete as far as the page can check. */
 export function unsaid(draft: Draft): string | undefined {
   if (draft.says === "text") return draft.title.trim() === "" ? "It needs a title." : undefined;
   if (draft.template === "") return "Choose its template.";
-  return objectOf(draft.data) ? undefined : "What its template is told has to be an object in JSON.";
+  return objectOf(draft.data) ? undefined : "The template data must be a JSON object.";
 }
 
 export function recipients(draft: Draft): NewMessage["to"] {
@@ -176,7 +176,7 @@ export function recipients(draft: Draft): NewMessage["to"] {
   }
 }
 
-/** Whether it is said whom it is for. */
+/** Whether the draft has an audience. */
 export function isAddressed(draft: Draft): boolean {
   return draft.audience === "all" || (draft.audience === "topic" ? draft.topic !== "" : listed(draft[draft.audience]).length > 0);
 }
@@ -184,7 +184,7 @@ export function isAddressed(draft: Draft): boolean {
 /** Whether people may be left out of it for not clicking: not of one-time codes, nor if they are named. */
 export const maySunset = ({ audience, tier }: Draft): boolean => (audience === "all" || audience === "topic") && tier !== "transactional";
 
-/** Who is left out. Undefined: nobody. */
+/** Sunset rule of the draft. Undefined: no exclusion. */
 export function sunsetOf(draft: Draft): SunsetRule | undefined {
   const [unclicked, unclicked_for, welcome] = [draft.unclicked, draft.unclickedFor, draft.welcome].map((text) => text.trim());
   if (!maySunset(draft) || (!unclicked && !unclicked_for)) return undefined;
@@ -196,10 +196,10 @@ export function sunsetOf(draft: Draft): SunsetRule | undefined {
 /** The same as it is written. */
 export const sunsetDraft = (rule: SunsetRule | null | undefined): Pick<Draft, "unclicked" | "unclickedFor" | "welcome"> => ({ unclicked: rule?.unclicked?.toString() ?? "", unclickedFor: rule?.unclicked_for ?? "", welcome: rule?.welcome ?? "" });
 
-/** Whom it leaves out, in a sentence. */
+/** Sunset rule as a sentence. */
 export function sunsetWords({ unclicked, unclicked_for, welcome }: SunsetRule): string {
   const shown = [unclicked != null && `${unclicked} messages or more`, unclicked_for && `messages over ${unclicked_for} or longer`].filter(Boolean).join(" and ");
-  return `Whoever was shown ${shown} since their last click is left out, unless they subscribed within the last ${welcome ?? "30d"}.`;
+  return `Subscribers who were shown ${shown} since their last click are excluded, unless they subscribed within the last ${welcome ?? "30d"}.`;
 }
 
 /** The whole as a request. */
@@ -218,15 +218,15 @@ export function message(draft: Draft): NewMessage {
   };
 }
 
-/** Whoever tests it looks at a screen: a test does not lie in wait. */
+/** Options of a test push: sent at once, with a short time to live. */
 const TEST_TTL_S = 300;
 
-/** The same for one recipient, at once and at any hour, whatever tier it is of. */
+/** The message for one recipient, at once and at any hour, for every tier. */
 export function test(draft: Draft, kind: "users" | "subscriptions", id: string): NewMessage {
   return { to: kind === "users" ? { users: [id] } : { subscriptions: [id] }, tier: "transactional", ttl: TEST_TTL_S, ...said(draft) };
 }
 
-/** A draft that says what a message said. */
+/** Draft with the content of a sent message. */
 export function like(said: Notification): Draft {
   return {
     ...BLANK,

@@ -1,17 +1,17 @@
-/** What the overview makes of the figures. Pure. */
+/** Texts and series of the overview. Pure. */
 import type { Alert, Chart, Flow, Lane, Reading } from "../api/types";
 import { atLeast, clockTime, count, duration, percent, rate, things, type Zone } from "./format";
 import { because, laneState } from "./lanes";
 import { gatewayName, type Tone } from "./words";
 
-/** What waits: of one app, or of the whole server. */
+/** Waiting deliveries: of one app, or of the whole server. */
 export type Queue = Pick<Flow, "waiting" | "waiting_or_more" | "oldest_waiting_s">;
 
-/** How deliveries end, from the bottom of the chart to its top, and what they look like. */
+/** Outcomes of deliveries, from the bottom of the chart to its top, with their style. */
 export const OUTCOMES = ["accepted", "gone", "expired", "dead", "capped", "cancelled"] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 
-/** Outcomes of one tone are told apart by their pattern. */
+/** Pattern that distinguishes outcomes of one tone. */
 export type Pattern = "solid" | "stripes" | "dots" | "crossed";
 export const OUTCOME_LOOKS: Record<Outcome, { word: string; tone: Tone; pattern: Pattern }> = {
   accepted: { word: "Accepted", tone: "accepted", pattern: "solid" },
@@ -48,7 +48,7 @@ export function perMinute({ at, ended, unsettledFrom }: Throughput): number {
   return last < 0 ? 0 : OUTCOMES.reduce((sum, outcome) => sum + (ended[outcome][last] ?? 0), 0);
 }
 
-/** What the page says first. */
+/** First sentence of the page. */
 export interface Sentence {
   tone: Tone;
   words: string;
@@ -93,16 +93,16 @@ function waits(queue: Queue | undefined): string {
   return `${atLeast(queue.waiting, queue.waiting_or_more)} ${queue.waiting === 1 ? "waits" : "wait"}`;
 }
 
-/** From accepted to clicked. What nobody can know is a part of its own. */
+/** Funnel from accepted to clicked. Unknown parts are shown separately. */
 export interface Funnel {
   accepted: number;
   /** Accepted deliveries that can be reported on: the push carried a receipt token. */
   asked: number;
   displayed: number;
   clicked: number;
-  /** Accepted, but no browser will ever say more. */
+  /** Accepted, without any possible report. */
   unknowable: number;
-  /** Asked, and not (yet) reported: not shown so far, or shown by a browser that does not say so. */
+  /** Accepted without a report so far: not shown, or shown by a browser that does not report. */
   silent: number;
 }
 
@@ -169,5 +169,5 @@ function trend(now: Reading, before: Reading | undefined, moreIsBetter: boolean)
   return change > 0 === moreIsBetter ? "better" : "worse";
 }
 
-/** When a hold ends, for a list. */
+/** End of a hold, for a list. */
 export const endOf = (time: string | null | undefined, now: Date, zone: Zone): string => (time ? clockTime(new Date(time), now, zone) : "");

@@ -1,6 +1,6 @@
 /** From nothing to a notification in one's own browser: how far it is. Pure. */
 
-/** What the server knows of each step. */
+/** State of each step, from the server. */
 export interface Progress {
   app: boolean;
   key: boolean;
@@ -14,13 +14,13 @@ export interface Progress {
 export const STEPS = ["app", "key", "site", "browser", "sent"] as const;
 export type Step = (typeof STEPS)[number];
 
-/** The step that is open; none: all is done. What was pasted shows only when somebody visits, so it keeps nobody: `hasPasted`, or a later step done. */
+/** The current step. `None`: all are done. A paste is visible only after a visit, so `hasPasted` or a later step completes it. */
 export function nextStep(done: Progress, { hasPasted, mayMakeKeys }: { hasPasted: boolean; mayMakeKeys: boolean }): Step | undefined {
   const isPassed: Progress = { ...done, key: done.key || !mayMakeKeys, site: done.site || done.browser || done.sent || hasPasted };
   return STEPS.find((step) => !isPassed[step]);
 }
 
-/** What to paste where, with the server's and the app's real names: as `bellwire init` prints it. */
+/** Snippets with the server's and the app's real names, as `bellwire init` prints them. */
 export function snippets(server: string, app: string, topic: string): { worker: string; page: string; send: string } {
   return {
     worker: `importScripts("${server}/sdk/service-worker.js");\nbellwire.appUrl = "${server}/v1/apps/${app}";`,

@@ -15,7 +15,7 @@ export function count(n: number): string {
   return `${Number((n / unit).toPrecision(3))} ${letter}`.trim();
 }
 
-/** A count in full, whatever its size. */
+/** A count in full, without abbreviation. */
 export const fullCount = (n: number): string => whole.format(n);
 
 /** A rate: by the second below 100 a minute, else by the minute. */
@@ -31,7 +31,7 @@ export function share(part: number, of: number): string {
   return of === 0 ? "none of 0" : `${percent(part / of)} of ${count(of)}`;
 }
 
-/** A share alone, for where its denominator stands beside it. */
+/** A share alone, where its denominator is visible. */
 export function percent(ratio: number): string {
   const percents = ratio * 100;
   if (percents > 0 && percents < 0.1) return "< 0.1 %";
@@ -64,7 +64,7 @@ export function things(n: number, one: string, many = `${one}s`): string {
 /** Digits alone: a number may be typed as it is written here, or without its commas. */
 export const digits = (text: string): string => text.replace(/[\s,.’']/g, "");
 
-/** A language by its name; a tag that nobody knows stays as it is. */
+/** Name of a language; an unknown tag stays unchanged. */
 export function languageWords(tag: string): string {
   try {
     return new Intl.DisplayNames("en", { type: "language" }).of(tag) ?? tag;
@@ -73,7 +73,7 @@ export function languageWords(tag: string): string {
   }
 }
 
-/** What is wrong with something, as a sentence: the server says it of a member, or of a place within a text. */
+/** Fault as a sentence: of a member, or of a position within a text. */
 export function faultWords(detail: string): string {
   if (detail.startsWith("/")) return `In ${detail.slice(1)}.`;
   return /^(line \d|its )/.test(detail) ? `${capital(detail)}.` : `It ${detail}.`;
@@ -114,7 +114,7 @@ export function fullTime(at: Date, zone: Zone): string {
   return at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long", ...timeZone(zone) });
 }
 
-/** How long ago, or how long until: `just now`, `3 min ago`, `in 2 h`. */
+/** Relative time: `just now`, `3 min ago`, `in 2 h`. */
 export function relative(at: Date, now: Date): string {
   const seconds = (at.getTime() - now.getTime()) / 1_000;
   const distance = Math.abs(seconds);

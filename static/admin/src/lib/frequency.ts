@@ -1,4 +1,4 @@
-/** How welcome an app's notifications are, and what keeps people from getting too many, in words. Pure. */
+/** Engagement and frequency protection of an app, as texts. Pure. */
 import type { Cap, Engagement, EngagementAt, Flow, Guard, Tier } from "../api/types";
 import { capital, clockTime, count, duration, fullCount, percent, things, type Zone } from "./format";
 import { gatewayName, type Tone } from "./words";
@@ -10,7 +10,7 @@ export const LEVELS: Record<EngagementAt["level"], { word: string; tone: Tone }>
   unknown: { word: "Not known", tone: "cancelled" },
 };
 
-/** How far back it is looked, in days. */
+/** Period of the figures, in days. */
 export const RANGES = [7, 28, 90] as const;
 export const rangeOf = (days: string | undefined): number => RANGES.find((range) => String(range) === days) ?? 28;
 
@@ -23,7 +23,7 @@ export function sentence(guard: Guard, { gateways }: Engagement, days: number, n
   if (at("warning")) return { tone: "lost", words: `Too much, by what people do with it: hardly anybody clicks, or most close it, in browsers of ${at("warning")}.` };
   if (at("watch")) return { tone: "retrying", words: `It may become too much: fewer click, or more close it, in browsers of ${at("watch")}.` };
   const told = gateways.filter(({ level }) => level === "fine").map(({ now }) => now);
-  if (told.length === 0) return { tone: "cancelled", words: `Nobody can tell yet: too little was reported as displayed within ${things(days, "day")}.` };
+  if (told.length === 0) return { tone: "cancelled", words: `Not known yet: too few displays were reported within ${things(days, "day")}.` };
   const sum = (of: "displayed" | "clicked") => told.reduce((sum, period) => sum + period[of], 0);
   return { tone: "accepted", words: `It is welcome: of ${count(sum("displayed"))} that were displayed within ${things(days, "day")}, ${percent(sum("clicked") / sum("displayed"))} were clicked.` };
 }
@@ -38,10 +38,10 @@ function heldWords(held: readonly Tier[]): string {
 
 function held({ held, held_at }: Guard, now: Date, zone: Zone): string {
   const since = held_at ? ` since ${clockTime(new Date(held_at), now, zone)}` : "";
-  return `${heldWords(held)} are held${since}: more went out than the app’s size explains. They wait until somebody releases them.`;
+  return `${heldWords(held)} are held${since}: more went out than the app’s size explains. They wait until an operator releases them.`;
 }
 
-/** A share with what it is of; what browsers do not tell is not known, and never nothing. */
+/** A share with its denominator; unreported values are unknown, not zero. */
 export function shareWords(share: number | null | undefined, of: number): { words: string; of: string | undefined } {
   return share == null ? { words: "not known", of: undefined } : { words: percent(share), of: `of ${count(of)}` };
 }
@@ -87,17 +87,17 @@ export function capOf({ tiers, max, window, unit }: CapDraft): Cap {
 
 const UNIT_S: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400 };
 
-/** What caps come to, a sentence each. */
+/** Caps, one sentence each. */
 export function capsWords(caps: readonly CapDraft[]): string[] {
-  if (caps.length === 0) return ["There are no caps: everybody gets whatever is sent to them."];
+  if (caps.length === 0) return ["There are no caps: subscribers get every message sent to them."];
   return caps.map(({ tiers, max, window, unit }) => {
     const many = Number(max) === 1 ? "one" : max;
     const kind = tiers === "both" ? "promotional and engagement messages together" : `${tiers} ${many === "one" ? "message" : "messages"}`;
-    return `Nobody gets more than ${many} ${kind} within ${duration(Number(window) * (UNIT_S[unit] ?? 1))}.`;
+    return `A user gets at most ${many} ${kind} within ${duration(Number(window) * (UNIT_S[unit] ?? 1))}.`;
   });
 }
 
-/** What was sent lately, against what is too much. */
+/** Number of recent deliveries against the limit. */
 export interface Load {
   id: "other" | "transactional";
   word: string;
@@ -115,14 +115,14 @@ export function loads({ sent, limit, held }: Guard): Load[] {
   ];
 }
 
-/** What would be too much. */
+/** Limit of the guard. */
 export function limitWords({ limit, factor, floor }: Guard): string {
   if (limit == null) return "The guard is off: any number is right.";
   const set = factor == null && floor == null ? "as the server has it" : "as it was set for this app";
   return `More than ${fullCount(limit)} deliveries within a quarter of an hour hold the app, ${set}. One-time codes are counted and held apart from all else.`;
 }
 
-/** What a release does, and to how many. */
+/** Effect of a release, with counts. */
 export function releaseWords({ held }: Guard, flow: Flow | undefined): string {
   const waiting = flow && `: ${flow.waiting_or_more ? "more than " : ""}${things(flow.waiting, "delivery waits, and goes unless it is", "deliveries wait, and go unless they are")} cancelled before`;
   return `${heldWords(held)} go out again within a second${waiting ?? ", unless they are cancelled before"}. What was sent so far counts no longer.`;

@@ -1,4 +1,4 @@
-/** When messages may come, in words and from what a form says. Pure. */
+/** Send times of messages, as texts and from a form. Pure. */
 import type { components } from "../api/schema";
 
 type Calendar = components["schemas"]["CalendarView"];
@@ -20,7 +20,7 @@ interface Fields {
   has: (name: string) => boolean;
 }
 
-/** The calendar that a form's fields say. All days of a window, or none, are every day. */
+/** Calendar of a form's fields. All days of a window, or no day, mean every day. */
 export function calendarFrom(fields: Fields, windows: number): Calendar {
   return {
     timezone: fields.text("timezone"),
@@ -33,7 +33,7 @@ export function calendarFrom(fields: Fields, windows: number): Calendar {
   };
 }
 
-/** What a calendar comes to. */
+/** Description of a calendar. */
 export function calendarWords({ timezone, quiet_hours, off_peak = [] }: Calendar): string {
   const quiet = quiet_hours
     ? `Promotional and engagement messages wait from ${quiet_hours.from} until ${quiet_hours.to}, each recipient’s time.`

@@ -1,4 +1,4 @@
-/** What keys do everywhere. Nothing while somebody writes, while a dialog is open, or with a modifier that belongs to the browser. */
+/** Keyboard shortcuts of all pages. Inactive in fields, in open dialogs, and with modifiers of the browser. */
 import { ALL_PAGES } from "../pages";
 
 /** `g` waits this long for its letter. */
@@ -10,7 +10,7 @@ export type Wish = { kind: "help" } | { kind: "search" } | { kind: "go"; path: s
 export class Keys {
   #gPressedAt = -Infinity;
 
-  /** What a key asks for, if anything. */
+  /** Action of a key. */
   read(key: string, atMs: number): Wish | undefined {
     const page = atMs - this.#gPressedAt < PATIENCE_MS ? ALL_PAGES.find(({ letter }) => letter === key) : undefined;
     this.#gPressedAt = key === "g" && !page ? atMs : -Infinity;
@@ -23,7 +23,7 @@ export class Keys {
   }
 }
 
-/** Whether a key press is somebody's writing, or the browser's. */
+/** Whether a key press belongs to a field or to the browser. */
 export function isOurs(event: KeyboardEvent): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || event.isComposing) return false;
   const target = event.target instanceof Element ? event.target : null;

@@ -1,4 +1,4 @@
-/** What a lane's state means, and what an order to it would do, in words. Pure. */
+/** Meaning of a lane's state, and effect of an order, as texts. Pure. */
 import type { Flow, Lane, Origin } from "../api/types";
 import { atLeast, clockTime, duration, things, type Zone } from "./format";
 import { gatewayName, type Tone } from "./words";
@@ -29,7 +29,7 @@ export function worstOrigin(lane: Lane): Origin | undefined {
 
 const until = (origin: Origin) => Date.parse(origin.held_until ?? origin.open_until ?? "") || 0;
 
-/** A lane is as its worst origin: whoever looks has something to do there. */
+/** State of a lane's worst origin, which needs the action. */
 export function laneState(lane: Lane): LaneState {
   const worst = worstOrigin(lane);
   return worst ? originState(worst) : "flowing";
@@ -75,7 +75,7 @@ export const ORDER_WORDS: Record<Order, OrderWords> = {
   probe: { title: "Probe", lasts: false, reasoned: false },
 };
 
-/** Which orders change anything while a lane stands so. */
+/** Orders that have an effect in this state. */
 export function sensible(state: LaneState): readonly Order[] {
   switch (state) {
     case "held":
@@ -88,7 +88,7 @@ export function sensible(state: LaneState): readonly Order[] {
   }
 }
 
-/** What an order would do, and to how many. */
+/** Effect of an order, with counts. */
 export function consequence(order: Order, lane: Lane, flow: Pick<Flow, "waiting" | "waiting_or_more"> | undefined): string {
   const gateway = gatewayName(lane.gateway);
   const many = flow && `${flow.waiting_or_more ? atLeast(flow.waiting, true) : things(flow.waiting, "delivery", "deliveries")}${flow.waiting_or_more ? " deliveries" : ""}`;
@@ -96,9 +96,9 @@ export function consequence(order: Order, lane: Lane, flow: Pick<Flow, "waiting"
   const reach = `The lane has ${things(lane.subscriptions, "active subscription")}.`;
   switch (order) {
     case "hold":
-      return `Nothing more is sent to ${gateway} until the hold ends or somebody releases it. ${now} What waits goes on waiting, and expires if its time to live ends first. ${reach}`;
+      return `Nothing more is sent to ${gateway} until the hold ends or an operator releases it. ${now} Waiting deliveries keep waiting, and expire if their time to live ends first. ${reach}`;
     case "release":
-      return `Whatever holds the lane ends, and sending to ${gateway} goes on within a second. ${now} If the gateway asks for another pause, it gets one.`;
+      return `The hold of the lane ends, and sending to ${gateway} resumes within a second. ${now} If the gateway asks for another pause, it gets one.`;
     case "open":
       return `The breaker stays open for the given time: nothing is sent to ${gateway}, then one probe goes first. ${now} ${reach}`;
     case "close":
@@ -115,6 +115,6 @@ export const lengthWords = (seconds: number): string => duration(seconds);
 /** Choices of how long ago subscriptions to restore were pruned, in seconds. */
 export const PRUNED_WITHIN = [3_600, 6 * 3_600, 86_400, 7 * 86_400] as const;
 
-/** How many subscriptions a restore would bring back, or has. */
+/** Number of subscriptions that a restore would restore, or has restored. */
 export const restoreWords = (found: number, restored: number | undefined): string =>
   restored === undefined ? `${things(found, "subscription")} would be active again.` : `${things(restored, "subscription")} ${restored === 1 ? "is" : "are"} active again.`;

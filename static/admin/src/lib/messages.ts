@@ -1,4 +1,4 @@
-/** How a message is going, in words and parts. Pure. */
+/** Progress of a message, as texts and parts. Pure. */
 import type { Message, MessageState, Tier } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome, type Pattern } from "./figures";
 import { clockTime, count, duration, rate, things, type Zone } from "./format";
@@ -25,7 +25,7 @@ interface To {
   segment?: string;
 }
 
-/** Whom a message is for. */
+/** Audience of a message. */
 export function audienceWords(to: Message["to"]): string {
   const { all, topic, users, subscriptions, segment } = to as To;
   if (segment !== undefined) return topic === undefined ? `Segment ${segment}` : `Segment ${segment} of topic ${topic}`;
@@ -35,7 +35,7 @@ export function audienceWords(to: Message["to"]): string {
   return subscriptions?.length === 1 ? "One subscription" : `${count(subscriptions?.length ?? 0)} subscriptions`;
 }
 
-/** Where deliveries stand: from a list, or in more detail from the message itself. */
+/** Counts of deliveries: from a list, or in more detail from the message. */
 export interface Standing {
   state: MessageState;
   ended: Record<Outcome, number>;
@@ -80,23 +80,23 @@ export interface Part {
   n: number;
 }
 
-/** What there is of it, in the order of the bar: what has ended, what waits, and what is yet to be found. */
+/** Parts of the bar, in order: ended, waiting, and not found yet. */
 export function parts(it: Standing): Part[] {
   const ended: Part[] = OUTCOMES.map((id) => ({ id, ...OUTCOME_LOOKS[id], n: it.ended[id] }));
   const waiting: Part[] = [
     { id: "retrying", word: "Retrying", tone: "retrying", pattern: "stripes", n: it.retrying },
     { id: "queued", word: it.state === "paused" ? "Held by the pause" : "Waiting", tone: "waiting", pattern: "solid", n: it.queued },
-    { id: "unfound", word: "Yet to be found", tone: "cancelled", pattern: "hatched", n: it.unfound },
+    { id: "unfound", word: "Not found yet", tone: "cancelled", pattern: "hatched", n: it.unfound },
   ];
   return [...ended, ...waiting].filter(({ n }) => n > 0);
 }
 
-/** `12,000 of 50,000`, `12,000 of about 50,000`: while recipients are still being found, nobody knows the whole. */
+/** `12,000 of 50,000`, `12,000 of about 50,000`: the total is unknown while recipients are found. */
 export function outOf(it: Standing): string {
   return `${count(endedOf(it))} of ${it.unfound > 0 ? "about " : ""}${count(wholeOf(it))}`;
 }
 
-/** How many deliveries had ended at a time. */
+/** Number of deliveries that had ended at a time. */
 export interface Sample {
   atMs: number;
   ended: number;
@@ -127,7 +127,7 @@ function about(seconds: number): string {
   return `about ${duration(seconds < 3_600 ? Math.ceil(seconds / 60) * 60 : Math.ceil(seconds / 900) * 900)}`;
 }
 
-/** What the page says first. */
+/** First sentence of the page. */
 export interface Going {
   tone: Tone;
   words: string;
@@ -137,10 +137,10 @@ export interface Going {
 
 /** Losing a larger share than this is what one has to know first. */
 const ALARMING = 0.1;
-/** What has not got on within this share of a minute stands still. */
+/** Minimum share per minute that counts as progress. */
 const STILL = 0.5;
 
-/** How it is going, in one sentence. */
+/** Progress in one sentence. */
 export function going(it: Standing, perMinute: number | undefined, now: Date, zone: Zone): Going {
   const ends = clockTime(it.expiresAt, now, zone);
   const waiting = waitingOf(it);
@@ -182,7 +182,7 @@ function stopped(it: Standing): Going {
 
 function finished(it: Standing): Going {
   const whole = wholeOf(it);
-  if (whole === 0) return { tone: "cancelled", words: "There was nobody to send it to." };
+  if (whole === 0) return { tone: "cancelled", words: "It had no recipients." };
   const { accepted, dead, expired } = it.ended;
   if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service took it." : `Done: all ${count(whole)} were accepted.` };
   const others = OUTCOMES.filter((outcome) => outcome !== "accepted" && it.ended[outcome] > 0);
@@ -190,7 +190,7 @@ function finished(it: Standing): Going {
   return { tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted", words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.` };
 }
 
-/** What browsers reported; null: nobody can know, since its pushes carry no receipt token. */
+/** Reports of browsers. Null: unknown, since the pushes have no receipt token. */
 export function receipts({ counts }: Message): Funnel | null {
   if (!counts || counts.displayed == null) return null;
   const { accepted, displayed } = counts;
@@ -202,13 +202,13 @@ export type Steering = (typeof STEERINGS)[number];
 
 export const STEERING_WORDS: Record<Steering, string> = { pause: "Pause", resume: "Resume", cancel: "Cancel" };
 
-/** What may be done to a message that stands so. */
+/** Possible actions in this state. */
 export function steerings(state: MessageState): readonly Steering[] {
   if (state === "sending" || state === "scheduled") return ["pause", "cancel"];
   return state === "paused" ? ["resume", "cancel"] : [];
 }
 
-/** What it would do, and to how many. */
+/** Effect of an action, with counts. */
 export function consequence(steering: Steering, it: Standing, now: Date, zone: Zone): string {
   const waiting = waitingOf(it);
   const many = `${it.unfound > 0 ? "about " : ""}${things(waiting, "delivery", "deliveries")}`;
@@ -216,7 +216,7 @@ export function consequence(steering: Steering, it: Standing, now: Date, zone: Z
     case "pause":
       return `This would hold ${many} that ${waiting === 1 ? "waits" : "wait"} right now: nothing starts later than a second from then. What is in flight ends as its push service answers. The time to live runs on, until ${clockTime(it.expiresAt, now, zone)}.`;
     case "resume":
-      return `This would let ${many} go on, within a second.`;
+      return `This would resume ${many}, within a second.`;
     case "cancel":
       return `This would stop ${many} that ${waiting === 1 ? "has" : "have"} not gone out yet, for good. ${things(endedOf(it), "delivery", "deliveries")} ${endedOf(it) === 1 ? "has" : "have"} ended already; nothing calls those back.`;
   }

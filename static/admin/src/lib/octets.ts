@@ -1,9 +1,9 @@
-/** How much room a notification takes in a push: the arithmetic of the server, which reads the same test cases. Pure. */
+/** Size of a notification in a push: the same arithmetic as the server, with the same test cases. Pure. */
 import type { Notification } from "../api/types";
 
 /** Most octets of content beside the server's envelope. */
 export const CONTENT_MAX = 3_833;
-/** What some push services take less of: the server then tries so much first, with its own envelope. */
+/** Lower limit of some push services: the server tries this size first, with its own envelope. */
 export const SHRUNK_FROM = 2_744 - 160;
 
 const absolute = (url: string | null | undefined, site: string | undefined): string | undefined => (site && url?.startsWith("/") ? site + url : (url ?? undefined));
@@ -40,7 +40,7 @@ export function octets(said: Notification, site: string | undefined): number {
   return new TextEncoder().encode(JSON.stringify(sent)).length;
 }
 
-/** How full it is, in words. */
+/** Used share, as text. */
 export function meterWords(used: number): { tone: "accepted" | "retrying" | "lost"; words: string } {
   if (used > CONTENT_MAX) return { tone: "lost", words: "Too much: no push carries it. Shorten the text, or the links." };
   if (used > SHRUNK_FROM) {

@@ -1,4 +1,4 @@
-/** How five platforms draw a notification, as far as that can be known. Pure. */
+/** Appearance of a notification on five platforms, as far as known. Pure. */
 import type { Notification } from "../api/types";
 
 export const PLATFORM_IDS = ["chrome", "firefox", "safari", "android", "ios"] as const;
@@ -10,9 +10,9 @@ interface Platform {
   ownIcon: boolean;
   image: boolean;
   badge: boolean;
-  /** How many buttons. */
+  /** Maximum number of buttons. */
   buttons: number;
-  /** What there is to know in any case. */
+  /** General note. */
   note?: string;
 }
 
@@ -24,7 +24,7 @@ export const PLATFORMS: Record<PlatformId, Platform> = {
   ios: { name: "iPhone and iPad", ownIcon: false, image: false, badge: false, buttons: 0, note: "Only for sites that were added to the home screen." },
 };
 
-/** What a platform leaves out of this notification. */
+/** Parts of this notification that a platform omits. */
 export function leftOut(id: PlatformId, said: Notification): string[] {
   const { ownIcon, image, badge, buttons } = PLATFORMS[id];
   const out: string[] = [];
@@ -33,7 +33,7 @@ export function leftOut(id: PlatformId, said: Notification): string[] {
   if (said.badge && !badge) out.push("the badge");
   const lacking = Math.max(0, (said.actions?.length ?? 0) - buttons);
   if (lacking > 0) out.push(lacking === 1 ? "the button" : "the buttons");
-  if (said.require_interaction && (id === "safari" || id === "ios" || id === "firefox")) out.push("that it stays until somebody reacts");
+  if (said.require_interaction && (id === "safari" || id === "ios" || id === "firefox")) out.push("that it stays until the user reacts");
   return out;
 }
 

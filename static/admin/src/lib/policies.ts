@@ -3,7 +3,7 @@ import type { Policy, PolicyPlace, Preview, PreviewRow, Simulation, Timetable } 
 import { count, duration, percent, things } from "./format";
 import { COMMON_FIELDS, FORM_FIELDS, type Field, type Written } from "./policy-fields";
 
-/** How a policy is written: in one of the three published forms, as the name of a preset, or as JSON. */
+/** Form of a policy: one of the three published forms, a preset, or JSON. */
 export const FORMS = ["guide", "sns", "qstash", "preset", "json"] as const;
 export type Form = (typeof FORMS)[number];
 export const FORM_WORDS: Record<Form, { title: string; help: string }> = {
@@ -14,7 +14,7 @@ export const FORM_WORDS: Record<Form, { title: string; help: string }> = {
   json: { title: "JSON", help: "As it is stored, in any of the forms." },
 };
 
-/** What somebody has filled in. Empty fields are left to their defaults. */
+/** Values of the form. Empty fields keep their defaults. */
 export interface Draft {
   form: Form;
   /** By the pointer of the member. */
@@ -57,7 +57,7 @@ export function toDraft(policy: Policy | null, place: PolicyPlace): Draft {
   return { form, values, json };
 }
 
-/** What is sent for a filled-in field. What is no number is sent as it is: the server says what is wrong with it. */
+/** Value of a field for the request. Text that is not a number is sent unchanged: the server reports the error. */
 function sent(kind: Written, text: string): unknown {
   if (kind === "switch") return text === "true";
   if (kind === "text" || kind === "choice") return text;
@@ -89,7 +89,7 @@ function parsed(text: string): Policy | string {
   }
 }
 
-/** Whether a policy says anything. */
+/** Whether a policy has any members. */
 export const saysSomething = (policy: Policy | string): boolean => typeof policy !== "string" && Object.keys(policy).length > 0;
 
 /** The form of a policy that is set, in words. */
@@ -114,7 +114,7 @@ const PLACE_WORDS: Record<string, string> = {
   subscription: "set for the subscription",
   message: "set by the message",
 };
-/** Which place a member of a policy comes from. */
+/** Level that a member of a policy comes from. */
 export const placeWords = (place: string): string => PLACE_WORDS[place] ?? place;
 
 /** One line of a drawn timetable: a retry, or several that are equally far apart. Seconds from the first failure. */
@@ -130,7 +130,7 @@ export interface Rung {
   isTooLate: boolean;
 }
 
-/** How many lines a timetable is drawn with; what lies between the first and the last ones is left out. */
+/** Number of lines of a timetable; those between the first and the last ones are omitted. */
 const RUNGS_MAX = 16;
 
 /** A timetable, line by line. `left` is how many lines were left out, before the last one. */
@@ -166,7 +166,7 @@ const MARKS: readonly [number, string][] = [
   [604_800, "1 week"],
 ];
 
-/** Where a time stands on an axis up to `end`, from 0 to 1: the first seconds have as much room as the last hours. */
+/** Position of a time on an axis up to `end`, from 0 to 1: the first seconds have as much room as the last hours. */
 export const placeOf = (seconds: number, end: number): number => Math.min(1, Math.log1p(seconds) / Math.log1p(Math.max(end, 1)));
 
 /** The marks of an axis up to `end`, at least so far apart, and none at its very end. */
@@ -180,7 +180,7 @@ export function marks(end: number, apart = 0.1): { at: number; words: string }[]
   return kept;
 }
 
-/** What a change of policy does, in sentences. */
+/** Effects of a change of policy, in sentences. */
 export function changes(before: Preview, after: Preview): string[] {
   const said: string[] = [];
   const [was, is] = [summary(before.timetable), summary(after.timetable)];
@@ -217,7 +217,7 @@ type Report = Simulation["report"];
 const dead = ({ dead }: Report) => Object.values(dead).reduce((sum, n) => sum + n, 0);
 const lost = (report: Report) => dead(report) + report.expired;
 
-/** What a trial came to, in one sentence. */
+/** Result of a simulation, in one sentence. */
 export function verdict({ report, today }: Simulation): { words: string; isGood: boolean } {
   const n = lost(report);
   const all = count(report.deliveries);

@@ -1,14 +1,14 @@
 /** The fields of each form of delivery policy, with the names that its publisher gave them. */
 import type { PolicyPlace } from "../api/types";
 
-/** How a field is written. */
+/** Input type of a field. */
 export type Written = "integer" | "number" | "text" | "choice" | "switch";
 
 export interface Field {
   /** The member within the policy (RFC 6901). */
   pointer: string;
   label: string;
-  /** What stands in an empty field: what holds then. */
+  /** Placeholder of an empty field: the effective default. */
   standard: string;
   kind: Written;
   unit?: string;
@@ -58,7 +58,7 @@ export const FORM_FIELDS: Record<"guide" | "sns" | "qstash" | "preset", readonly
       label: "Delay in milliseconds, by “retried”",
       standard: "growing by e^2.5, up to a day",
       kind: "text",
-      help: "pow(2, retried) * 1000, say; retried is 0 for the first retry. Also sqrt abs exp floor ceil round min max.",
+      help: "For example pow(2, retried) * 1000; retried is 0 for the first retry. Also sqrt abs exp floor ceil round min max.",
     },
   ],
   preset: [{ pointer: "/preset", label: "Preset", standard: "", kind: "choice", choices: ["guide", "sns-customer-managed", "sns-aws-managed"] }],
@@ -84,7 +84,7 @@ export const COMMON_FIELDS: Record<PolicyPlace, readonly Field[]> = {
     breaker("circuitOpenMaxMs", "Longest opening", { unit: "ms" }),
     breaker("retryTokenTtlSec", "A retry’s token is good for", { unit: "s" }),
   ],
-  topic: [{ pointer: "/disableSubscriptionOverrides", label: "Subscriptions of this topic have no say", standard: "", kind: "switch" }],
+  topic: [{ pointer: "/disableSubscriptionOverrides", label: "Ignore policies of subscriptions", standard: "", kind: "switch" }],
   subscription: [],
   message: [],
 };

@@ -1,6 +1,6 @@
-/** Where in a text a complaint about it says that it is wrong. Pure. */
+/** Position of an error within a text. Pure. */
 
-/** What stands before that place, there, and after it, counted in characters. Undefined: the complaint does not say. */
+/** Text before, at and after the position, counted in characters. Undefined: the error has no position. */
 export function marked(text: string, detail: string): [string, string, string] | undefined {
   const position = /\bat character (\d+)\b/.exec(detail)?.[1];
   if (position === undefined) return undefined;

@@ -3,7 +3,7 @@ import type { Zone } from "./format";
 
 export type Theme = "system" | "light" | "dark";
 
-/** What one person chose on one machine. It says nothing about what is shown: that stands in the URL. */
+/** Preferences of one user on one machine. Filters are in the URL instead. */
 function kept<T extends string>(name: string, choices: readonly [T, ...T[]]) {
   const key = `bellwire.${name}`;
   const read = (): T => {

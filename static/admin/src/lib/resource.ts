@@ -9,7 +9,7 @@ export interface Known<T> {
   at: Date;
 }
 
-/** When figures are asked for again beside `refresh()`. */
+/** Causes of a reload beside `refresh()`. */
 export interface Watch {
   /** Whenever something of these kinds happens. */
   on?: readonly Kind[];
@@ -17,17 +17,17 @@ export interface Watch {
   everyS?: number;
 }
 
-/** What happens more often than this is answered by one look. */
+/** Minimum time between reloads: several events within it cause one. */
 const SETTLE_MS = 2_000;
 
 /** Figures that are asked for often are called old after this, in any case. */
 const OLD_AFTER_MS = 150_000;
 
-/** The last known figures by key, so that a page that is come back to shows them, dimmed, while it asks. */
+/** Last known data by key, shown dimmed while a page reloads. */
 const figures = new Map<string, Known<unknown>>();
 export const forgetFigures = (): void => figures.clear();
 
-/** One thing that is asked for again and again while somebody looks at it. */
+/** Data that is reloaded while it is visible. */
 export class Resource<T> {
   readonly known = signal<Known<T> | undefined>(undefined);
   readonly problem = signal<Refusal | undefined>(undefined);
@@ -51,7 +51,7 @@ export class Resource<T> {
     return at !== undefined && now.getTime() - at.getTime() > Math.max(OLD_AFTER_MS, 2_500 * this.everyS);
   }
 
-  /** Asks now. An answer to an earlier question is not waited for any more. */
+  /** Reloads now. The response of an earlier request is ignored. */
   readonly refresh = async (): Promise<void> => {
     this.#asking?.abort();
     const asking = new AbortController();
@@ -77,7 +77,7 @@ export class Resource<T> {
     }
   };
 
-  /** Asks soon: together with whatever else happens within the next two seconds. */
+  /** Reloads soon: once for all events of the next two seconds. */
   readonly soon = (): void => {
     if (this.#isDue) return;
     this.#isDue = true;

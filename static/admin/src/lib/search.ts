@@ -1,4 +1,4 @@
-/** Where a search leads: pages by name, lanes by gateway or number, dead letters by reason, everything else by id. Pure. */
+/** Target of a search: pages by name, lanes by gateway or number, dead letters by reason, other objects by id. Pure. */
 import { ALL_PAGES } from "../pages";
 import type { Filters } from "./url";
 import { GATEWAY_NAMES, gatewayName, REASON_NAMES } from "./words";
@@ -27,5 +27,5 @@ export function resolve(text: string): Found | undefined {
   return page && { path: page.path };
 }
 
-/** What can be found by name, to choose from while writing. */
+/** Objects with names, as suggestions. */
 export const SUGGESTIONS: readonly string[] = [...ALL_PAGES.map(({ title }) => title), ...GATEWAY_NAMES.map(gatewayName)];

@@ -1,7 +1,7 @@
 /** Segments as rows of conditions, and as text. Pure. The server's parser has the last word: what is read here only decides
  *  whether the rows can show a text. */
 
-/** What a condition asks about. */
+/** Subject of a condition. */
 export const SUBJECTS = ["attribute", "tag", "topic", "last_seen", "age", "locale", "language", "timezone", "gateway", "browser", "user", "key", "received", "displayed", "clicked"] as const;
 export type Subject = (typeof SUBJECTS)[number];
 
@@ -27,13 +27,13 @@ export type Verb = "is" | "is-not" | "in" | "not-in" | "less" | "at-most" | "mor
 
 const SIGNS: Partial<Record<Verb, string>> = { is: "=", "is-not": "!=", less: "<", "at-most": "<=", more: ">", "at-least": ">=" };
 
-/** A single condition, as somebody fills it in. */
+/** A single condition in the form. */
 export interface Condition {
   subject: Subject;
   /** Of an attribute. */
   name: string;
   verb: Verb;
-  /** How an attribute's value is meant: a text, or as it stands: a number, true, a time. */
+  /** Type of an attribute's value: a string, or a literal (number, true, time). */
   kind: "text" | "plain";
   /** One value, several separated by commas, a span such as `30d`, or what a deed was of. */
   value: string;
@@ -50,7 +50,7 @@ const isSpan = (subject: Subject) => subject === "last_seen" || subject === "age
 export const isDeed = (subject: Subject): boolean => subject === "received" || subject === "displayed" || subject === "clicked";
 const isCall = (subject: Subject) => subject === "tag" || subject === "topic" || isDeed(subject);
 
-/** What a condition about this may say. */
+/** Operators for this subject. */
 export function verbsOf(subject: Subject): readonly (readonly [Verb, string])[] {
   if (subject === "tag") return [["is", "is"], ["is-not", "is not"]];
   if (subject === "topic") return [["is", "is in"], ["is-not", "is not in"]];
@@ -71,7 +71,7 @@ export const CHOICES: Partial<Record<Subject, readonly string[]>> = {
 /** Whether a condition has a value at all. */
 export const hasValue = ({ verb }: Condition): boolean => verb !== "exists" && verb !== "lacks";
 
-/** The same about something else: what does not fit any more begins anew. */
+/** Condition with another subject; values that no longer fit are reset. */
 export function about(condition: Condition, subject: Subject): Condition {
   const verbs = verbsOf(subject).map(([verb]) => verb);
   const fits = verbs.includes(condition.verb) && isSpan(subject) === isSpan(condition.subject);
@@ -128,12 +128,12 @@ function tokens(text: string): Token[] | undefined {
   return [...found, { kind: "end", text: "" }];
 }
 
-/** What stops a text from being shown as rows. */
+/** Reason why a text cannot be shown as rows. */
 class Unshown extends Error {}
 
 type Node = { all: Node[] } | { any: Node[] } | { test: Condition };
 
-/** Rows that say what a text says. Undefined: it is no expression, or says more than rows can show. */
+/** Rows of an expression. Undefined: invalid, or more than rows can show. */
 export function read(text: string): Groups | undefined {
   if (text.trim() === "") return [];
   try {

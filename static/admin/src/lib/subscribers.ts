@@ -8,8 +8,8 @@ export const SUBSCRIPTION_STATES = ["active", "suspended", "gone", "unsubscribed
 
 const STATES: Record<Subscription["state"], { word: string; tone: Tone; why: string }> = {
   active: { word: "Active", tone: "accepted", why: "It is sent to." },
-  suspended: { word: "Suspended", tone: "retrying", why: "Its push service refused too often; it is kept, and tried again when its browser comes back." },
-  gone: { word: "Gone", tone: "lost", why: "Its push service said that it does not exist any more." },
+  suspended: { word: "Suspended", tone: "retrying", why: "Its push service refused too often; it is kept, and retried when its browser returns." },
+  gone: { word: "Gone", tone: "lost", why: "Its push service reported that it no longer exists." },
   unsubscribed: { word: "Unsubscribed", tone: "cancelled", why: "Its browser or the site ended it." },
   replaced: { word: "Replaced", tone: "cancelled", why: "Another subscription of the same browser took its place." },
   expired: { word: "Expired", tone: "cancelled", why: "The time that its browser gave it was over." },
@@ -35,7 +35,7 @@ const named = (of: object, name: string): string => String((of as Record<string,
 
 /** Won and lost, day by day. */
 export interface Growth {
-  /** When each day begins, in seconds. */
+  /** Start of each day, in seconds. */
   at: number[];
   won: number[];
   lost: Record<Loss, number[]>;
@@ -126,19 +126,19 @@ export function timeIn(timezone: string, now: Date): string | undefined {
   }
 }
 
-/** When this person is left in peace: in their own zone if a device told one, else in the app's. */
+/** Quiet hours of this person: in the zone of a device, else in that of the app. */
 export function quiet({ quiet_hours, timezone }: Calendar, own: string | null | undefined, now: Date): string {
   const where = own ?? timezone;
   const there = timeIn(where, now);
   const clock = there ? ` It is ${there} there.` : "";
-  const zone = own ? `${where}, as their browser says` : `${where}, the app’s, since no browser told theirs`;
+  const zone = own ? `${where}, reported by their browser` : `${where}, that of the app, since no browser reported one`;
   if (!quiet_hours) return `No quiet hours. Zone: ${zone}.${clock}`;
   const { from, to } = quiet_hours;
   const isQuiet = there !== undefined && (from <= to ? there >= from && there < to : there >= from || there < to);
   return `Quiet from ${from} to ${to} in ${zone}.${clock}${isQuiet ? " Promotional and engagement messages wait now." : ""}`;
 }
 
-/** What an erasure takes, before it is asked for. */
+/** Data that an erasure deletes. */
 export function whatErasureTakes(devices: readonly Pick<Subscription, "state">[], isAll: boolean): string[] {
   const active = devices.filter(({ state }) => state === "active" || state === "suspended").length;
   const n = `${isAll ? "" : "more than "}${things(devices.length, "device")}`;
@@ -149,12 +149,12 @@ export function whatErasureTakes(devices: readonly Pick<Subscription, "state">[]
   ];
 }
 
-/** How far an erasure has come. */
+/** Progress of an erasure. */
 export function erasureWords({ subscriptions, messages, completed_at }: { subscriptions: number; messages: number; completed_at?: string | null }): string {
   const so_far = `${capital(things(subscriptions, "device"))} unsubscribed and forgotten, and ${things(messages, "message")} made to forget that they were for them.`;
   return completed_at ? `Done. ${so_far} Nothing here names this person now.` : `Under way: messages are still being looked through. ${so_far}`;
 }
 
-/** How far back the figures go, in days. */
+/** Period of the figures, in days. */
 export const RANGES = [7, 30, 90, 365] as const;
 export const rangeOf = (days: string | undefined): number => RANGES.find((range) => String(range) === days) ?? 30;

@@ -4,20 +4,20 @@ import { BLANK as BLANK_MESSAGE, content, like, objectOf, type Draft as MessageD
 import { capital, fullCount, things } from "./format";
 import type { Tone } from "./words";
 
-/** What it says in one language. */
+/** Content in one language. */
 export interface Language {
   /** A BCP 47 tag; empty: for everybody in whose language there is none. */
   locale: string;
   /** Of this, the content alone. */
   said: MessageDraft;
-  /** What is sent instead where a push service finds that too large; only programs write it. */
+  /** Compact content, sent if a push service refuses the size; only programs write it. */
   compact?: Notification;
 }
 
 export interface Draft {
   /** The first is for everybody in whose language there is none. */
   languages: readonly Language[];
-  /** Whether a text that comes out too long is cut; else whoever that happens for gets nothing. */
+  /** Whether a long text is cut; otherwise affected recipients get no message. */
   cuts: boolean;
 }
 
@@ -56,20 +56,20 @@ export function untaken({ languages }: Draft, locale: string): string | undefine
   }
 }
 
-/** One language more, which begins with what the first one says: there it is seen what is to be translated. */
+/** Adds a language, with a copy of the first one as the text to translate. */
 export const withLanguage = (draft: Draft, locale: string): Draft => ({ ...draft, languages: [...draft.languages, { locale, said: draft.languages[0]?.said ?? BLANK_MESSAGE }] });
 
 export const withoutLanguage = (draft: Draft, n: number): Draft => ({ ...draft, languages: draft.languages.filter((_, at) => at !== n) });
 
-/** Where a language's content stands in the template. */
+/** Pointer to a language's content in the template. */
 export const pointerOf = (locale: string): string => (locale === "" ? "/content" : `/locales/${locale}/content`);
 
-/** Whom it is tried on. */
+/** Recipient of the preview. */
 export interface Somebody {
   kind: "anybody" | "user" | "subscription";
   /** Of a user or a subscription. */
   id: string;
-  /** What is known of anybody: a language tag, and attributes in JSON. */
+  /** Data of a preview without a user: a language tag, and attributes in JSON. */
   locale: string;
   attributes: string;
 }
@@ -84,17 +84,17 @@ export function whomOf({ kind, id, locale, attributes }: Somebody): Partial<Temp
   return { recipient: { ...(locale.trim() ? { locale: locale.trim() } : {}), attributes: known as Record<string, never> } };
 }
 
-/** What comes of it in a language; undefined: that one is not among them yet. */
+/** Rendered content in a language. Undefined: not rendered yet. */
 export const inLanguage = ({ variants }: TemplatePreview, locale: string) => variants.find((variant) => (variant.locale ?? "") === locale);
 
-/** What comes of it for its recipient. */
+/** Rendered content for the recipient. */
 export const shownTo = (preview: TemplatePreview) => inLanguage(preview, preview.locale ?? "");
 
-/** What came of trying it on an audience. */
+/** Result of rendering for an audience. */
 export function trialWords({ checked, unrenderable, too_long, done }: TemplateCheck): { tone: Tone; words: string } {
   const failed = unrenderable + too_long;
   const whole = done ? `${fullCount(checked)} recipients` : `the ${fullCount(checked)} recipients that ten seconds were enough for`;
-  if (checked === 0) return { tone: "cancelled", words: "Nobody would get it." };
+  if (checked === 0) return { tone: "cancelled", words: "It has no recipients." };
   if (failed === 0) return { tone: done ? "accepted" : "retrying", words: checked === 1 && done ? "It can be filled in for the one recipient." : `It can be filled in for all of ${whole}.` };
   const why = [unrenderable > 0 && `for ${fullCount(unrenderable)} something is missing or wrong`, too_long > 0 && `for ${fullCount(too_long)} it comes out too long`].filter(Boolean).join(", ");
   return { tone: "lost", words: `Of ${whole}, ${fullCount(failed)} would not get it: ${why}.` };
@@ -108,12 +108,12 @@ export function names({ message, variants = [] }: CampaignPlan, template: string
 /** Campaigns that are not over, and whose plans name a template. */
 export interface Uses {
   by: readonly Pick<Campaign, "name" | "state">[];
-  /** How many of them were looked into, and of how many. */
+  /** Number of checked recipients, and of all. */
   looked: number;
   of: number;
 }
 
-/** What becomes of what uses it, before it is deleted. */
+/** Effect of a deletion on messages and campaigns with the template. */
 export function usesWords({ by, looked, of }: Uses): string {
   const drafts = by.filter(({ state }) => state === "draft").length;
   const started = by.length - drafts;

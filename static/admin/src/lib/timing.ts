@@ -1,4 +1,4 @@
-/** When a message goes out, and when it is tried again, in words. Pure. */
+/** Times of sending and of retries, as texts. Pure. */
 import type { Calendar, Tier, Timetable } from "../api/types";
 import { duration, things } from "./format";
 
@@ -25,7 +25,7 @@ export const clockOf = (minute: number): string => [Math.floor(minute / 60), min
 
 type Span = { from: string; to: string };
 
-/** How long it is until such a span ends; 0: it is not within it. */
+/** Time until the end of such a span; 0: outside of it. */
 export function untilEnd({ from, to }: Span, minute: number): number {
   const [start, end] = [minutes(from), minutes(to)];
   const within = start < end ? minute >= start && minute < end : minute >= start || minute < end;
@@ -34,7 +34,7 @@ export function untilEnd({ from, to }: Span, minute: number): number {
 
 const lengthOf = ({ from, to }: Span): number => (minutes(to) - minutes(from) + DAY_MIN) % DAY_MIN || DAY_MIN;
 
-/** How long it is until a window opens; 0: one is open. Undefined: none ever does. */
+/** Time until a window opens; 0: open. Undefined: it never opens. */
 export function untilOpen(windows: NonNullable<Calendar["off_peak"]>, now: LocalTime): number | undefined {
   const waits = windows.flatMap((window) => {
     const days = window.days?.length ? window.days : DAYS;
@@ -48,7 +48,7 @@ export function untilOpen(windows: NonNullable<Calendar["off_peak"]>, now: Local
   return waits.length > 0 ? Math.min(...waits) : undefined;
 }
 
-/** When it goes out, as sentences. */
+/** Time of sending, as sentences. */
 export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: Calendar, ttlS: number, now: Date): string[] {
   if (tier === "transactional") return ["At once, at any hour."];
   const local = localTime(now, timezone);
@@ -58,7 +58,7 @@ export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: 
     said.push(`Only within off-peak windows, by the clock of ${timezone}: ${off_peak.map(windowWords).join("; ")}.`);
     said.push(wait === 0 ? "One is open now." : `The next one opens in ${duration(wait * 60)}.`);
   } else {
-    said.push(quiet_hours ? "At once, but for whoever has quiet hours." : "At once.");
+    said.push(quiet_hours ? "At once, except in quiet hours." : "At once.");
   }
   if (quiet_hours) {
     const { from, to } = quiet_hours;
@@ -66,7 +66,7 @@ export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: 
     said.push(`Between ${from} and ${to}, by each recipient’s own clock, it waits until ${to}.`);
     const there = `In ${timezone}, which stands in where a zone is not known, it is ${clockOf(local.minute)}`;
     said.push(wait > 0 ? `${there}: there it waits for ${duration(wait * 60)}.` : `${there}: there it is not quiet.`);
-    if (ttlS < lengthOf(quiet_hours) * 60) said.push(`Its time to live of ${duration(ttlS)} is shorter than that: whoever is at the beginning of their quiet hours will not get it.`);
+    if (ttlS < lengthOf(quiet_hours) * 60) said.push(`Its time to live of ${duration(ttlS)} is shorter than that: subscribers at the beginning of their quiet hours will not get it.`);
   }
   return said;
 }
@@ -76,7 +76,7 @@ function windowWords({ days, from, to }: NonNullable<Calendar["off_peak"]>[numbe
   return `${on} ${from} to ${to}`;
 }
 
-/** What happens when a push fails, in a sentence. */
+/** Behaviour after a failed push, in a sentence. */
 export function retryWords({ retries, window_s, rows }: Timetable): string {
   const [first] = rows;
   if (retries === 0 || !first) return "A push that fails is not tried again.";
@@ -85,7 +85,7 @@ export function retryWords({ retries, window_s, rows }: Timetable): string {
   return `A push that fails is tried again up to ${things(retries, "time")}, the first time ${soon}, the last after ${duration(window_s)}.`;
 }
 
-/** How long messages live unless they say otherwise, and how urgent they are: the server's defaults. */
+/** Default time to live and urgency of the tiers, from the server. */
 export const TIER_DEFAULTS: Record<Tier, { ttlS: number; urgency: string }> = {
   transactional: { ttlS: 600, urgency: "high" },
   promotional: { ttlS: 86_400, urgency: "normal" },

@@ -8,7 +8,7 @@ export type Format = (typeof FORMATS)[number];
 
 export const FORMAT_WORDS: Record<Format, string> = { ndjson: "Lines of JSON", csv: "CSV", json: "A JSON array" };
 
-/** What a file is, by its name. Undefined: that does not tell. */
+/** Format of a file, by its name. Undefined: unknown. */
 export function formatOf(name: string): Format | undefined {
   const end = name.toLowerCase().split(".").at(-1) ?? "";
   if (end === "jsonl") return "ndjson";
@@ -16,7 +16,7 @@ export function formatOf(name: string): Format | undefined {
   return FORMATS.find((format) => format === end);
 }
 
-/** What a column may mean, by the names that the server has for it. */
+/** Members that a column can be mapped to, by the server's names. */
 export const MEANINGS: readonly (readonly [string, string])[] = [
   ["endpoint", "Endpoint"],
   ["p256dh", "Key p256dh"],
@@ -41,7 +41,7 @@ export const MEANINGS: readonly (readonly [string, string])[] = [
 /** Columns and what they mean. */
 export type Mapping = Readonly<Record<string, string>>;
 
-/** What mapped columns are to the server: `abo:endpoint,kunde:user_id`. Undefined: nothing is mapped. */
+/** Mapping parameter of columns: `abo:endpoint,kunde:user_id`. Undefined: no mapping. */
 export function mapOf(mapping: Mapping): string | undefined {
   const pairs = Object.entries(mapping).flatMap(([theirs, ours]) => (ours ? [`${theirs}:${ours === "ignored" ? "" : ours}`] : []));
   return pairs.length > 0 ? pairs.join(",") : undefined;
@@ -53,14 +53,14 @@ export const isMappable = (column: string): boolean => column.trim() !== "" && !
 /** An import that has not gone on for so long has broken off. */
 const SILENT_MS = 60_000;
 
-/** Where an import stands. */
+/** State of an import. */
 export function importStanding({ finished_at, changed_at, dry_run }: Pick<Import, "finished_at" | "changed_at" | "dry_run">, now: Date): { tone: Tone; word: string; isBroken: boolean } {
   if (finished_at) return dry_run ? { tone: "cancelled", word: "Tried", isBroken: false } : { tone: "accepted", word: "Done", isBroken: false };
   const isSilent = now.getTime() - Date.parse(changed_at) > SILENT_MS;
   return isSilent ? { tone: "lost", word: "Broke off", isBroken: true } : { tone: "waiting", word: "Under way", isBroken: false };
 }
 
-/** What an import came to, or would come to. */
+/** Result of an import, or of its dry run. */
 export function importWords({ lines, added, known, left_out, restored, pruned, refused, dry_run }: Pick<Import, "lines" | "added" | "known" | "left_out" | "restored" | "pruned" | "refused" | "dry_run">): string {
   const [is, are] = dry_run ? ["would be", "would be"] : ["is", "are"];
   const verb = (n: number) => (n === 1 ? is : are);
@@ -74,7 +74,7 @@ export function importWords({ lines, added, known, left_out, restored, pruned, r
 /** Faults that the server keeps of an import. */
 const FAULTS_MAX = 1_000;
 
-/** Of how many lines the report does not tell. */
+/** Number of lines that the report omits. */
 export const untold = (refused: number, told: readonly ImportFault[]): number => (told.length >= FAULTS_MAX ? Math.max(0, refused - new Set(told.map(({ line }) => line)).size) : 0);
 
 /** As a cell of a table that other programs open: quoted, and never a formula. */
@@ -89,22 +89,22 @@ export const EXPORT_STANDINGS: Record<Export["state"], { tone: Tone; word: strin
   broken_off: { tone: "lost", word: "Broke off" },
 };
 
-/** Where all of an app, or its subscriptions alone, are to be had. */
+/** URL of the export of an app, or of its subscriptions. */
 export function exportPath(app: string, what: "all" | "ndjson" | "csv"): string {
   const query = what === "all" ? "" : what === "csv" ? "?only=subscriptions&format=csv" : "?only=subscriptions";
   return `/v1/apps/${encodeURIComponent(app)}/export${query}`;
 }
 
-/** Where all is to be had that is known of a person. */
+/** URL of the export of a person's data. */
 export const personPath = (app: string, user: string): string => `/v1/apps/${encodeURIComponent(app)}/users/${encodeURIComponent(user)}/export`;
 
-/** When and where somebody consented; undefined: that is not known. */
+/** Time and place of a consent. Undefined: unknown. */
 export function consentWords(consent: { at?: string | null; source?: string | null } | null | undefined, day: (at: string) => string): string | undefined {
   if (!consent || (!consent.at && !consent.source)) return undefined;
   return [consent.at && day(consent.at), consent.source].filter(Boolean).join(", ");
 }
 
-/** What a file is sent by, and its progress asked for with. */
+/** Headers of an upload and of its progress requests. */
 export interface Wire {
   /** The newest imports, the newest first. */
   list: () => Promise<Pick<Import, "id">[]>;
@@ -115,7 +115,7 @@ export interface Wire {
   pause: () => Promise<unknown>;
 }
 
-/** Sends a file, and tells now and then how far it has come. `id`: the import that it goes on with. */
+/** Uploads a file and reports the progress. `id`: the import to resume. */
 export async function transfer({ list, show, send, pause }: Wire, id: string | undefined, tell: (progress: Import) => void): Promise<Import> {
   // Ids rise with time: one that is greater than all before is this file's.
   const before = id ?? (await list())[0]?.id ?? "";

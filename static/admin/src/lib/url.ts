@@ -1,9 +1,9 @@
 import { useLocation } from "preact-iso";
 
-/** Where the page lives. */
+/** Path of the page. */
 export const BASE = "/admin";
 
-/** What somebody filters by. An empty value is no filter. */
+/** Filters. An empty value is no filter. */
 export type Filters = Record<string, string | undefined>;
 
 /** The address of a page with these filters: `to("/lanes", { app: "shop" })` is `/admin/lanes?app=shop`. */
@@ -21,7 +21,7 @@ export function useFilters() {
   return {
     here,
     filters: query as Filters,
-    /** What is named replaces what was, `undefined` takes it away, the rest stays. */
+    /** Replaces the given members; `undefined` removes one; the others stay. */
     change: (changes: Filters, replace = false) => route(to(here, { ...query, ...changes }), replace),
     /** The address of another page about the same app. */
     link: (page: string, more: Filters = {}) => to(page, { app: query.app, ...more }),

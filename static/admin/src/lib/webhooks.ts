@@ -6,12 +6,12 @@ import type { Tone } from "./words";
 export interface Standing {
   tone: Tone;
   word: string;
-  /** What that means, and what helps; empty: nothing needs to be said. */
+  /** Meaning and remedy; empty: none needed. */
   why: string;
 }
 
 const DISABLED: Record<string, Standing> = {
-  asked: { tone: "cancelled", word: "Off", why: "Somebody turned it off. What happens meanwhile is not told later; what waited is sent once it is on again." },
+  asked: { tone: "cancelled", word: "Off", why: "A user disabled it. Events of this time are not sent later; waiting ones are sent once it is enabled." },
   gone: { tone: "lost", word: "Gone", why: "Its receiver answered 410, so it was turned off. Mend the address, or delete it." },
   failing: { tone: "lost", word: "Gave up", why: "Its receiver took nothing for five days, so it was turned off. Mend the receiver, turn it on, and replay what failed." },
 };
@@ -25,7 +25,7 @@ export function standing({ state, disabled_why, breaker, failing_since, dropped_
   return { tone: "accepted", word: "On", why: "" };
 }
 
-/** Where a request stands. */
+/** State of a request. */
 export function requestWords({ state, attempts }: Pick<WebhookRequest, "state" | "attempts">): { tone: Tone; word: string } {
   if (state === "delivered") return { tone: "accepted", word: "Taken" };
   if (state === "failed") return { tone: "lost", word: "Failed" };
@@ -37,24 +37,24 @@ export const REQUEST_STATE_WORDS: Record<(typeof REQUEST_STATES)[number], string
 
 /** Why there is no answer, by the server's name for it. */
 const FAILURES: Record<string, string> = {
-  resolve: "its host has no address, or nobody could be asked",
+  resolve: "its host has no address, or DNS did not respond",
   invalid_host: "there is no such host",
   forbidden: "its address is not public",
-  connect: "nobody takes a connection there",
+  connect: "it refused the connection",
   proxy: "this server's own proxy lets no connection through",
   tls: "its certificate is not valid, or it does not speak TLS",
   reset: "the connection broke",
   deadline: "it took too long",
 };
 
-/** What a receiver made of one try. */
+/** Result of one try. */
 export function tryWords({ http_status, took_ms, reason }: Pick<WebhookTry, "http_status" | "took_ms" | "reason">): string {
   const after = duration(took_ms / 1_000);
   if (http_status == null) return `There was no answer${reason ? `: ${FAILURES[reason] ?? reason}` : ""}, after ${after}.`;
   return `The receiver answered ${http_status} after ${after}${reason ? `: ${reason}` : "."}`;
 }
 
-/** Whether its receiver takes what it is sent, as far as the request of a trial tells. Undefined: it was not tried yet. */
+/** Whether the receiver accepts requests, by the test request. Undefined: not tested yet. */
 export function trialWords({ state, tries }: Pick<WebhookRequest, "state"> & { tries: readonly WebhookTry[] }): Standing | undefined {
   const last = tries.at(-1);
   if (!last) return undefined;
@@ -62,14 +62,14 @@ export function trialWords({ state, tries }: Pick<WebhookRequest, "state"> & { t
   return { tone: "lost", word: "It does not work yet", why: `${tryWords(last)}${state === "pending" ? " It is tried again." : ""}` };
 }
 
-/** What replaying does. */
+/** Effect of a replay. */
 export const replayWords = (n: number): string => `${capital(things(n, "request"))} that failed ${n === 1 ? "is" : "are"} made again, with all ${n === 1 ? "its" : "their"} retries. Each keeps its id, so that a receiver that had taken one drops the repeat.`;
 
-/** What goes with a webhook that is deleted. */
+/** Data that the deletion of a webhook removes. */
 export function deletionWords({ pending, failed }: Pick<Webhook, "pending" | "failed">): string {
   const lost = pending + failed;
   const what = lost === 0 ? "Nothing waits for it." : `${fullCount(pending)} waiting and ${fullCount(failed)} failed requests go with it.`;
-  return `Nothing is told to its receiver any more. ${what} There is no way back.`;
+  return `Its receiver gets no further events. ${what} There is no way back.`;
 }
 
 /** The host of an address alone: the rest of it may be a secret. */
@@ -81,7 +81,7 @@ export function hostOf(url: string): string {
   }
 }
 
-/** What a webhook may be told of, by what it is about. */
+/** Event types of webhooks, by subject. */
 export const EVENTS: readonly (readonly [string, readonly (readonly [WebhookEvent, string])[]])[] = [
   [
     "How deliveries end",
@@ -121,7 +121,7 @@ export const EVENTS: readonly (readonly [string, readonly (readonly [WebhookEven
   ],
 ];
 
-/** A webhook as somebody writes it. */
+/** A webhook in the form. */
 export interface Draft {
   name: string;
   url: string;

@@ -73,18 +73,18 @@ function Way({ button, id, read, children }: { button: string; id: string; read:
   );
 }
 
-/** Why somebody came back from the provider without being let in, by the word in the address. */
+/** Reason of a refused sign-in at the provider, by the code in the address. */
 const REFUSED: Record<string, string> = {
   attempt: "That sign-in was begun in another browser, or more than ten minutes ago. Begin again.",
   declined: "You gave up at your provider, or it did not let you through.",
   busy: "Too many people are signing in at this moment. Try again shortly.",
-  email: "Your provider does not say that your address is verified.",
+  email: "Your provider has not verified your address.",
   domain: "Addresses of that domain are not let in this way.",
-  unknown: "Nobody has invited that address. Ask whoever runs this server.",
-  removed: "You were removed from the team. Ask whoever runs this server to invite you again.",
-  disabled: "You are not let in any more. Ask whoever runs this server.",
-  other_account: "Your address belongs to another account at your provider. Ask whoever runs this server.",
-  passkeys_unavailable: "You have a passkey, and this server cannot ask for it. Ask whoever runs it.",
+  unknown: "That address has no invitation. Ask the operator of this server.",
+  removed: "You were removed from the team. Ask the operator of this server to invite you again.",
+  disabled: "Your account is disabled. Ask the operator of this server.",
+  other_account: "Your address belongs to another account at your provider. Ask the operator of this server.",
+  passkeys_unavailable: "You have a passkey, and this server cannot request it. Ask its operator.",
 };
 
 /** Read once, and taken out of the address. */
@@ -97,7 +97,7 @@ function takeWord(): string | null {
   return word;
 }
 
-/** What is left to do when the provider has let somebody through who has a passkey. Some browsers ask for one only when a button is pressed. */
+/** Second step after the provider's sign-in for users with a passkey. Some browsers show a passkey prompt only after a click. */
 function Confirm() {
   const { run, isBusy, problem } = useAction(signIn);
   return (
@@ -126,7 +126,7 @@ function Provider() {
       {word === "passkey" && <Confirm />}
       {word !== null && word !== "passkey" && (
         <p role="alert" class="refused">
-          {REFUSED[word] ?? "Your provider did not answer as it should. The server’s log says how."}
+          {REFUSED[word] ?? "Your provider did not answer as it should. The server’s log has the reason."}
         </p>
       )}
       {provider && (
@@ -140,7 +140,7 @@ function Provider() {
   );
 }
 
-/** The way in, at whatever address somebody is: they are back there when they are in. */
+/** Sign-in form at any address: afterwards the user stays at that address. */
 export function SignInPage() {
   const [byKey, setByKey] = useState(false);
   return (
@@ -162,7 +162,7 @@ export function SignInPage() {
         </button>
       </p>
       <p class="fine">
-        No password yet, or forgotten? Whoever runs this server makes you a one-time link: <code>bellwire admin invite</code> or <code>bellwire admin reset</code>.
+        No password yet, or forgotten? The operator of this server can create a one-time link: <code>bellwire admin invite</code> or <code>bellwire admin reset</code>.
       </p>
     </DoorFrame>
   );

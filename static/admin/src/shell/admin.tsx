@@ -7,7 +7,7 @@ import { Failed } from "../ui/shown";
 import { Invitation, SignInPage } from "../pages/sign-in";
 import { Shell } from "./shell";
 
-/** The whole page: for somebody who is signed in, at the address that they are at; for everybody else the way in, there too. */
+/** The whole page: for a signed-in user at the current address; for others the sign-in form at the same address. */
 export function Admin() {
   return (
     <LocationProvider scope={BASE}>

@@ -1,7 +1,7 @@
 import type { AppView } from "../api/types";
 import { to, useFilters } from "../lib/url";
 
-/** For pages that are about one app, while none is chosen. `what` says why there has to be one. */
+/** Placeholder of pages about one app while none is chosen. `what`: the reason. */
 export function ChooseApp({ apps, what }: { apps: readonly AppView[]; what: string }) {
   const { here } = useFilters();
   if (apps.length === 0) {

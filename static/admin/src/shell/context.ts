@@ -3,7 +3,7 @@ import { useContext } from "preact/hooks";
 import type { AppView, Role, Session } from "../api/types";
 import { may, takes } from "../lib/roles";
 
-/** What every page knows. */
+/** Context of every page. */
 export interface Here {
   session: Session;
   /** The apps that may be looked at. */

@@ -4,12 +4,12 @@ import { ChooseApp } from "./choose-app";
 import { useHere } from "./context";
 
 interface Props {
-  /** Says why there has to be an app. */
+  /** Reason why the page needs an app. */
   what: string;
   children: (app: AppView) => ComponentChildren;
 }
 
-/** What is kept by app: of the one that is chosen, else the choice. */
+/** Content of the chosen app, or the choice of an app. */
 export function OfApp({ what, children }: Props) {
   const { app, apps } = useHere();
   return app ? <>{children(app)}</> : <ChooseApp apps={apps} what={what} />;

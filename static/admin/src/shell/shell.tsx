@@ -49,7 +49,7 @@ const Checks = lazy(() => import("../pages/checks/page"));
 const FirstRun = lazy(() => import("../pages/first-run/page"));
 const NothingHere = lazy(() => import("../pages/nothing-here"));
 
-/** Where what happens is told of: in the chosen app, else in all that somebody has roles for. Nobody may: figures come by the minute. */
+/** Scope of the event stream: the chosen app, or all apps of the user's roles. Without permission the page polls each minute. */
 function streamFor(session: Session, app: AppView | undefined): string | null {
   if (app && may(session, "viewer", app.id)) return `/v1/apps/${app.id}/events/stream`;
   return session.roles.length > 0 ? "/v1/events/stream" : null;
@@ -137,7 +137,7 @@ function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView
   );
 }
 
-/** Said so long before a session ends, however much it is used. */
+/** Time before the end of a session at which a notice appears. */
 const SOON_MS = 600_000;
 
 function EndsSoon({ session }: { session: Session }) {
@@ -160,7 +160,7 @@ function useTitle(here: string): void {
   }, [here]);
 }
 
-/** Whoever may make the first app is led to where that is done; from there they may go anywhere. */
+/** Redirects users with permission to create the first app to the first run; they may leave it. */
 function useFirstRun(session: Session, apps: readonly AppView[], here: string): void {
   const { route } = useLocation();
   const [isEmpty] = useState(apps.length === 0 && may(session, "operator", null));

@@ -133,7 +133,7 @@ const ZONES: readonly [Zone, string][] = [
   ["UTC", "UTC"],
 ];
 
-/** Who one is, and how things are shown. */
+/** Menu of the user, with display settings. */
 function Menu({ onHelp }: { onHelp: () => void }) {
   const { session } = useHere();
   const { run, isBusy, problem } = useAction(signOut);

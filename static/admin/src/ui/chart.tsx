@@ -15,14 +15,14 @@ export interface Layer {
 }
 
 interface Props {
-  /** When each step begins, in seconds since 1970. */
+  /** Start of each step, in seconds since 1970. */
   at: readonly number[];
   /** From the bottom to the top. */
   layers: readonly Layer[];
   height?: number;
 }
 
-/** What a variable of the style sheet comes to in the theme that is shown. */
+/** Value of a style-sheet variable in the current theme. */
 function colour(variable: string, beside: HTMLElement): string {
   const probe = document.createElement("span");
   probe.style.color = `var(${variable})`;
@@ -34,7 +34,7 @@ function colour(variable: string, beside: HTMLElement): string {
 
 const TILE = 8;
 
-/** A fill that is told from others of its colour without seeing colours. Nothing shines through: bars lie on each other. */
+/** Fill pattern that is distinct without colours. Opaque, since bars overlap. */
 function fill(ink: string, paper: string, pattern: Pattern): string | CanvasPattern {
   if (pattern === "solid") return ink;
   const tile = document.createElement("canvas");
@@ -110,7 +110,7 @@ function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot
   };
 }
 
-/** Bars on bars, over time. It has a legend with patterns, and its figures as a table beside it for whoever does not see it. */
+/** Stacked bars over time, with a legend of patterns. A table beside it has the figures for screen readers. */
 export function StackedBars(props: Props) {
   const place = useRef<HTMLDivElement>(null);
   // Drawn anew when any of it changes: sixty bars take no time.

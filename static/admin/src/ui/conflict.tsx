@@ -1,6 +1,6 @@
 import type { Changed } from "../api/edit";
 
-/** What somebody else wrote meanwhile, and what may be done now: begin again with theirs, or replace it all the same. */
+/** The other user's version, with two actions: start again from it, or overwrite it. */
 export function Conflict({ problem }: { problem: Changed }) {
   const overwrite = (event: MouseEvent) => {
     problem.accept();

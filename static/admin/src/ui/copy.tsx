@@ -1,7 +1,7 @@
 import "./form.css";
 import { useState } from "preact/hooks";
 
-/** Puts a text on the clipboard. Where the browser does not let it, says so: the text stands beside it. */
+/** Copies a text to the clipboard. Shows a note if the browser refuses; the text is visible. */
 export function Copy({ text, what }: { text: string; what: string }) {
   const [said, say] = useState("");
   const copy = async () => {
@@ -31,7 +31,7 @@ export function Snippet({ text, what, id }: { text: string; what: string; id?: s
   );
 }
 
-/** What is shown once: nobody, this page included, can show it again. */
+/** Secret that is shown once: it cannot be shown again. */
 export function ShownOnce({ text, what, id }: { text: string; what: string; id: string }) {
   return (
     <div class="once">

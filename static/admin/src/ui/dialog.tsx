@@ -31,7 +31,7 @@ export function Dialog({ title, onClose, children }: Props) {
   );
 }
 
-/** Which of several dialogs is open. Closing one, however late its work ends or its event comes, leaves open what was asked for since. */
+/** The open dialog. Closing one leaves a dialog open that was opened since, even if its work or its event ends late. */
 export function useDialog<D extends string>() {
   const [open, show] = useState<D>();
   const close = () => show((now) => (now === open ? undefined : now));

@@ -1,7 +1,7 @@
 import { useMemo } from "preact/hooks";
 import { Edit, type Edited } from "../api/edit";
 
-/** What somebody is about to change, as it was when this was first shown; anew for each key. */
+/** Resource at the start of an edit; read again for each key. */
 export function useEdit<T extends object>(about: Edited<T>, key = ""): Edit<T> {
   const edit = useMemo(() => new Edit(about), [key]);
   edit.about = about;

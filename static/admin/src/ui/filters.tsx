@@ -18,7 +18,7 @@ export function SearchField({ label, name, value, hint, class: more = "" }: Fiel
   );
 }
 
-/** What a form's text fields say, trimmed; what is empty is no filter. */
+/** Text fields of a form, trimmed; empty fields are no filter. */
 export function written(form: HTMLFormElement): Record<string, string | undefined> {
   return Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value).trim() || undefined]));
 }

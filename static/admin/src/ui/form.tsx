@@ -5,7 +5,7 @@ import { useAction } from "./action";
 import { Dialog } from "./dialog";
 import { Refused } from "./shown";
 
-/** What is written in the fields of a form. */
+/** Values of the fields of a form. */
 export class Written {
   constructor(private readonly data: FormData) {}
   text = (name: string): string => String(this.data.get(name) ?? "").trim();
@@ -18,19 +18,19 @@ export class Written {
 }
 
 interface FormProps {
-  /** What the button says, and its id. */
+  /** Label and id of the button. */
   button: string;
   id: string;
   work: (written: Written) => Promise<unknown>;
   /** Instead of doing it: in a dialog. */
   onLeave?: () => void;
   isGrave?: boolean;
-  /** It shows how things are, to somebody who may not change them: every field is off, and there is no button. */
+  /** Read-only mode for users without permission: all fields are disabled, and there is no button. */
   isOff?: boolean;
   children?: ComponentChildren;
 }
 
-/** A form that does one thing, and says why if it comes to nothing. */
+/** Form with one action, and its error. */
 export function Form({ button, id, work, onLeave, isGrave, isOff = false, children }: FormProps) {
   const { run, isBusy, problem } = useAction(async (written: Written) => void (await work(written)));
   const submit = (event: SubmitEvent) => {
@@ -84,7 +84,7 @@ export function Field({ label, hint, children }: FieldProps) {
 
 interface AskProps {
   title: string;
-  /** What it will do, and to how many. */
+  /** Effect of the action, with counts. */
   says: ComponentChildren;
   button: string;
   isGrave?: boolean;
@@ -93,7 +93,7 @@ interface AskProps {
   children?: ComponentChildren;
 }
 
-/** Says what something does before it is done. */
+/** Shows the effect of an action before it is carried out. */
 export function Ask({ title, says, button, isGrave, work, onClose, children }: AskProps) {
   return (
     <Dialog title={title} onClose={onClose}>

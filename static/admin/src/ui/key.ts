@@ -1,7 +1,7 @@
 import { useEffect } from "preact/hooks";
 import { isOurs } from "../lib/keys";
 
-/** What a key does on one page, beside those that work everywhere; nothing while `act` is undefined. */
+/** Keyboard shortcut of one page, beside the global ones; inactive while `act` is undefined. */
 export function useKey(key: string, act: (() => void) | undefined): void {
   useEffect(() => {
     const hear = (event: KeyboardEvent) => {

@@ -1,7 +1,7 @@
 interface Props {
   /** Beyond what the page lies that is shown; undefined: the first page. */
   after: string | undefined;
-  /** What the pages on both sides are asked with. */
+  /** Cursors of the previous and the next page. */
   sides: { previous: string | null | undefined; next: string | null | undefined } | undefined;
   /** The address of such a page. */
   to: (after: string | undefined) => string;

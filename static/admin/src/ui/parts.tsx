@@ -4,7 +4,7 @@ import "./parts.css";
 
 const sum = (parts: readonly Part[]) => parts.reduce((sum, { n }) => sum + n, 0);
 
-/** One bar of parts that are told apart by colour, pattern and order; what they are stands beside it. */
+/** Bar of parts that differ by colour, pattern and order; their meaning is beside it. */
 export function PartsBar({ parts, slim = false }: { parts: readonly Part[]; slim?: boolean }) {
   const whole = sum(parts);
   return (
@@ -16,7 +16,7 @@ export function PartsBar({ parts, slim = false }: { parts: readonly Part[]; slim
   );
 }
 
-/** What the parts of a bar are, each with its share of the whole. */
+/** Parts of a bar, each with its share of the total. */
 export function PartsLegend({ parts, isAbout }: { parts: readonly Part[]; isAbout: boolean }) {
   const whole = sum(parts);
   return (

@@ -9,10 +9,10 @@ import { Time } from "./numbers";
 
 interface Props<T> {
   of: Resource<T>;
-  /** What it is, for sentences: "the lanes". */
+  /** Name of the data in sentences: "the lanes". */
   what: string;
   isEmpty?: (value: T) => boolean;
-  /** What would be here, and how to get it. */
+  /** Content without data: the reason, and the way to create some. */
   empty?: ComponentChildren;
   children: (value: T) => ComponentChildren;
 }
@@ -50,7 +50,7 @@ function Loading({ what }: { what: string }) {
   );
 }
 
-/** What went wrong, and another try. */
+/** Error, with a button to retry. */
 export function Failed({ problem, what, retry }: { problem: Refusal; what: string; retry?: () => unknown }) {
   return (
     <div class="failed" role="alert">
@@ -71,7 +71,7 @@ export function Failed({ problem, what, retry }: { problem: Refusal; what: strin
   );
 }
 
-/** Which role would see it. */
+/** Role with permission. */
 function Forbidden({ problem, what }: { problem: Refusal; what: string }) {
   return (
     <div class="forbidden">

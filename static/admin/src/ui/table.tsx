@@ -10,7 +10,7 @@ export interface Column<T> {
 }
 
 interface Props<T> {
-  /** What it lists, for screen readers. */
+  /** Caption for screen readers. */
   caption: string;
   columns: readonly Column<T>[];
   rows: readonly T[];

@@ -5,19 +5,19 @@ import { useAction } from "./action";
 import { Refused } from "./shown";
 
 interface Props {
-  /** How many it reaches. */
+  /** Number of recipients. */
   n: number;
-  /** What is done: `send`, `start`. */
+  /** Verb of the action: `send`, `start`. */
   verb: string;
   button: string;
   id: string;
   work: () => Promise<void>;
   onLeave: () => void;
-  /** Says what it will do. */
+  /** Effect of the action. */
   children: ComponentChildren;
 }
 
-/** What reaches many is done when their number was typed: not by one careless click. */
+/** Confirmation by typing the number of recipients, if they are many: one click must not be enough. */
 export function TypedForm({ n, verb, button, id, work, onLeave, children }: Props) {
   const [typed, type] = useState("");
   const isSure = digits(typed) === String(n);

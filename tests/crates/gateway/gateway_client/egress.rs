@@ -1,4 +1,4 @@
-//! Through a proxy: who is asked for what, and that whatever it answers is no answer of the push service.
+//! Connections through a proxy: its requests, and that its responses never count as responses of the push service.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Egress, Gateways, HostRefused, Proxy, Resolve, GatewayConfig};
+use bellwire_gateway::{Egress, GatewayConfig, Gateways, HostRefused, Proxy, Resolve};
 use bellwire_rules::classify::Failure;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -39,7 +39,7 @@ impl FakeProxy {
         Self { address, asked }
     }
 
-    /// Answers each CONNECT with these octets, and goes on as a tunnel to that server if they are a 200.
+    /// Answers each CONNECT with these bytes. After a 200 it tunnels to that server.
     async fn http(answer: impl Into<Vec<u8>>, server: Option<SocketAddr>) -> Self {
         let answer: Arc<[u8]> = answer.into().into();
         Self::start(move |mut tcp, asked| {
@@ -59,7 +59,7 @@ impl FakeProxy {
         .await
     }
 
-    /// Speaks SOCKS 5 to whoever gives these credentials, replies so, and goes on as a tunnel if that is 0.
+    /// Proxy for SOCKS 5 with these credentials. It sends this reply code, and tunnels to that server after 0.
     async fn socks(credentials: Option<(&'static str, &'static str)>, reply: u8, server: SocketAddr) -> Self {
         Self::start(move |mut tcp, asked| async move {
             let ways = octets(&mut tcp, 2).await?;
@@ -215,7 +215,8 @@ async fn a_proxy_of_socks_that_refuses_says_why() {
     ] {
         let proxy = FakeProxy::socks(credentials, reply, server.address).await;
         let egress = proxy.by("socks5://user:word@", Resolve::Here);
-        let gateways = Gateways::new(GatewayConfig { egress, told_after: Duration::ZERO, ..server.settings() }).unwrap();
+        let gateways =
+            Gateways::new(GatewayConfig { egress, told_after: Duration::ZERO, ..server.settings() }).unwrap();
         assert_eq!(gateways.post(post("/")).await.unwrap_err(), Failure::Proxy);
         assert_eq!(gateways.troubles()[0].words, words);
     }

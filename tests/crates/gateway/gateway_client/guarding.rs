@@ -1,4 +1,4 @@
-//! Nobody is talked to who is not on the public internet, and nobody who cannot prove his name.
+//! The client connects only to public addresses, and only to servers with a valid certificate.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Gateways, HostRefused, NoAddress, GatewayConfig};
+use bellwire_gateway::{GatewayConfig, Gateways, HostRefused, NoAddress};
 use bellwire_rules::classify::Failure;
 use tokio::net::TcpListener;
 
@@ -65,7 +65,8 @@ async fn dns64_address_is_judged_as_its_original() {
         (vec!["64:ff9b:1::1.1.1.1"], Err(HostRefused::NotPublic)),
     ] {
         let answered = answers.clone();
-        let gateways = with_dns(GatewayConfig { nat64: nat64(), ..GatewayConfig::default() }, move |_| answered.clone());
+        let gateways =
+            with_dns(GatewayConfig { nat64: nat64(), ..GatewayConfig::default() }, move |_| answered.clone());
         let endpoint = Endpoint::parse("https://ntfy.example.org/up").unwrap();
         assert_eq!(gateways.check_public(&endpoint).await, judged, "{answers:?}");
     }
@@ -78,7 +79,8 @@ async fn dns64_address_is_judged_as_its_original() {
 #[tokio::test]
 async fn name_that_becomes_private_is_not_connected() {
     let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gateways = with_dns(GatewayConfig::default(), |asked| if asked == 0 { vec!["1.1.1.1"] } else { vec!["127.0.0.1"] });
+    let gateways =
+        with_dns(GatewayConfig::default(), |asked| if asked == 0 { vec!["1.1.1.1"] } else { vec!["127.0.0.1"] });
     let post = post_to(&format!("https://ntfy.example.org:{}/up", inside.local_addr().unwrap().port()));
     assert_eq!(gateways.check_public(&post.endpoint).await, Ok(()));
     assert_eq!(gateways.post(post).await.unwrap_err(), Failure::Forbidden);
@@ -89,8 +91,7 @@ async fn name_that_becomes_private_is_not_connected() {
     }
 }
 
-/// What looking twice for a host comes to, where DNS knows the hosts of which `there` is true. A host is gone that was missing
-/// once before.
+/// Results of two look-ups of a host, where `there` decides which hosts DNS resolves. A host missing in two look-ups is gone.
 async fn missing(host: &str, there: impl Fn(&str) -> Result<bool, NoAddress> + Send + Sync + 'static) -> [Failure; 2] {
     let fake = move |host: &str| match there(host)? {
         true => Ok(vec!["1.1.1.1".parse().unwrap()]),
@@ -194,8 +195,12 @@ async fn recovered_host_is_reached_after_the_pause() {
         answer(&mut respond, 201);
     })
     .await;
-    let settings =
-        GatewayConfig { allow_loopback: true, hosts: vec![], connect_pause: Duration::from_millis(20), ..server.settings() };
+    let settings = GatewayConfig {
+        allow_loopback: true,
+        hosts: vec![],
+        connect_pause: Duration::from_millis(20),
+        ..server.settings()
+    };
     let gateways = with_dns(settings, |asked| if asked == 0 { vec![] } else { vec!["127.0.0.1"] });
     let post = || gateways.post(post_to(&format!("https://a.push.example.net:{}/", server.address.port())));
     assert_eq!(post().await.unwrap_err(), Failure::Resolve);

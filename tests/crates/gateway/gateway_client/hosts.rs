@@ -2,7 +2,7 @@
 
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Gateways, HostMapping, HostRefused, GatewayConfig};
+use bellwire_gateway::{GatewayConfig, Gateways, HostMapping, HostRefused};
 
 use super::guarding::with_dns;
 

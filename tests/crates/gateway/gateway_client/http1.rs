@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use bellwire_gateway::{Gateways, GatewayConfig, Streams};
+use bellwire_gateway::{GatewayConfig, Gateways, Streams};
 use bellwire_rules::classify::Failure;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

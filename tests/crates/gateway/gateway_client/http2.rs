@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwire_core::delivery::Urgency;
 use bellwire_core::lane::Gateway;
-use bellwire_gateway::{BODY_MAX, Gateways, Post, GatewayConfig};
+use bellwire_gateway::{BODY_MAX, GatewayConfig, Gateways, Post};
 use bellwire_rules::classify::Failure;
 use bytes::Bytes;
 use h2::server::Builder;

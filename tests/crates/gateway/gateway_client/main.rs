@@ -17,7 +17,7 @@ use std::time::Duration;
 use bellwire_core::delivery::Urgency;
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::Endpoint;
-use bellwire_gateway::{Gateways, Post, Reply, GatewayConfig};
+use bellwire_gateway::{GatewayConfig, Gateways, Post, Reply};
 use bellwire_rules::classify::Failure;
 use bytes::Bytes;
 use http::HeaderValue;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bellwire_gateway::{Gateways, GatewayConfig, Streams};
+use bellwire_gateway::{GatewayConfig, Gateways, Streams};
 use bellwire_rules::classify::Failure;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

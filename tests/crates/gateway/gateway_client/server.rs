@@ -1,10 +1,10 @@
-//! TLS servers that do what a test tells them.
+//! TLS servers with scripted behaviour.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bellwire_gateway::{Gateways, GatewayConfig};
+use bellwire_gateway::{GatewayConfig, Gateways};
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::{Builder, SendResponse};

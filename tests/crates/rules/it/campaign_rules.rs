@@ -14,7 +14,7 @@ mod zones {
         text.parse().unwrap()
     }
 
-    /// When somebody there gets it.
+    /// Send time for recipients in a zone.
     fn of(groups: &[(Timestamp, Zones)], zone: &str) -> Option<Timestamp> {
         let mut meant = groups.iter().filter(|(_, zones)| match zones {
             Zones::In(names) => names.iter().any(|name| name == zone),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::lane::Gateway;
-use bellwire_rules::classify::{PostResult, DeadReason, Failure, Health, ResponseKind, Outcome, classify};
+use bellwire_rules::classify::{DeadReason, Failure, Health, Outcome, PostResult, ResponseKind, classify};
 use http::{HeaderName, HeaderValue};
 
 const DOWN: ResponseKind = ResponseKind::Unavailable { retry_now: false };

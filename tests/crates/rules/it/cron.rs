@@ -1,4 +1,4 @@
-//! When cron expressions run, above all on the days on which clocks change.
+//! Times of cron expressions, in particular on days with clock changes.
 
 use bellwire_core::clock::Timestamp;
 use bellwire_rules::campaign::schedule::Recurrence;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use axum::http::Method;
 use bellwire::testkit::api::limits::RequestRate;
 use bellwire::testkit::api::oidc::OidcSignInConfig as OidcSettings;
-use bellwire::testkit::api::{Cookies, ApiConfig};
-use bellwire::testkit::oidc;
+use bellwire::testkit::api::{ApiConfig, Cookies};
 use bellwire_core::role::Role;
+use bellwire_net::oidc;
 use futures_util::future::join;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ struct World {
     provider: Provider,
 }
 
-/// How `provider` is used, if nothing else is said.
+/// Default settings of `provider`.
 pub(super) fn by(provider: &Provider) -> OidcSettings {
     let provider = oidc::Provider::new(provider.settings()).unwrap();
     OidcSettings { provider, label: "Example".to_owned(), domains: Vec::new(), newcomers: None }
@@ -50,19 +50,19 @@ impl World {
         (reply.header("location").to_owned(), kept(&reply, "bellwire-oidc").expect("an attempt"))
     }
 
-    /// A browser comes back with that query and that cookie.
+    /// Callback request with this query and cookie.
     async fn come_back(&self, query: &str, cookie: &str) -> Reply {
         let headers = [("cookie", cookie), ("sec-fetch-site", "cross-site")];
         self.api.call_with(Method::GET, &format!("/v1/session/oidc/callback{query}"), None, None, &headers).await
     }
 
-    /// Somebody signs in.
+    /// Signs in as this subject.
     async fn enter(&self, subject: &str, email: &str) -> Reply {
         let (url, cookie) = self.set_off().await;
         self.come_back(&self.provider.let_through(&url, subject, email), &cookie).await
     }
 
-    /// Somebody signs in; it must succeed.
+    /// Signs in as this subject; the sign-in must succeed.
     async fn enters(&self, subject: &str, email: &str) -> Browser<'_> {
         let reply = self.enter(subject, email).await;
         assert_eq!((reply.status, reply.header("location")), (303, "/admin/"), "{}", reply.json);
@@ -72,7 +72,7 @@ impl World {
         browser
     }
 
-    /// Nobody was let in, and their page says why.
+    /// Asserts that the sign-in was refused and that the page shows the reason.
     fn turned_back(reply: &Reply, why: &str, what: &str) {
         let landed = format!("/admin/?sign_in={why}");
         assert_eq!((reply.status, reply.header("location")), (303, landed.as_str()), "{what}: {}", reply.json);
@@ -80,7 +80,7 @@ impl World {
         assert_eq!(kept(reply, "bellwire-oidc").as_deref(), Some("bellwire-oidc="), "{what}: the attempt is over");
     }
 
-    /// Nobody was let in, and the log says why, too.
+    /// Asserts that the sign-in was refused and that page and log show the reason. Returns the log entry.
     async fn refused(&self, reply: Reply, why: &str, what: &str) -> Value {
         Self::turned_back(&reply, why, what);
         let entry = newest_refusal(&self.api).await;

@@ -1,4 +1,4 @@
-//! Whoever has a passkey shows it after the provider has let them through.
+//! A teammate with a passkey has to use it after the provider's sign-in.
 
 use std::time::Duration;
 

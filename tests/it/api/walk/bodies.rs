@@ -1,4 +1,4 @@
-//! What is sent to routes that want a body.
+//! Request bodies of the routes that need one.
 
 use serde_json::{Value, json};
 

@@ -1,12 +1,12 @@
-//! What belongs to one app, asked for under another one's path with that one's own right.
+//! Resources of one app, requested under the path of another app with a credential of the latter.
 
 use std::collections::BTreeMap;
 
 use axum::http::Method;
-use bellwire::testkit::store::keys::api_keys;
 use bellwire_core::clock::uuid_of;
 use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use bellwire_core::scope::Scope;
+use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -17,7 +17,7 @@ use super::{METHODS, description, operations, request, text};
 /// Parameters that are no ids: what they name is looked for in the app that the path names, and may be made there.
 const NAMES: [&str; 7] = ["app", "key", "segment", "template", "tier", "topic", "user"];
 
-/// What an app has, by the parameter that names it.
+/// Resources of an app, by the name of the path parameter.
 type Things = BTreeMap<&'static str, String>;
 
 /// One of everything that a path can name, of that app.

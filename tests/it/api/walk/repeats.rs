@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::Reply;
 
-/// What is measured anew each time.
+/// Route with a different response each time.
 const CHANGES_BY_ITSELF: &str = "/v1/checks";
 
 /// An operation, and as whom to call it.
@@ -23,7 +23,7 @@ impl<'a> Call<'a> {
         Self { walk, method: method.clone(), path: place.path, shown }
     }
 
-    /// By which somebody may both read and change, be it by everything of the app.
+    /// Scopes for reading and changing, including those for a whole app.
     fn by_all(mut self) -> Self {
         if matches!(self.shown, Shown::Key(scope) if scope != Scope::Operator) {
             self.shown = Shown::Nothing;

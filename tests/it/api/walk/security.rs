@@ -1,11 +1,11 @@
-//! What a request may show, and what the description says becomes of it.
+//! Credentials of a request, and the response that the description promises for them.
 
 use bellwire_core::scope::Scope;
 use serde_json::Value;
 
 use super::text;
 
-/// What a request shows.
+/// Credential of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     Nothing,
@@ -29,7 +29,7 @@ pub enum Shown {
     EndedSession,
 }
 
-/// Where a teammate has their role.
+/// App or server to which a teammate's role applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     TheApp,
@@ -65,7 +65,7 @@ impl Shown {
     }
 }
 
-/// What an operation's `security` says.
+/// Parsed `security` of an operation.
 #[derive(Debug, Default)]
 pub struct Security {
     /// It may be called with nothing.
@@ -74,7 +74,7 @@ pub struct Security {
     pub token: bool,
     /// … with a key that has this scope.
     pub scopes: Vec<String>,
-    /// … by somebody who is signed in: with this role, if one is named.
+    /// Session of a signed-in teammate, with this role if one is named.
     pub session: Option<Option<String>>,
     /// That role is enough on any app: what is shown is of those on which it is held.
     pub any_app: bool,
@@ -85,7 +85,7 @@ pub struct Security {
 }
 
 impl Security {
-    /// Reads it. An operation that says nothing is open to everybody.
+    /// Parses the member. An operation without it is public.
     pub fn of(path: &str, operation: &Value) -> Self {
         let Some(ways) = operation["security"].as_array() else { return Self { anybody: true, ..Self::default() } };
         let mut read = Self::default();
@@ -106,7 +106,7 @@ impl Security {
         read
     }
 
-    /// How a request is refused; none: it is not.
+    /// Expected status of a refusal. `None`: the request is allowed.
     pub fn refusal(&self, shown: Shown) -> Option<u16> {
         if self.anybody && !self.token && self.scopes.is_empty() {
             return None; // nobody looks at what it shows

@@ -1,4 +1,4 @@
-//! What routes act on: made for each call, since many take it away.
+//! Resources for the routes: created for each call, because many calls delete them.
 
 use super::*;
 
@@ -50,7 +50,7 @@ impl Walk {
         DeadLetterId(id).to_string()
     }
 
-    /// Whom things of a teammate belong to: whoever asks.
+    /// Teammate that owns the resources: the caller.
     pub(super) fn owner(&self, of: Option<Shown>) -> TeammateId {
         let owner = self.teammates.iter().find(|(shown, ..)| of.is_none_or(|of| of == *shown)).expect("a teammate");
         owner.2.parse().unwrap()
@@ -71,7 +71,7 @@ impl Walk {
         format!("pk_{id}")
     }
 
-    /// What an authenticator makes for whoever shows that.
+    /// Response of an authenticator for this caller.
     pub(super) async fn made_passkey(&self, shown: Shown, n: u32) -> Option<Value> {
         let headers = [("cookie", self.cookie(shown)?), ("sec-fetch-site", "same-origin")];
         let begin = "/v1/session/passkeys/options";

@@ -86,7 +86,7 @@ pub fn timetable_svg(title: &str, curves: &[Curve<'_>]) -> String {
     let mut svg = Svg::new(title, 420 + 18 * curves.len() as u32);
     for (n, (curve, points)) in curves.iter().zip(&drawn).enumerate() {
         let more = if (points.len() as u32) < curve.table.retries {
-            format!(" (goes on to retry {})", count(curve.table.retries.into()))
+            format!(" (continues to retry {})", count(curve.table.retries.into()))
         } else {
             String::new()
         };

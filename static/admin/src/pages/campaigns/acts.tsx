@@ -23,7 +23,7 @@ interface Props {
   refresh: () => unknown;
 }
 
-/** What may be done with it, or which role could. */
+/** Possible actions, or the role that has permission. */
 export function Acts({ app, campaign, refresh }: Props) {
   const { open: asked, show: ask, close: onClose } = useDialog<Act | "clone" | "test">();
   const sender = useMay("sender", app.id);
@@ -64,7 +64,7 @@ interface DialogProps extends Props {
   onClose: () => void;
 }
 
-/** Says what it will do, and to how many, before it is done. */
+/** Shows the effect of an action, with counts, before it is carried out. */
 function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { what: Exclude<Act, "start"> }) {
   const { go } = useFilters();
   const reload = async () => {
@@ -142,7 +142,7 @@ function CloneDialog({ app, campaign, onClose }: DialogProps) {
       }}
       onClose={onClose}
     >
-      <Field label="What the copy is called in addresses" hint="Small letters, digits and hyphens.">
+      <Field label="Slug of the copy" hint="Lower-case letters, digits and hyphens.">
         {(tie) => <input {...tie} id="copy-slug" name="slug" required maxLength={64} autocomplete="off" defaultValue={`${campaign.slug.slice(0, 58)}-copy`} />}
       </Field>
     </Ask>
@@ -189,7 +189,7 @@ function TestDialog({ app, campaign, onClose }: DialogProps) {
         <Refused problem={problem} />
         {sent && (
           <p role="status" id="tested">
-            {sent.audience_estimate === 0 ? "Nobody got it: no browser of theirs is active." : `Sent to ${things(sent.audience_estimate, "browser")}.`} <a href={link(`/messages/${sent.id}`)}>See how that goes</a>
+            {sent.audience_estimate === 0 ? "Not sent: the user has no active browser." : `Sent to ${things(sent.audience_estimate, "browser")}.`} <a href={link(`/messages/${sent.id}`)}>See its progress</a>
           </p>
         )}
         <p class="row end">

@@ -17,10 +17,10 @@ const NARROWED = [
   ["own", "Conditions"],
 ] as const;
 
-const COMES_AND_GOES = " Whoever comes or goes before it is due is counted then. Several may belong to one person.";
-const DECIDED_THEN = " Whether somebody belongs is decided when it comes to them.";
+const COMES_AND_GOES = " The count changes with subscriptions until it is due. One person may have several.";
+const DECIDED_THEN = " The segment is evaluated when each delivery is created.";
 
-/** Whom it is for, and how many that is. */
+/** Audience, with its size. */
 export function AudienceCard({ app, draft, change, check, changeMessage }: PartProps & { check: Check; changeMessage: (changes: Partial<MessageDraft>) => void }) {
   const { message, narrowed } = draft;
   const fault = check.isOld ? undefined : check.problem?.fault("/to/segment");

@@ -107,7 +107,7 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
         </Card>
       )}
       <Card title="What browsers reported">
-        <Reported funnel={receipts(progress)} why="to Safari, which shows them by itself and tells nobody" />
+        <Reported funnel={receipts(progress)} why="to Safari, which displays them without a report" />
       </Card>
       <Card title="By push service">
         <Gateways progress={progress} />

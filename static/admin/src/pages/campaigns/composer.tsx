@@ -29,7 +29,7 @@ import { create, loadPlanned, replace, type Planned } from "./load";
 import { LimitsCard, WhenCard } from "./when";
 import { VariantsBar, VariantsCard } from "./variants";
 
-/** Who gets what when? A new campaign, or a draft that is changed. */
+/** Editor of a new campaign, or of a draft. */
 export default function CampaignComposer() {
   const { app, apps } = useHere();
   const { params } = useRoute();
@@ -89,7 +89,7 @@ function Change({ app, begun, reload }: ChangeProps) {
   if (!begin) {
     return (
       <>
-        <p class="refused">Its message says something that only programs write: a payload, or a template that is not stored. Change its plan where it was written:</p>
+        <p class="refused">Its message has content that only programs write: a payload, or a template that is not stored. Change its plan through the API:</p>
         <pre>
           <code>{`bellwire campaign plan ${campaign.slug} --app ${app.slug} > plan.json\nbellwire campaign change ${campaign.slug} plan.json --app ${app.slug}`}</code>
         </pre>
@@ -105,7 +105,7 @@ function Edit({ app, begun, reload, begin }: ChangeProps & { begin: Draft }) {
   return <Form app={app} writing={writing} existing={begun} reload={reload} />;
 }
 
-/** What can be checked before all of it is written: the title comes last in many minds. */
+/** Draft for checks before it is complete: many authors write the title last. */
 function checkable(draft: Draft, chosen: number) {
   const message = messageOf(draft, chosen);
   return { ...titled(message), to: isAddressed(draft.message) ? message.to : { all: true } };
@@ -157,7 +157,7 @@ function Form({ app, writing, existing, reload = () => {} }: FormProps) {
   );
 }
 
-/** What each part is given. `problem`: why it could not be saved. */
+/** Properties of each part. `problem`: error of the last save. */
 export interface PartProps {
   app: AppView;
   draft: Draft;
@@ -192,7 +192,7 @@ interface SaveProps {
   problem: Refusal | undefined;
   isBusy: boolean;
   save: () => void;
-  /** Of what is kept in this tab alone. */
+  /** Key of the draft in this tab's storage. */
   clear: (() => void) | undefined;
 }
 

@@ -1,11 +1,11 @@
-/** What the pages about campaigns ask the server for. */
+/** Requests of the campaign pages. */
 import { api, told } from "../../api/client";
 import { alike, type Condition } from "../../api/edit";
 import type { Campaign, CampaignLocale, CampaignPlan, CampaignRunFigures, Sent } from "../../api/types";
 import type { Act, CampaignState } from "../../lib/campaigns";
 import type { Filters } from "../../lib/url";
 
-/** What moves campaigns: their messages do. */
+/** Events that change campaigns: those of their messages. */
 export const MOVES = ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "outcomes"] as const;
 
 export interface CampaignPage {
@@ -23,7 +23,7 @@ export async function loadPage(app: string, query: { state: CampaignState | unde
 
 export const loadCampaigns = (app: string, { state, after }: Filters, signal: AbortSignal): Promise<CampaignPage> => loadPage(app, { state: state as CampaignState, limit: PER_PAGE, iterator: after }, signal);
 
-/** Campaigns whose plans are looked into for a calendar; of others, what the list says is shown. */
+/** Number of campaigns whose plans are read for a calendar; for others the list's data is shown. */
 const PLANS_MAX = 60;
 
 /** Campaigns that a calendar is made of. */
@@ -42,7 +42,7 @@ export const loadCampaign = (app: string, campaign: string, signal: AbortSignal)
 export const loadPlan = (app: string, campaign: string, signal?: AbortSignal): Promise<CampaignPlan> =>
   told(api.GET("/v1/apps/{app}/campaigns/{campaign}/plan", { params: { path: { app, campaign } }, ...(signal ? { signal } : {}) })) as Promise<CampaignPlan>;
 
-/** A campaign with its plan, as somebody begins to change it. */
+/** A campaign with its plan, at the start of an edit. */
 export interface Planned {
   campaign: Campaign;
   plan: CampaignPlan;

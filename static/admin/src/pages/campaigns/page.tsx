@@ -20,7 +20,7 @@ import { CampaignCalendar } from "./calendar";
 import "./campaigns.css";
 import { loadCampaigns, MOVES } from "./load";
 
-/** Who gets what when, and what worked? The newest first, or by day. */
+/** List of campaigns, newest first, or by day. */
 export default function Campaigns() {
   const { app, apps } = useHere();
   const { filters } = useFilters();
@@ -105,7 +105,7 @@ function None({ app }: { app: AppView }) {
         <li>when it is due: once, again and again, or at nine by everybody’s own clock;</li>
         <li>how fast, so that your site bears who comes of it;</li>
         <li>which of several texts works, found out on a few before the rest gets it;</li>
-        <li>and a few who get nothing, so that its effect is measured and not believed.</li>
+        <li>and a holdout that gets nothing, to measure its effect.</li>
       </ul>
       {sender.may && (
         <p>
@@ -151,7 +151,7 @@ function CampaignTable({ campaigns }: { campaigns: Campaign[] }) {
   );
 }
 
-/** While a campaign goes out, it is looked at every few seconds, which is nobody's business. */
+/** Interval of reloads while a campaign is sent. */
 const SOON_MS = 60_000;
 
 function Next({ campaign: { state, next_at, changed_at }, isBrief = false }: { campaign: Campaign; isBrief?: boolean }) {

@@ -12,7 +12,7 @@ import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { loadPlan } from "./load";
 
-/** What its author wrote. */
+/** Content as its author wrote it. */
 export function PlanCard({ app, campaign }: { app: AppView; campaign: Campaign }) {
   const { link } = useFilters();
   const sender = useMay("sender", app.id);

@@ -12,7 +12,7 @@ import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { loadLocales, loadRuns, MOVES } from "./load";
 
-/** Which variant works better, as far as that is known. */
+/** Comparison of variants, as far as known. */
 export function Variants({ progress: { variants, runs } }: { progress: CampaignProgress }) {
   const known = intervals(variants);
   const said = verdict(known);
@@ -25,7 +25,7 @@ export function Variants({ progress: { variants, runs } }: { progress: CampaignP
           <Badge tone={said.tone}>{said.words.startsWith("No winner") ? "No winner" : "Ahead"}</Badge> {capital(said.words.replace("No winner: ", ""))}
         </p>
       ) : (
-        <p class="soft">{variants.some(({ reports }) => reports) ? "Nothing was accepted yet, so there is nothing to compare." : "Its pushes carry no receipt token: nobody can know which works better."}</p>
+        <p class="soft">{variants.some(({ reports }) => reports) ? "Nothing was accepted yet, so there is nothing to compare." : "Its pushes have no receipt token, so the variants cannot be compared."}</p>
       )}
       {decided && <p id="winner">When its test was decided: {decided}</p>}
       {known.length > 0 && <Intervals of={known} />}
@@ -46,7 +46,7 @@ export function Variants({ progress: { variants, runs } }: { progress: CampaignP
   );
 }
 
-/** Click rates on one axis. Bar, edges and mark are told apart by their form, and their figures stand beside them. */
+/** Click rates on one axis. Bar, edges and mark differ by shape, and their figures are beside them. */
 function Intervals({ of }: { of: readonly Interval[] }) {
   const end = axisEnd(of);
   const at = (share: number) => `${Math.min(100, (share / end) * 100)}%`;
@@ -106,7 +106,7 @@ export function Gateways({ progress: { gateways } }: { progress: CampaignProgres
   );
 }
 
-/** How each run went, the latest first, beside the one before it. */
+/** Results of each run, newest first, beside the previous run. */
 export function Runs({ app, campaign }: { app: AppView; campaign: Campaign }) {
   const runs = useResource(`runs ${campaign.id}`, (stop) => loadRuns(app.id, campaign.id, stop), { on: MOVES, everyS: 5 });
   const now = clock.shown.value;
@@ -123,7 +123,7 @@ export function Runs({ app, campaign }: { app: AppView; campaign: Campaign }) {
               { head: "For", cell: ({ at }) => <Time at={at} absolute /> },
               { head: "Accepted", isNumber: true, cell: ({ total }) => <Count n={total.accepted} /> },
               { head: "Click rate", isNumber: true, cell: ({ reports }) => (reports?.click_rate == null ? "not known" : percent(reports.click_rate)) },
-              { head: "Than the run before", isNumber: true, isExtra: true, cell: ({ before }) => changeWords(before) },
+              { head: "Change from previous run", isNumber: true, isExtra: true, cell: ({ before }) => changeWords(before) },
               { head: "What won", cell: (run) => winnerWords(run, now, zone.value) ?? <span class="soft">nothing to decide</span> },
             ]}
           />

@@ -11,7 +11,7 @@ interface BarProps {
   choose: (n: number) => void;
 }
 
-/** Which of several texts is written below, and one more of them. */
+/** Tabs of the variants, with a button for another one. */
 export function VariantsBar({ draft, change, chosen, choose }: BarProps) {
   const { variants } = draft;
   const add = () => {
@@ -30,14 +30,14 @@ export function VariantsBar({ draft, change, chosen, choose }: BarProps) {
   );
 }
 
-/** How many get which, and whether it is found out first which works. */
+/** Shares of the variants, and the settings of a test. */
 export function VariantsCard({ draft, change, problem }: PartProps) {
   const { variants } = draft;
   const put = (n: number, changes: Partial<Variant>) => change({ variants: variants.map((variant, at) => (at === n ? { ...variant, ...changes } : variant)) });
   const hasHours = draft.when === "at" || draft.when === "cron" || variants.some(({ hour }) => hour);
   const byRecipient = draft.when === "recipient";
   return (
-    <Card title="Which of them to whom">
+    <Card title="A/B test">
       {variants.map(({ name, weight, hour }, n) => (
         <div class="pair variant" key={n} role="group" aria-label={`Variant ${n + 1}`}>
           <Text label="Variant" name={`variant-name-${n}`} value={name} change={(name) => put(n, { name })} max={64} fault={problem?.fault(`/variants/${n}/name`)} />
@@ -71,7 +71,7 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
           <Text label="Hours until it is decided" name="test-hours" value={draft.testHours} change={(testHours) => change({ testHours })} max={6} fault={problem?.fault("/test/after")} />
           <Text label="How sure, in percent" name="confidence" value={draft.confidence} change={(confidence) => change({ confidence })} max={5} hint="80 to 99.9." fault={problem?.fault("/test/confidence")} />
           <Choice
-            label="If nobody wins, the rest gets"
+            label="Without a winner, the others get"
             name="otherwise"
             value={draft.otherwise}
             choices={[

@@ -11,7 +11,7 @@ import { loadCampaigns } from "./load";
 
 const WHEN_WORDS: Record<When, string> = { now: "When started", at: "At a time", recipient: "By their own clocks", cron: "Again and again", follow: "After another" };
 
-/** When it is due, in words beside what is written. */
+/** Schedule, with a description beside the fields. */
 export function WhenCard({ app, draft, change, problem }: PartProps) {
   const { when } = draft;
   const zoneField = <ZoneField timezone={draft.timezone} change={(timezone) => change({ timezone })} fault={problem?.fault("/schedule/timezone")} />;
@@ -91,10 +91,10 @@ function FollowFields({ app, draft, change, problem }: PartProps) {
   );
 }
 
-/** How fast, who gets nothing, and when it ends. */
+/** Send rate, holdout and end. */
 export function LimitsCard({ draft, change, problem }: PartProps) {
   return (
-    <Card title="How fast, and to whom not">
+    <Card title="Send rate and holdout">
       <div class="pair">
         <Choice
           label="Pace"

@@ -17,7 +17,7 @@ export default function Checks() {
   const found = useResource("checks", load, { everyS: 120 });
   return (
     <>
-      <Head title="Checks" lead="Is it set up right? What this server says of itself; bellwire doctor says the same without it.">
+      <Head title="Checks" lead="The set-up of this server; bellwire doctor reports the same without it.">
         <button type="button" id="check-again" disabled={found.isLoading.value} onClick={() => found.refresh()}>
           {found.isLoading.value ? "Looking…" : "Look again"}
         </button>

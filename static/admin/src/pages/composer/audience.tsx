@@ -12,7 +12,7 @@ import { Reach } from "./reach";
 
 const WORDS: Record<AudienceKind, string> = { all: "Everybody", topic: "A topic", users: "Users", subscriptions: "Subscriptions" };
 
-/** Whom it is for, and how many that is. */
+/** Audience, with its size. */
 export function AudienceCard({ app, draft, change, check }: PartProps) {
   return (
     <Card title="Who gets it">
@@ -67,7 +67,7 @@ interface SunsetProps {
   fault: (pointer: string) => string | undefined;
 }
 
-/** Who is left out for not clicking what they are shown. */
+/** Sunset rule. */
 export function SunsetFields({ draft, change, fault }: SunsetProps) {
   const { link } = useFilters();
   const [isOpen] = useState(() => sunsetOf(draft) !== undefined);
@@ -82,13 +82,13 @@ export function SunsetFields({ draft, change, fault }: SunsetProps) {
         <Text label="But not newcomers of" name="welcome" value={draft.welcome} change={(welcome) => change({ welcome })} max={5} placeholder="30d" fault={fault("/sunset/welcome")} />
       </div>
       <p class="fine" id="sunset-words" aria-live="polite">
-        {rule ? sunsetWords(rule) : "All of what is given must apply."} How many that are tells a <a href={link("/segments/-new")}>segment</a>: <code>unclicked &gt;= 10</code>.
+        {rule ? sunsetWords(rule) : "All of what is given must apply."} The number is shown by a <a href={link("/segments/-new")}>segment</a>: <code>unclicked &gt;= 10</code>.
       </p>
     </details>
   );
 }
 
-const AN_ESTIMATE = " An estimate: whoever comes or goes before it is their turn is counted then. Several may belong to one person.";
+const AN_ESTIMATE = " An estimate: subscriptions may change before sending. One person may have several.";
 
-/** What may still change how many get it. */
+/** Reasons for changes of the count. */
 const about = ({ unreachable }: DryRun): string => (unreachable > 0 ? ` ${things(unreachable, "named one")} cannot be reached: no browser of theirs is active.` : AN_ESTIMATE);

@@ -13,12 +13,12 @@ const SAYS = [
   ["template", "A stored template"],
 ] as const;
 
-/** What it says: a text, or what comes of a stored template. `to`: whom it is for. */
+/** Content: a text or a stored template. `to`: the audience. */
 export function ContentCard({ app, draft, change, check, sight, to }: PartProps & { sight: Sight; to: NewMessage["to"] }) {
   const site = app.origins[0];
   return (
-    <Card title="What it says">
-      <Segments legend="What it says" name="says" value={draft.says} choices={SAYS} choose={(says) => change({ says })} />
+    <Card title="Content">
+      <Segments legend="Content" name="says" value={draft.says} choices={SAYS} choose={(says) => change({ says })} />
       {draft.says === "template" ? (
         <TemplateFields app={app} draft={draft} change={change} check={check} sight={sight} to={to} />
       ) : (
@@ -35,7 +35,7 @@ interface FieldsProps {
   app: AppView;
   draft: Draft;
   change: (changes: Partial<Draft>) => void;
-  /** What is wrong with a member of the content. */
+  /** Fault of a member of the content. */
   fault: (member: string) => string | undefined;
   /** Texts are templates, which are longer than what comes of them. */
   isTemplate?: boolean;
@@ -72,7 +72,7 @@ export function ContentFields({ app, draft, change, fault, isTemplate = false }:
           <Text label="Tag" name="tag" value={draft.tag} change={(tag) => change({ tag })} max={most(200)} hint="It replaces one that is shown with the same tag." fault={fault("tag")} />
         </div>
         <Check name="require_interaction" checked={draft.requireInteraction} change={(requireInteraction) => change({ requireInteraction })}>
-          Stays until somebody reacts
+          Stays until the user reacts
         </Check>
         <Check name="silent" checked={draft.silent} change={(silent) => change({ silent })}>
           Neither sound nor vibration
@@ -113,7 +113,7 @@ function Buttons({ draft, change, fault, most }: Omit<FieldsProps, "app" | "isTe
   );
 }
 
-/** Says what was taken over from another message that nobody can see or change here. */
+/** Shows members copied from another message that have no field here. */
 function Unwritten({ draft: { more }, change }: Pick<FieldsProps, "draft" | "change">) {
   const names = Object.keys(more);
   if (names.length === 0) return null;
@@ -121,7 +121,7 @@ function Unwritten({ draft: { more }, change }: Pick<FieldsProps, "draft" | "cha
     <p class="fine" id="taken-over">
       Taken over as it was, since only programs write it: <code>{names.join(", ")}</code>.{" "}
       <button type="button" class="plain" onClick={() => change({ more: {} })}>
-        Leave it out
+        Remove it
       </button>
     </p>
   );

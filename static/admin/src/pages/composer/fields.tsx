@@ -5,9 +5,9 @@ import { Marked } from "../../ui/marked";
 
 interface FieldProps {
   label: string;
-  /** What belongs there, in a few words. */
+  /** Short description of the value. */
   hint?: ComponentChildren;
-  /** What is wrong with it. */
+  /** Fault of the value. */
   fault?: string | undefined;
   /** Draws what is filled in, given what describes it. */
   children: (described: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ComponentChildren;

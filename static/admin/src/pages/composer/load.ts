@@ -1,4 +1,4 @@
-/** What the composer asks the server for. */
+/** Requests of the composer. */
 import { api, told } from "../../api/client";
 import type { Refusal } from "../../api/problem";
 import type { Calendar, DryRun, NewMessage, Preset, Preview, Sent, Tier } from "../../api/types";
@@ -24,7 +24,7 @@ export function loadTimetable(app: string, tier: Tier, topic: string, policy: Ne
   return told(api.POST("/v1/apps/{app}/policies/preview", { params: { path: { app } }, body, signal })) as Promise<Preview>;
 }
 
-/** What a dry run has come to: of the newest request that was asked about. */
+/** Result of a dry run: of the newest draft that was checked. */
 export interface Check {
   counted?: DryRun;
   problem?: Refusal;

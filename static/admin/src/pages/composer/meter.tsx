@@ -1,7 +1,7 @@
 import { fullCount } from "../../lib/format";
 import { CONTENT_MAX, meterWords } from "../../lib/octets";
 
-/** How full a push is. */
+/** Used share of a push. */
 export function Meter({ used }: { used: number }) {
   const { tone, words } = meterWords(used);
   return (

@@ -18,7 +18,7 @@ import { TimingCard } from "./timing";
 import { TryCard } from "./try";
 import "./composer.css";
 
-/** What will they see, who are they? */
+/** Editor of a message, with previews and the audience. */
 export default function Composer() {
   const { app, apps } = useHere();
   const { link } = useFilters();
@@ -40,7 +40,7 @@ function OfApp({ app }: { app: AppView }) {
   return filters.like ? <LikeAnother app={app} id={filters.like} /> : <Form app={app} begin={undefined} />;
 }
 
-/** Begins with what another message said. */
+/** Starts with the content of another message. */
 function LikeAnother({ app, id }: { app: AppView; id: string }) {
   const said = useResource(`said ${id}`, (stop) => loadSaid(app.id, id, stop), { everyS: 3_600 });
   return (
@@ -51,11 +51,11 @@ function LikeAnother({ app, id }: { app: AppView; id: string }) {
 }
 
 function FormLike({ app, said: { content } }: { app: AppView; said: Said }) {
-  if (!content) return <p class="refused">What that message said is not to be seen any more, or not yours to see.</p>;
+  if (!content) return <p class="refused">The content of that message was deleted, or you have no permission to read it.</p>;
   return <Form app={app} begin={like(content)} />;
 }
 
-/** What can be checked before all of it is written: the title comes last in many minds, and so may those who get it. */
+/** Draft for checks before it is complete: many authors write the title last, and choose the audience late. */
 function checkable(draft: Draft): NewMessage {
   return { ...titled(message(draft)), to: isAddressed(draft) ? recipients(draft) : { all: true } };
 }

@@ -2,7 +2,7 @@ import type { AppView } from "../../api/types";
 import type { Draft } from "../../lib/draft";
 import type { Check } from "./load";
 
-/** What each part of the composer is given. */
+/** Properties of each part of the composer. */
 export interface PartProps {
   app: AppView;
   draft: Draft;
@@ -10,5 +10,5 @@ export interface PartProps {
   check: Check;
 }
 
-/** What is wrong with the member that the pointer names. */
+/** Fault of the member that the pointer names. */
 export const faultAt = ({ problem }: Check, pointer: string): string | undefined => problem?.fault(pointer);

@@ -3,9 +3,9 @@ import { hostOf, leftOut, PLATFORM_IDS, PLATFORMS, type PlatformId } from "../..
 
 interface Props {
   said: Notification;
-  /** Its app's first origin. */
+  /** First origin of the app. */
   site: string | undefined;
-  /** What the site calls itself. */
+  /** Name of the site. */
   name: string;
 }
 
@@ -43,7 +43,7 @@ function Preview({ id, ...props }: Props & { id: PlatformId }) {
 
 const list = (items: readonly string[]) => new Intl.ListFormat("en", { type: "conjunction" }).format(items);
 
-/** What is drawn is there to look at; what it says stands in the form. */
+/** The drawing is decorative: its content is in the form. */
 function Drawing({ id, said, site, name }: Props & { id: PlatformId }) {
   const { ownIcon, image, buttons } = PLATFORMS[id];
   const host = hostOf("/", site) || "your site";

@@ -2,11 +2,11 @@ import type { DryRun } from "../../api/types";
 import { fullCount } from "../../lib/format";
 import type { Check } from "./load";
 
-/** How many would get it, as far as that is known before; `about` says what may still change that. */
+/** Number of recipients, as far as known; `about` has the reasons for changes. */
 export function Reach({ check: { counted, problem, isOld }, about }: { check: Check; about: (counted: DryRun) => string }) {
   if (!counted) {
     const isFaulty = problem?.faults.some(({ where }) => where.startsWith("/to"));
-    return <p class="soft reach">{!problem ? "Counting…" : isFaulty ? "Nobody yet: see above." : "How many get it is counted once the rest is right."}</p>;
+    return <p class="soft reach">{!problem ? "Counting…" : isFaulty ? "None yet: see above." : "The recipients are counted once the draft is valid."}</p>;
   }
   const { audience_estimate: n, audience_margin: margin } = counted;
   return (
@@ -17,7 +17,7 @@ export function Reach({ check: { counted, problem, isOld }, about }: { check: Ch
   );
 }
 
-/** What to know before it is sent, all the same. */
+/** Warnings before sending. */
 export function Warnings({ check: { counted } }: { check: Check }) {
   return (
     <>

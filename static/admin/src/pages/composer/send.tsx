@@ -17,7 +17,7 @@ export function SendCard({ app, writing, check }: { app: AppView; writing: Writi
   const { open: asked, show: ask, close } = useDialog<"send" | "clear">();
   const { draft } = writing;
   const n = check.counted?.audience_estimate;
-  const lacking = lacks(draft) ?? (n === 0 ? "Nobody would get it." : undefined);
+  const lacking = lacks(draft) ?? (n === 0 ? "It has no recipients." : undefined);
   return (
     <Card title="Send">
       {lacking ? <p class="soft">{lacking}</p> : <Refused problem={check.problem} />}
@@ -76,7 +76,7 @@ function SendDialog({ app, writing, onClose }: { app: AppView; writing: Writing<
   };
   return (
     <Dialog title="Send it?" onClose={onClose}>
-      <Shown of={counted} what="how many get it" isEmpty={({ audience_estimate: n }) => n === 0} empty={<p>Nobody would get it.</p>}>
+      <Shown of={counted} what="the number of recipients" isEmpty={({ audience_estimate: n }) => n === 0} empty={<p>It has no recipients.</p>}>
         {({ audience_estimate: n, unreachable }) => (
           <TypedForm n={n} verb="send" button="Send it" id="send-now" work={work} onLeave={onClose}>
             <p id="consequence">

@@ -1,11 +1,11 @@
-/** A draft stays in its tab until it is sent or saved: reloading loses nothing, and whoever signs in there next does not see it. */
+/** A draft stays in its tab until it is sent or saved: a reload loses nothing, and the next user of the tab does not see it. */
 import { useState } from "preact/hooks";
 
 interface Kept<T> {
   draft: T;
   /** The idempotency key of exactly this draft: sent twice, by a double click or after a lost answer, it goes out once. */
   key: string;
-  /** Whose it is. */
+  /** Id of the draft's owner. */
   by: string;
 }
 
@@ -40,7 +40,7 @@ export interface Writing<T> {
   forget: () => void;
 }
 
-/** What is being written at a place. `begin`: what to begin with, whatever was kept there. */
+/** Draft of a page. `begin`: initial content, replaced by a stored draft. */
 export function useDraft<T>(place: string, by: string, blank: T, begin?: T): Writing<T> {
   const [kept, setKept] = useState<Kept<T>>(() => (begin ? { draft: begin, key: freshKey(), by } : (read(place, by, blank) ?? { draft: blank, key: freshKey(), by })));
   return {

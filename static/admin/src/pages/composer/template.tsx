@@ -14,12 +14,12 @@ import { Choice, Text } from "./fields";
 import { Meter } from "./meter";
 import { faultAt, type PartProps } from "./parts";
 
-/** What is seen of a draft: as it was written, or as its template comes out for somebody. */
+/** Preview of a draft: literal content, or a template rendered for a user. */
 export interface Sight {
   said: Notification;
-  /** What came of the template. */
+  /** Result of the template. */
   filled: Asked<TemplatePreview>;
-  /** Whom it is drawn for: the id of a user; empty: somebody of whom nothing is known. */
+  /** Id of the user of the preview; empty: an unknown user. */
   user: string;
   watch: (user: string) => void;
 }
@@ -42,7 +42,7 @@ interface Props extends PartProps {
   to: NewMessage["to"];
 }
 
-/** Which stored template, and what it is told. */
+/** Stored template, and its data. */
 export function TemplateFields({ app, draft, change, check, sight, to }: Props) {
   const { link } = useFilters();
   const stored = useResource(`templates ${app.id} all`, (stop) => loadTemplates(app.id, undefined, stop, 250), { everyS: 300 });
@@ -68,7 +68,7 @@ export function TemplateFields({ app, draft, change, check, sight, to }: Props) 
         fault={faultAt(check, "/template")}
       />
       <Text
-        label="What it is told, in JSON"
+        label="Template data (JSON)"
         name="data"
         rows={3}
         value={draft.data}
@@ -78,7 +78,7 @@ export function TemplateFields({ app, draft, change, check, sight, to }: Props) 
         hint="Texts of the template see it as data."
         fault={isObject ? check.problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "has to be an object in JSON"}
       />
-      <Text label="Drawn for the user" name="drawn-for" value={sight.user} change={sight.watch} max={255} placeholder="nobody in particular" hint="An id of your site’s. Empty: for somebody of whom nothing is known." fault={sight.filled.problem?.fault("/user")} />
+      <Text label="Preview for user" name="drawn-for" value={sight.user} change={sight.watch} max={255} placeholder="anonymous" hint="An id of your site’s. Empty: an unknown user." fault={sight.filled.problem?.fault("/user")} />
       {draft.template && isObject && (
         <>
           <Seen sight={sight} />
@@ -89,7 +89,7 @@ export function TemplateFields({ app, draft, change, check, sight, to }: Props) 
   );
 }
 
-/** What comes of it for whom it is drawn for. */
+/** Rendered content for the user of the preview. */
 function Seen({ sight: { filled } }: { sight: Sight }) {
   if (filled.problem) return filled.problem.fault("/user") ? null : <Refused problem={filled.problem} />;
   if (!filled.shown) return <p class="soft">Filling it in…</p>;

@@ -23,7 +23,7 @@ const TTLS = [600, 3_600, 21_600, 86_400, 259_200, 604_800, 2_419_200];
 const URGENCIES = ["very-low", "low", "normal", "high"];
 const PRESET_WORDS: Record<string, string> = { "": "As tier and topic have it" };
 
-/** How, and when. `isPlanned`: when it goes out is said elsewhere. */
+/** Delivery options and time. `isPlanned`: the time is set elsewhere. */
 export function TimingCard({ app, draft, change, check, isPlanned = false }: PartProps & { isPlanned?: boolean }) {
   const { link } = useFilters();
   const defaults = TIER_DEFAULTS[draft.tier];
@@ -59,7 +59,7 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
             value={draft.ttl}
             choices={[["", `${duration(defaults.ttlS)}, as its tier`], ...TTLS.map((ttl) => [String(ttl), duration(ttl)] as const)]}
             choose={(ttl) => change({ ttl })}
-            hint="Whoever’s browser is away for longer never gets it."
+            hint="A browser that is offline for longer never gets it."
             fault={faultAt(check, "/ttl")}
           />
           <Choice

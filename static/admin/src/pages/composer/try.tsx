@@ -54,11 +54,11 @@ export function TryCard({ app, draft }: { app: AppView; draft: Draft }) {
   );
 }
 
-/** What becomes of a test. */
+/** Result of a test push. */
 function Became({ app, sent }: { app: AppView; sent: Sent }) {
   const { link } = useFilters();
   const message = useResource(`message ${sent.id}`, (stop) => loadMessage(app.id, sent.id, stop), { on: ["outcomes"], everyS: 3 });
-  if (sent.audience_estimate === 0) return <p role="status">Nobody got the test: no browser of that recipient is active.</p>;
+  if (sent.audience_estimate === 0) return <p role="status">The test was not sent: that recipient has no active browser.</p>;
   return (
     <Shown of={message} what="the test">
       {(shown) => {

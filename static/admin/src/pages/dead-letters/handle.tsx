@@ -20,7 +20,7 @@ interface Props {
 
 const letters = (n: number) => things(n, "dead letter");
 
-/** Counts first, then asks, then does it and says what was done. */
+/** Counts first, asks for confirmation, acts, and shows the result. */
 export function HandleDialog({ app, handling, kind, message, onClose, onHandled }: Props) {
   const [done, setDone] = useState<Handled>();
   const filter = { reason: kind.reason, message };
@@ -66,20 +66,20 @@ export function HandleDialog({ app, handling, kind, message, onClose, onHandled 
   );
 }
 
-/** What one request does at most: the server's own cap. */
+/** Maximum of one request: the server's limit. */
 const CAP = 10_000;
-/** Discarding needs nobody at the other end. */
+/** Discarding needs no reachable recipient. */
 const reached = (handling: Handling, { matched, unreachable, user_left }: Handled) =>
   Math.min(CAP, handling === "discard" ? matched : Math.max(0, matched - unreachable - user_left));
 
 function whatReplayDoes(counted: Handled): string {
   const left = [
-    counted.unreachable > 0 ? `${letters(counted.unreachable)} cannot be: the subscription is not active any more.` : "",
-    counted.user_left > 0 ? `${letters(counted.user_left)} cannot be: somebody else has that browser now.` : "",
+    counted.unreachable > 0 ? `${letters(counted.unreachable)} cannot be sent: the subscription is no longer active.` : "",
+    counted.user_left > 0 ? `${letters(counted.user_left)} cannot be sent: another user has that browser now.` : "",
   ];
   const messages = things(counted.by_message?.length ?? 0, "message");
   return [
-    `${letters(reached("replay", counted))} of ${messages} would be sent again, to those alone for whom they died. A browser that did show one drops the repeat.`,
+    `${letters(reached("replay", counted))} of ${messages} would be sent again, only to their recipients. A browser that did display one drops the repeat.`,
     ...left,
     "Replaying works only once the cause is mended.",
   ]

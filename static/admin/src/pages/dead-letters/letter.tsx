@@ -71,9 +71,9 @@ function Opened({ app, opened, onHandled }: { app: AppView; opened: OpenedLetter
       </p>
       {opened.state === "open" && <Acts app={app} id={opened.id} onHandled={onHandled} />}
       <div class="grid halves">
-        <Card title="Its last words">
+        <Card title="Last error">
           <p>
-            {opened.status != null && <code>{opened.status}</code>} {opened.detail ?? (opened.status == null ? "There was no answer." : "The gateway said no more.")}
+            {opened.status != null && <code>{opened.status}</code>} {opened.detail ?? (opened.status == null ? "There was no answer." : "The gateway gave no reason.")}
           </p>
         </Card>
         <Card title="What it was">
@@ -109,7 +109,7 @@ function Opened({ app, opened, onHandled }: { app: AppView; opened: OpenedLetter
 }
 
 function History({ history }: { history: OpenedLetter["history"] }) {
-  if (history.length === 0) return <p>The log of its attempts is not kept any more.</p>;
+  if (history.length === 0) return <p>The log of its attempts has been deleted.</p>;
   return (
     <Table
       caption="Attempts"
@@ -128,8 +128,8 @@ function History({ history }: { history: OpenedLetter["history"] }) {
 function Content({ opened: { content, content_state, dropped } }: { opened: OpenedLetter }) {
   return (
     <Card title="Content">
-      {content_state === "withheld" && <p>What it says is shown to admins of this app only.</p>}
-      {content_state === "deleted" && <p>Its content is not kept any more.</p>}
+      {content_state === "withheld" && <p>Its content is visible to admins of this app only.</p>}
+      {content_state === "deleted" && <p>Its content has been deleted.</p>}
       {content_state === "shown" && (
         <pre tabIndex={0}>
           <code>{JSON.stringify(content, null, 2)}</code>

@@ -59,7 +59,7 @@ export function handleOne(handling: Handling, app: string, dead_letter: string):
   return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/discard", to));
 }
 
-/** Where an export is to be had; the browser saves it. */
+/** URL of an export; the browser saves it. */
 export function exportPath(app: string, format: "csv" | "ndjson", reason: string | undefined): string {
   const query = new URLSearchParams({ format, ...(reason ? { reason } : {}) });
   return `/v1/apps/${encodeURIComponent(app)}/dead-letters/export?${query.toString()}`;

@@ -14,7 +14,7 @@ import { Paging } from "../../ui/paging";
 import { HandleDialog } from "./handle";
 import { exportPath, loadKinds, loadLetters, type Handling, type Kind } from "./load";
 
-/** What went wrong, can I mend it? */
+/** List of failed deliveries, with actions. */
 export default function DeadLetters() {
   const { app, apps } = useHere();
   const { filters } = useFilters();
@@ -73,7 +73,7 @@ function OfApp({ app }: { app: AppView }) {
   );
 }
 
-/** What somebody is about to do. */
+/** Pending action. */
 interface Chosen {
   handling: Handling;
   kind: Kind;
@@ -160,5 +160,5 @@ function LetterTable({ letters }: { letters: DeadLetter[] }) {
   );
 }
 
-/** The end of an id tells neighbours apart; its beginning is the time. */
+/** End of an id, which differs between neighbours; its beginning is the time. */
 const short = (id: string) => `${id.slice(0, id.indexOf("_") + 1)}…${id.slice(-6)}`;

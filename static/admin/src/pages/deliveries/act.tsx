@@ -16,7 +16,7 @@ interface TurnProps {
   onTaken: () => void;
 }
 
-/** Says what a turn does, to the one delivery that it is about, before it is taken. */
+/** Shows the effect of an action on the one delivery before it is carried out. */
 export function TurnDialog({ turn, app, known, onClose, onTaken }: TurnProps) {
   const { title } = TURN_WORDS[turn];
   const { message, subscription } = known.explanation;

@@ -69,7 +69,7 @@ function Story({ app, message, subscription }: { app: AppView; message: string; 
   );
 }
 
-/** By whom somebody would call it. */
+/** Name of the recipient for people. */
 const personOf = ({ found, subscription }: Known) => found?.user_id ?? subscription?.user_id ?? undefined;
 const gatewayOf = ({ found, subscription }: Known) => found?.gateway ?? subscription?.gateway;
 
@@ -149,7 +149,7 @@ function About({ app, known }: { app: AppView; known: Known }) {
         </div>
         <div>
           <dt>Person</dt>
-          <dd>{person ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(person)}`)}>{person}</a> : "nobody in particular"}</dd>
+          <dd>{person ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(person)}`)}>{person}</a> : "anonymous"}</dd>
         </div>
         <div>
           <dt>Device</dt>

@@ -6,10 +6,10 @@ import { isId, person, type Turn } from "../../lib/deliveries";
 import type { Filters } from "../../lib/url";
 
 const DAY_MS = 86_400_000;
-/** Devices of one person that are shown; nobody has more. */
+/** Maximum number of devices of one person. */
 export const DEVICES_MAX = 20;
 
-/** Undefined where there is no such thing (any more). */
+/** Undefined where the object does not exist or was deleted. */
 async function orNothing<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked;
@@ -19,7 +19,7 @@ async function orNothing<T>(asked: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** What a search asks the server for. */
+/** Requests of a search. */
 function queryOf({ who, message, state, tier, lane, within, day, after }: Filters) {
   const whom = { ...person(who), message };
   const narrowed = {
@@ -61,7 +61,7 @@ export async function loadLanes(app: string, signal: AbortSignal): Promise<Lane[
 /** Everything that is known of one delivery. */
 export interface Known {
   explanation: Explanation;
-  /** With attempts and receipts; undefined: there is no delivery, and the explanation says why. */
+  /** With attempts and receipts. Undefined: there is no delivery, and the explanation has the reason. */
   delivery: Delivery | undefined;
   found: Found | undefined;
   /** Undefined: it was deleted. */

@@ -37,7 +37,7 @@ function OfOneApp({ app }: { app: AppView }) {
       {(filters.who || filters.message) && <Narrow app={app} />}
       {isWrong ? (
         <p class="refused">
-          <code>{filters.message}</code> is no id of a message: they begin with <code>msg_</code>. The request that sent it was answered with one, and{" "}
+          <code>{filters.message}</code> is not a message id: these begin with <code>msg_</code>. The response to the send request contains it, and{" "}
           <code>bellwire message list</code> shows the latest.
         </p>
       ) : filters.who && filters.message ? (
@@ -79,7 +79,7 @@ function Begin() {
   );
 }
 
-/** What narrows the list; the time only where messages are walked through. */
+/** Filters of the list; a time range only for a walk through messages. */
 function Narrow({ app }: { app: AppView }) {
   const { filters, change } = useFilters();
   const lanes = useResource(`lanes to choose ${app.id}`, (stop) => loadLanes(app.id, stop), { everyS: 300 });
@@ -137,7 +137,7 @@ function Results({ app }: { app: AppView }) {
   );
 }
 
-/** How far the search came, and where it goes on. */
+/** Position of the search, with a link to continue. */
 function Further({ page }: { page: FoundPage }) {
   const { filters, link } = useFilters();
   return (
@@ -147,7 +147,7 @@ function Further({ page }: { page: FoundPage }) {
           Everything sent since <Time at={page.looked_back_to} absolute /> was looked through.
         </span>
       )}
-      {filters.after && <a href={link("/deliveries", { ...filters, after: undefined })}>From the newest</a>}
+      {filters.after && <a href={link("/deliveries", { ...filters, after: undefined })}>Back to the newest</a>}
       {page.prev_iterator && <a href={link("/deliveries", { ...filters, after: page.prev_iterator })}>Newer ones</a>}
       {page.iterator && (
         <a id="further" href={link("/deliveries", { ...filters, after: page.iterator })}>
@@ -217,7 +217,7 @@ function Standing({ found }: { found: Found }) {
   );
 }
 
-/** What became of one message on each of somebody's devices: those that nothing is known of are told of, too. */
+/** Deliveries of one message to each device of a person, including devices without one. */
 function ByDevice({ app, who }: { app: AppView; who: string }) {
   const { filters, link } = useFilters();
   const message = filters.message ?? "";
@@ -236,7 +236,7 @@ function ByDevice({ app, who }: { app: AppView; who: string }) {
       isEmpty={(devices) => devices.length === 0}
       empty={
         <p>
-          Nobody here is called <code>{who}</code>: no subscription has that id or user id. Somebody who never allowed notifications, or whose subscriptions were
+          No match for <code>{who}</code>: no subscription has that id or user id. Users who never allowed notifications, or whose subscriptions were
           deleted, cannot be reached.
         </p>
       }

@@ -4,7 +4,7 @@ import { Time } from "../../ui/numbers";
 import { Table } from "../../ui/table";
 import type { Known } from "./load";
 
-/** What the story was told from, for whoever wants to see for themselves. */
+/** Raw data of the explanation. */
 export function RawFacts({ known: { delivery, explanation } }: { known: Known }) {
   return (
     <details class="card raw" id="raw">

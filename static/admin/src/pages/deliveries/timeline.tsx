@@ -27,7 +27,7 @@ export function Told({ sentence }: { sentence: StorySentence }) {
   );
 }
 
-/** What happened, where it stands, what comes next: in order, each with its time. */
+/** Past steps, current state and next step, in order with their times. */
 export function Timeline({ story }: { story: readonly StorySentence[] }) {
   const { past, present, next } = chapters(story);
   return (

@@ -16,7 +16,7 @@ export function BrowserStep({ app, isDone, onChanged }: Props) {
   const { refreshApps } = useHere();
   const operator = useMay("operator", app.id);
   const isLetIn = app.origins.includes(location.origin);
-  if (!window.isSecureContext) return <p>Browsers allow web push on HTTPS and on localhost only. Come back by such an address.</p>;
+  if (!window.isSecureContext) return <p>Browsers allow web push on HTTPS and on localhost only. Open this page at such an address.</p>;
   if (!isLetIn && !operator.may) return <p class="fine">The app does not let in pages of {location.origin} yet. {operator.why}</p>;
   if (!isLetIn) {
     return (

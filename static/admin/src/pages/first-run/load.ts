@@ -10,7 +10,7 @@ import { loadApiKeys } from "../settings/load";
 type Message = components["schemas"]["MessageView"];
 type Counts = components["schemas"]["Counts"];
 
-/** How far it is, and with what. */
+/** Progress of the first run, with its objects. */
 export interface Known {
   done: Progress;
   /** This browser's subscription, if it is active. */
@@ -43,7 +43,7 @@ async function loadActive(app: string, signal: AbortSignal): Promise<string[]> {
   return (await told(api.GET("/v1/apps/{app}/subscriptions", { params: { ...of(app), query }, signal }))).data.map(({ id }) => id);
 }
 
-/** What the page that subscribes notes down. */
+/** Note of the subscribing page. */
 export function tried(app: AppView): string | null {
   try {
     return localStorage.getItem(`bellwire.tried.${app.slug}`);
@@ -76,7 +76,7 @@ async function loadMessage(app: string, browser: string, signal: AbortSignal): P
 
 export const letIn = (app: AppView, origin: string) => told(api.PATCH("/v1/apps/{app}", { params: of(app.id), body: { add_origins: [origin] } }));
 
-/** Whoever tries it is looking at the screen. */
+/** Options of the test: the user is at the screen. */
 const TTL_S = 300;
 
 export const sendTo = (app: AppView, browser: string, content: { title: string; body: string }) => {

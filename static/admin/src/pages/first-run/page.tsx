@@ -14,7 +14,7 @@ import { loadProgress, type Known } from "./load";
 import { SentStep } from "./sent";
 import { AppStep, KeyStep, SiteStep } from "./site";
 
-/** How do I begin? */
+/** First steps on an empty server. */
 export default function FirstRun() {
   const { apps, app } = useHere();
   return (

@@ -19,7 +19,7 @@ export function SentStep({ app, known: { browser, message }, onSent }: { app: Ap
           await onSent();
         }}
       >
-        <p>To this browser, and to nobody else.</p>
+        <p>To this browser only.</p>
         <Field label="Title">{(tie) => <input name="title" required maxLength={100} defaultValue="Hello" autocomplete="off" {...tie} />}</Field>
         <Field label="Text">{(tie) => <input name="body" maxLength={200} defaultValue="It works." autocomplete="off" {...tie} />}</Field>
       </Form>
@@ -32,12 +32,12 @@ export function SentStep({ app, known: { browser, message }, onSent }: { app: Ap
 
 function Fate({ counts }: { counts: NonNullable<Known["message"]>["counts"] }) {
   if (!counts) return null;
-  if ((counts.displayed ?? 0) > 0) return <Badge tone="accepted">Your browser displayed it, and said so</Badge>;
+  if ((counts.displayed ?? 0) > 0) return <Badge tone="accepted">Your browser displayed and reported it</Badge>;
   if (counts.accepted > 0) {
     return (
       <>
         <Badge tone="waiting">The push service has it</Badge>
-        <p class="fine">Your browser has yet to show it. Nothing comes? Look whether the system lets it show notifications, and is not told to keep quiet.</p>
+        <p class="fine">Your browser has yet to show it. No notification? Check that the system allows notifications and is not in a do-not-disturb mode.</p>
       </>
     );
   }

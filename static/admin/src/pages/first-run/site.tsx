@@ -9,7 +9,7 @@ import { makeApiKey, makeApp, type Scope } from "../settings/load";
 
 /** The topic that a site begins with. */
 const TOPIC = "news";
-/** What a backend needs: it sends, looks what came of it, and says whose a browser is. */
+/** Scopes of a backend: send messages, read results, and assign browsers to users. */
 const SCOPES: readonly Scope[] = ["send", "read", "subscribers"];
 
 export function AppStep() {
@@ -75,7 +75,7 @@ export function KeyStep({ app, isDone, secret, onMade }: KeyProps) {
   return (
     <Form button="Make the key" id="make-key" work={async () => onMade((await makeApiKey(app.id, { name: "backend", scopes: [...SCOPES] })).secret)}>
       <p>
-        Your backend shows it with each request. It may send, read, and say whose a browser is, on {app.name} alone; it lasts until somebody revokes it.
+        Your backend shows it with each request. It can send messages, read results and assign browsers to users, for {app.name} only; it is valid until it is revoked.
       </p>
     </Form>
   );
@@ -96,7 +96,7 @@ export function SiteStep({ app, isDone, onPasted }: { app: AppView; isDone: bool
         <Snippet what="Request that sends" text={send} />
       </details>
       {isDone ? (
-        <p>Somebody has subscribed on your site: it works.</p>
+        <p>A visitor has subscribed on your site: it works.</p>
       ) : (
         <div class="row">
           <button type="button" class="primary" id="pasted" onClick={onPasted}>

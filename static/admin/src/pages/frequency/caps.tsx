@@ -10,7 +10,7 @@ import { Shown } from "../../ui/shown";
 import { Choice, Text } from "../composer/fields";
 import { loadCaps, setCaps, type Caps } from "./load";
 
-/** How many a person gets at most. */
+/** Frequency caps of an app. */
 export function CapsCard({ app }: { app: AppView }) {
   const caps = useResource(`caps ${app.id}`, (stop) => loadCaps(app.id, stop), { everyS: 3_600 });
   return (

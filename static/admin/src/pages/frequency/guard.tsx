@@ -18,7 +18,7 @@ interface Props {
   guard: Resource<Guard>;
 }
 
-/** What holds an app that sends far more than its size explains, and whether it does. */
+/** Runaway guard of an app, with its state. */
 export function GuardCard({ app, guard }: Props) {
   const operator = useMay("operator", app.id);
   const [isAsked, ask] = useState(false);
@@ -39,7 +39,7 @@ export function GuardCard({ app, guard }: Props) {
   );
 }
 
-/** What was sent lately, against the limit. */
+/** Number of recent deliveries, against the limit. */
 function Loads({ guard }: { guard: Guard }) {
   return (
     <ul class="loads">
@@ -125,7 +125,7 @@ function Edit({ app, known, refresh }: { app: AppView; known: Guard; refresh: ()
           button="Change it"
           says={
             proposed.factor === 0
-              ? "The guard is turned off: whatever is sent goes out. An app that is held stays so until it is released."
+              ? "The guard is disabled: all messages are sent. A held app stays held until it is released."
               : `The app is held when it sends more than ${proposed.factor === null ? "the server’s number" : fullCount(proposed.factor)} of deliveries for each active subscription within a quarter of an hour, and ${proposed.floor === null ? "the server’s number" : fullCount(proposed.floor)} more. An app that is held stays so until it is released.`
           }
           work={async () => {

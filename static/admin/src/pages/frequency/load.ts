@@ -1,4 +1,4 @@
-/** What the page about frequency asks the server for. */
+/** Requests of the frequency page. */
 import { api, told } from "../../api/client";
 import type { Condition } from "../../api/edit";
 import type { Cap, Engagement, Guard } from "../../api/types";

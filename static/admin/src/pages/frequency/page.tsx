@@ -36,7 +36,7 @@ function Of({ app }: { app: AppView }) {
   const engagement = useResource(`engagement ${app.id} ${days}`, (stop) => loadEngagement(app.id, days, stop), { everyS: 300 });
   const [known, told] = [guard.known.value?.value, engagement.known.value?.value];
   const isLost = guard.problem.value ?? engagement.problem.value;
-  const said = known && told ? sentence(known, told, days, clock.shown.value, zone.value) : { tone: "waiting", words: isLost ? "How it stands cannot be told right now." : "Looking…" };
+  const said = known && told ? sentence(known, told, days, clock.shown.value, zone.value) : { tone: "waiting", words: isLost ? "The state is not available right now." : "Looking…" };
   return (
     <>
       <p class="sentence" id="too-much" data-tone={said.tone} aria-live="polite">

@@ -126,7 +126,7 @@ function AnswersCard({ lane }: { lane: Lane }) {
       {lane.last_words && (
         <dl class="figures">
           <div>
-            <dt>Its last words</dt>
+            <dt>Last error</dt>
             <dd>
               <LastWords words={lane.last_words} />
             </dd>

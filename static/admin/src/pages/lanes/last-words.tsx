@@ -1,7 +1,7 @@
 import type { Lane } from "../../api/types";
 import { Time } from "../../ui/numbers";
 
-/** What a gateway last said that was not what was hoped for. */
+/** Last error response of a gateway. */
 export function LastWords({ words }: { words: Lane["last_words"] }) {
   if (!words) return <span class="fine">none</span>;
   const { status, detail, at } = words;

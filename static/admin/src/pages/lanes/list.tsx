@@ -18,7 +18,7 @@ import { Paging } from "../../ui/paging";
 import { LastWords } from "./last-words";
 import { loadAttempts, loadLanes, type Attempts } from "./load";
 
-/** Which gateway is ill? The gravest first. */
+/** List of lanes, worst first. */
 export default function Lanes() {
   const { apps, app } = useHere();
   const { filters, change, link } = useFilters();

@@ -7,12 +7,12 @@ const HOUR_MS = 3_600_000;
 
 export interface LanePage {
   lanes: Lane[];
-  /** What the pages on both sides are asked with: of older ones, and of newer ones. */
+  /** Cursors of the previous and the next page. */
   next: string | null | undefined;
   previous: string | null | undefined;
 }
 
-/** Lanes of one app, or of all that somebody may look at. */
+/** Lanes of one app, or of all apps that the user may read. */
 export async function loadLanes(app: string | undefined, after: string | undefined, signal: AbortSignal): Promise<LanePage> {
   const { data, iterator, prev_iterator } = await told(api.GET("/v1/gateways", { params: { query: { app, limit: 100, iterator: after } }, signal }));
   return { lanes: data, next: iterator, previous: prev_iterator };
@@ -34,7 +34,7 @@ const lastHour = () => {
   return { "time[start]": new Date(end.getTime() - HOUR_MS).toISOString(), "time[end]": end.toISOString() };
 };
 
-/** Of these apps' lanes; undefined: of all apps at once, for whoever may look at the server. */
+/** Lanes of these apps. Undefined: of all apps at once, for users with access to the server. */
 export async function loadAttempts(apps: readonly string[] | undefined, signal: AbortSignal): Promise<Map<number, Attempts>> {
   const query = { ...lastHour(), "measures[]": ["attempts", "error_rate"], "dimensions[]": ["lane"] };
   const charts = apps
@@ -50,7 +50,7 @@ export async function loadAttempts(apps: readonly string[] | undefined, signal: 
   );
 }
 
-/** How attempts were answered, by class. */
+/** Responses of attempts, by class. */
 export async function loadAnswers({ app, lane }: Pick<Lane, "app" | "lane">, signal: AbortSignal): Promise<{ status: string; n: number }[]> {
   const query = { ...lastHour(), "measures[]": ["attempts"], "dimensions[]": ["status"], "filters[lane]": [lane] };
   const { data } = await told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal }));

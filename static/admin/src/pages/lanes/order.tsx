@@ -13,7 +13,7 @@ interface Props {
   onGiven: () => void;
 }
 
-/** Says what an order will do, and to how many, before it is given. */
+/** Shows the effect of an order, with counts, before it is given. */
 export function OrderDialog({ order, lane, flow, onClose, onGiven }: Props) {
   const { title, lasts, reasoned } = ORDER_WORDS[order];
   const { run, isBusy, problem } = useAction(async (body: OrderBody) => {
@@ -44,7 +44,7 @@ export function OrderDialog({ order, lane, flow, onClose, onGiven }: Props) {
         )}
         {reasoned && (
           <label class="field">
-            <span>Why, for whoever looks later</span>
+            <span>Reason, for the log</span>
             <input name="reason" id="order-reason" maxLength={200} autocomplete="off" />
           </label>
         )}

@@ -9,7 +9,7 @@ import { Dialog } from "../../ui/dialog";
 import { Refused, Shown } from "../../ui/shown";
 import { sendAgain } from "./load";
 
-/** What one request does at most: the server's own cap. */
+/** Maximum of one request: the server's limit. */
 const CAP = 10_000;
 const people = (n: number) => things(n, "recipient");
 
@@ -20,7 +20,7 @@ interface Props {
   onSent: () => unknown;
 }
 
-/** Counts for whom a message died, then sends it again to those who can still be reached. */
+/** Counts the failed recipients of a message, then sends it again to those who are reachable. */
 export function AgainDialog({ app, message, onClose, onSent }: Props) {
   const [sent, setSent] = useState<Handled>();
   const dryRun = useResource(`again ${message.id}`, () => sendAgain(app.id, message.id, true), { everyS: 3_600 });
@@ -33,7 +33,7 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
       {sent ? (
         <Done sent={sent} onClose={onClose} />
       ) : (
-        <Shown of={dryRun} what="for whom it died">
+        <Shown of={dryRun} what="its failed recipients">
           {(counted) => {
             const n = Math.min(CAP, Math.max(0, counted.matched - counted.unreachable - counted.user_left));
             return (
@@ -70,11 +70,11 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
 }
 
 function whatItDoes({ matched, unreachable, user_left }: Handled, n: number): string {
-  if (matched === 0) return "No dead letter of it is open any more: they were replayed or discarded.";
+  if (matched === 0) return "It has no open dead letters: they were replayed or discarded.";
   return [
-    `It would be sent again to ${people(n)}, and to nobody else. A browser that did show it drops the repeat.`,
-    unreachable > 0 ? `${people(unreachable)} cannot be reached: the subscription is not active any more.` : "",
-    user_left > 0 ? `${people(user_left)} cannot be reached: somebody else has that browser now.` : "",
+    `It would be sent again to ${people(n)} only. A browser that did display it drops the repeat.`,
+    unreachable > 0 ? `${people(unreachable)} cannot be reached: the subscription is no longer active.` : "",
+    user_left > 0 ? `${people(user_left)} cannot be reached: another user has that browser now.` : "",
   ]
     .filter(Boolean)
     .join(" ");
@@ -89,7 +89,7 @@ function Done({ sent, onClose }: { sent: Handled; onClose: () => void }) {
         Sent again to {people(sent.handled)}.{sent.remaining > 0 && ` ${people(sent.remaining)} are left; repeat it for those.`}
       </p>
       <p class="row end">
-        {first && <a href={link(`/messages/${first}`)}>See how that goes</a>}
+        {first && <a href={link(`/messages/${first}`)}>See its progress</a>}
         <button type="button" onClick={onClose}>
           Close
         </button>

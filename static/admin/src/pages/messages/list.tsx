@@ -17,7 +17,7 @@ import { Paging } from "../../ui/paging";
 import { loadMessages, loadTopics, MOVES, type MessagePage } from "./load";
 import "./messages.css";
 
-/** How is this one going? The newest first. */
+/** List of messages, newest first. */
 export default function Messages() {
   const { app, apps } = useHere();
   return (
@@ -134,10 +134,10 @@ function MessageTable({ messages }: { messages: Message[] }) {
   );
 }
 
-/** Where it stands, beside a bar. */
+/** State, beside a bar. */
 function brief(it: Standing): string {
   const whole = wholeOf(it);
-  if (whole === 0) return "nobody to send it to";
+  if (whole === 0) return "no recipients";
   const [only] = parts(it);
   if (whole === 1 && only) return only.word.toLowerCase();
   if (it.state === "done") return it.ended.accepted === whole ? `all ${count(whole)} accepted` : `${count(it.ended.accepted)} of ${count(whole)} accepted`;

@@ -1,10 +1,10 @@
-/** What the pages about messages ask the server for. */
+/** Requests of the message pages. */
 import { api, told } from "../../api/client";
 import type { Handled, Message, MessageState, Said, Tier } from "../../api/types";
 import type { Steering } from "../../lib/messages";
 import type { Filters } from "../../lib/url";
 
-/** What moves messages. */
+/** Events that change messages. */
 export const MOVES = ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "outcomes"] as const;
 
 export interface MessagePage {
@@ -45,6 +45,6 @@ export function steer(steering: Steering, app: string, message: string): Promise
   }
 }
 
-/** Sends a message again to those for whom it died, or counts them. */
+/** Sends a message again to its failed recipients, or counts them. */
 export const sendAgain = (app: string, message: string, dry_run: boolean): Promise<Handled> =>
   told(api.POST("/v1/apps/{app}/dead-letters/replay", { params: { path: { app } }, body: { filter: { message }, dry_run } }));

@@ -194,7 +194,7 @@ function OfCampaign({ app, id }: { app: AppView; id: string }) {
   );
 }
 
-/** What may be done with it, or which role could. */
+/** Possible actions, or the role that has permission. */
 function Acts({ app, message, it, refresh }: { app: AppView; message: Message; it: Standing; refresh: () => unknown }) {
   const { open: steering, show: steer, close } = useDialog<Steering>();
   const [isAgain, again] = useState(false);
@@ -213,7 +213,7 @@ function Acts({ app, message, it, refresh }: { app: AppView; message: Message; i
         ))}
         {died && (
           <button type="button" id="again" onClick={() => again(true)}>
-            Send again to those for whom it died…
+            Send again to failed recipients…
           </button>
         )}
       </div>

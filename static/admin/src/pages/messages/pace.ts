@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import { pace, remember, type Sample } from "../../lib/messages";
 import type { Resource } from "../../lib/resource";
 
-/** How many deliveries end a minute, as far as was seen since the page is open. `ended`: how many have, while they go out. */
+/** Deliveries ended per minute, measured since the page was opened. `ended`: their number so far. */
 export function usePace<T>(of: Resource<T>, ended: (value: T) => number | undefined): number | undefined {
   const [samples, setSamples] = useState<readonly Sample[]>([]);
   const known = of.known.value;

@@ -7,7 +7,7 @@ import { Card } from "../../ui/card";
 import { Shown } from "../../ui/shown";
 import { loadSaid } from "./load";
 
-/** What was sent, as far as it may be seen. */
+/** Content of a sent message, as far as the user may read it. */
 export function SaidCard({ app, message }: { app: AppView; message: Message }) {
   const { link } = useFilters();
   const said = useResource(`said ${message.id}`, (stop) => loadSaid(app.id, message.id, stop), { everyS: 3_600 });
@@ -33,7 +33,7 @@ export function SaidCard({ app, message }: { app: AppView; message: Message }) {
 
 function What({ said, message }: { said: Said; message: Message }) {
   const { content, payload, template } = said;
-  if (said.content_state === "deleted") return <p class="soft">Its content was deleted, since every delivery has ended and nothing needs it any more.</p>;
+  if (said.content_state === "deleted") return <p class="soft">Its content was deleted, since every delivery has ended and it is no longer needed.</p>;
   if (said.content_state === "withheld") return <p class="soft">{whyNot(message)}</p>;
   if (content) return <Written content={content} />;
   if (template) {
@@ -57,7 +57,7 @@ function What({ said, message }: { said: Said; message: Message }) {
 
 function whyNot({ to }: Message): string {
   if ("topic" in to || "all" in to) {
-    return "What was for more than ten subscriptions is shown to whoever may send on this app. This takes the role sender on this app. What was for fewer stays sealed: it may be a one-time code.";
+    return "Content for more than ten subscriptions is visible to the role sender on this app. Content for fewer stays sealed: it may be a one-time code.";
   }
   return "It was addressed to single recipients, so it stays sealed: it may be a one-time code.";
 }

@@ -11,13 +11,13 @@ interface Props {
   app: AppView;
   message: Message;
   steering: Steering;
-  /** As it stands now: the figures go on while somebody reads. */
+  /** Current counts: they are updated while the dialog is open. */
   it: Standing;
   onClose: () => void;
   onSteered: () => unknown;
 }
 
-/** Says what it will do, and to how many, before it is done. */
+/** Shows the effect of an action, with counts, before it is carried out. */
 export function SteerDialog({ app, message, steering, it, onClose, onSteered }: Props) {
   const title = STEERING_WORDS[steering];
   const { run, isBusy, problem } = useAction(async () => {

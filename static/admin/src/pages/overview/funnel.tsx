@@ -6,20 +6,20 @@ interface Step {
   word: string;
   n: number;
   share: string | undefined;
-  /** What stands beside it, hatched, up to all that were accepted. */
+  /** Hatched part, up to the number of accepted deliveries. */
   rest: { n: number; words: string } | undefined;
 }
 
-const WITHOUT_TOKEN = "sent without a receipt token: nobody can know";
+const WITHOUT_TOKEN = "sent without a receipt token: unknown";
 
 const steps = ({ accepted, asked, displayed, clicked, unknowable, silent }: Funnel, why: string): Step[] => [
   { word: "Accepted by gateways", n: accepted, share: undefined, rest: undefined },
   { word: "Can be reported", n: asked, share: share(asked, accepted), rest: { n: unknowable, words: why } },
-  { word: "Displayed", n: displayed, share: share(displayed, asked), rest: { n: silent, words: "not reported: not shown yet, or the browser does not say" } },
+  { word: "Displayed", n: displayed, share: share(displayed, asked), rest: { n: silent, words: "not reported: not displayed yet, or the browser does not report" } },
   { word: "Clicked", n: clicked, share: share(clicked, displayed), rest: undefined },
 ];
 
-/** From accepted to clicked, each share of what it can be a share of; what nobody knows is hatched, and `why` says why. */
+/** Funnel from accepted to clicked, with shares of their possible totals. Unknown parts are hatched; `why` has the reason. */
 export function FunnelFigure({ funnel, why = WITHOUT_TOKEN }: { funnel: Funnel; why?: string }) {
   const width = (n: number) => ({ width: `${funnel.accepted === 0 ? 0 : Math.min(100, (n / funnel.accepted) * 100)}%` });
   return (

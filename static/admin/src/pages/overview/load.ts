@@ -1,4 +1,4 @@
-/** What the overview asks the server for: of one app, or of all of them. */
+/** Requests of the overview: of one app, or of all. */
 import { api, told } from "../../api/client";
 import type { AppView, Chart, Group, Lane, Reliability } from "../../api/types";
 import { clock } from "../../lib/clock";
@@ -18,15 +18,15 @@ async function chart(app: string | undefined, query: Parameters<typeof all>[0], 
 const all = (query: { "time[start]": string; "time[end]": string; "measures[]": string[]; granularity?: string }, signal: AbortSignal): Promise<Chart> =>
   told(api.GET("/v1/metrics", { params: { query }, signal }));
 
-/** How deliveries ended in each minute of the last hour. */
+/** Outcomes of deliveries in each minute of the last hour. */
 export const loadThroughput = (app: string | undefined, signal: AbortSignal) =>
   chart(app, { ...range(1), granularity: "1m", "measures[]": [...OUTCOMES] }, signal);
 
-/** How long deliveries took in the last hour: sums, not steps. */
+/** Delivery times of the last hour: sums, not steps. */
 export const loadLatency = (app: string | undefined, signal: AbortSignal) =>
   chart(app, { ...range(1), "measures[]": ["latency_p50", "latency_p90", "latency_p95", "latency_p99", "accepted"] }, signal);
 
-/** What became of a day's deliveries in browsers. */
+/** Receipts of a day's deliveries. */
 export const loadFunnel = (app: string | undefined, signal: AbortSignal) =>
   chart(app, { ...range(24), "measures[]": ["accepted", "receipts_asked", "displayed", "clicked"] }, signal);
 

@@ -125,7 +125,7 @@ interface SentenceProps {
 /** Readable from two metres. */
 function Sentence({ isKnown, problem, ...known }: SentenceProps) {
   const { link } = useFilters();
-  if (!isKnown) return <h1 class="sentence">{problem ? `It cannot be told how things are. ${problem}` : "Looking…"}</h1>;
+  if (!isKnown) return <h1 class="sentence">{problem ? `The state is not available. ${problem}` : "Looking…"}</h1>;
   const { tone, words, path } = sentence(known, clock.shown.value, zone.value);
   return (
     <h1 class="sentence" id="sentence" data-tone={tone}>

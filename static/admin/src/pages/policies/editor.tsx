@@ -201,7 +201,7 @@ function Acts({ app, canSave, isNew, isSet, says, onSave, onRemove, onUndo }: Ac
           </button>
         )}
       </div>
-      {!says && <p class="fine">{isSet ? "An empty policy says nothing: remove it instead." : "Fill in what is to differ; the rest keeps the form’s defaults."}</p>}
+      {!says && <p class="fine">{isSet ? "An empty policy has no effect: remove it instead." : "Fill in what is to differ; the rest keeps the form’s defaults."}</p>}
     </>
   );
 }

@@ -8,7 +8,7 @@ import { Position } from "../../ui/position";
 interface Props {
   draft: Draft;
   place: PolicyPlace;
-  /** What the server says of it; its pointers begin with `/policy`. */
+  /** Error of the server; its pointers begin with `/policy`. */
   problem: Refusal | undefined;
   change: (draft: Draft) => void;
 }

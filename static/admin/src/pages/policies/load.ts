@@ -1,4 +1,4 @@
-/** What the pages of policies ask the server for. */
+/** Requests of the policy pages. */
 import { api, told } from "../../api/client";
 import { tagOf, type Condition } from "../../api/edit";
 import { Refusal } from "../../api/problem";
@@ -14,7 +14,7 @@ export type PlaceName = keyof typeof PLACES;
 export const loadOverview = (app: string, iterator: string | undefined, signal: AbortSignal): Promise<PolicyOverview> =>
   told(api.GET("/v1/apps/{app}/policies", { params: { path: { app }, query: { limit: 50, iterator } }, signal }));
 
-/** What holds for a message of each tier of which nobody says anything. */
+/** Default policy of each tier. */
 export const loadTiers = (app: string, signal: AbortSignal): Promise<Preview[]> => Promise.all(TIERS.map((tier) => preview(app, { tier }, signal)));
 
 export const loadPresets = (app: string, signal: AbortSignal): Promise<Preset[]> =>
@@ -26,7 +26,7 @@ export const preview = async (app: string, body: PreviewBody, signal: AbortSigna
 export const simulate = (app: string, scenario: Scenario, body: PreviewBody): Promise<Simulation> =>
   told(api.POST("/v1/apps/{app}/policies/simulate", { params: { path: { app }, query: { scenario } }, body }));
 
-/** What is set at a place. */
+/** Policy of a level. */
 export async function loadPlace(app: string, place: PlaceName, name: string, signal: AbortSignal): Promise<PolicyView> {
   switch (place) {
     case "tiers":
@@ -42,10 +42,10 @@ export async function loadPlace(app: string, place: PlaceName, name: string, sig
   }
 }
 
-/** As somebody begins to change it; undefined: a topic that nobody has named yet. */
+/** Policy at the start of an edit. Undefined: a topic without a policy. */
 export const begunOf = (view: PolicyView): PolicyView | undefined => (tagOf(view) ? view : undefined);
 
-/** What is due of the app, for whoever is about to change what holds for it. */
+/** Due deliveries of the app, which a change of policy affects. */
 export const loadFlow = (app: string, signal: AbortSignal): Promise<Flow> => told(api.GET("/v1/apps/{app}/flow", { params: { path: { app } }, signal }));
 
 /** Sets a policy; null takes it away. It stands in the audit log. */
@@ -71,7 +71,7 @@ export async function set(app: string, place: PlaceName, name: string, policy: P
   }
 }
 
-/** Of which delivery a policy at a place is shown: of that tier, topic or subscription. A topic that says nothing need not exist. */
+/** Delivery for which a policy is previewed: of that tier, topic or subscription. A topic without a policy need not exist. */
 export function about(place: PlaceName, name: string, tier: Tier, policy: Policy | undefined, isSet: boolean): PreviewBody {
   const tried = policy ? { policy: policy as Record<string, never>, place: PLACES[place] } : {};
   switch (place) {

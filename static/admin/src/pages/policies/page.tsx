@@ -14,7 +14,7 @@ import { loadOverview, loadPresets, loadTiers } from "./load";
 import { TimetableFigure } from "./timetable";
 import "./policies.css";
 
-/** What happens when it fails? */
+/** Retry policies of all levels. */
 export default function Policies() {
   const { app, apps } = useHere();
   return (
@@ -33,7 +33,7 @@ function OfApp({ app }: { app: AppView }) {
   return (
     <>
       <p class="fine order">
-        Each message goes by the first of these that says something: the message itself, its subscription, its topic, the tier, and last what is built in.
+        Each message uses the first of these policies that is set: the message itself, its subscription, its topic, the tier, and last the built-in default.
       </p>
       <Shown of={tiers} what="the tiers">
         {(previews) => (
@@ -101,7 +101,7 @@ function Topics({ topics }: { topics: PolicyOverview["topics"] }) {
   );
 }
 
-/** Ids of subscriptions are told from names of topics by their prefix. */
+/** Ids of subscriptions differ from topic names by their prefix. */
 function OpenOther() {
   const { go } = useFilters();
   const input = useRef<HTMLInputElement>(null);

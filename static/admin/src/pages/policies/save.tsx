@@ -12,7 +12,7 @@ interface Props {
   app: AppView;
   place: PlaceName;
   name: string;
-  /** What is to be set; null: what is set goes. */
+  /** New policy; null: removes the policy. */
   policy: Policy | null;
   before: Preview | undefined;
   after: Preview | undefined;
@@ -21,7 +21,7 @@ interface Props {
   edit: Edit<PolicyView>;
 }
 
-/** Says what changes, also for what is under way, before it is saved or removed. */
+/** Shows the effect of a change, also on waiting deliveries, before it is saved or removed. */
 export function SaveDialog({ app, place, name, policy, before, after, onClose, onSaved, edit }: Props) {
   const flow = useResource(`due ${app.id}`, (stop) => loadFlow(app.id, stop), { everyS: 3_600 });
   const { run, isBusy, problem } = useAction(async () => {

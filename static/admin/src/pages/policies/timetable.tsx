@@ -7,13 +7,13 @@ const percents = (share: number) => `${(share * 100).toFixed(2)}%`;
 interface Props {
   caption: string;
   table: Timetable;
-  /** After so many seconds the delivery expires, whatever retries are left. */
+  /** Time in seconds after which the delivery expires, even with retries left. */
   ttlS: number;
   /** Without explanations. */
   brief?: boolean;
 }
 
-/** When retries are made: a line for each, on an axis whose first seconds have as much room as its last hours. */
+/** Times of retries: a line for each, on an axis whose first seconds have as much room as its last hours. */
 export function TimetableFigure({ caption, table, ttlS, brief = false }: Props) {
   const { rungs, left } = ladder(table, ttlS);
   const end = Math.max(table.longest_window_s, 1) * 1.08;

@@ -11,11 +11,11 @@ interface Props {
   app: AppView;
   text: string;
   change: (text: string) => void;
-  /** What the server's parser says is wrong with the text. */
+  /** Error of the server's parser. */
   fault: string | undefined;
 }
 
-/** Who belongs: as rows of conditions, and beside them as the text that they write. What rows cannot show stays text. */
+/** Editor of a segment: rows of conditions, and beside them their text. A text that rows cannot show stays text. */
 export function SegmentEditor({ app, text, change, fault }: Props) {
   const [groups, setGroups] = useState<Groups | undefined>(() => read(text));
   const id = useId();
@@ -35,7 +35,7 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
           <Builder groups={groups} build={build} topics={`${id}-topics`} />
         ) : (
           <p class="soft" id="only-text">
-            {fault ? "Rows come back once the text can be read." : "This text says more than rows can show, so it stays a text."}
+            {fault ? "Rows are shown once the text is valid." : "Rows cannot show this expression, so it stays a text."}
           </p>
         )}
         <datalist id={`${id}-topics`}>
@@ -65,7 +65,7 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
               <Position text={text} detail={fault} />
             </>
           ) : (
-            "Rows write it; whoever likes writes it alone. Names that are not ours are attributes."
+            "The rows write it; you can also edit it directly. Unknown names are attributes."
           )}
         </div>
       </div>
@@ -77,7 +77,7 @@ function Builder({ groups, build, topics }: { groups: Groups; build: (groups: Gr
   const put = (at: number, group: readonly Condition[]) => build(groups.map((other, n) => (n === at ? group : other)).filter((group) => group.length > 0));
   return (
     <>
-      {groups.length === 0 && <p class="soft">Nobody is left out so far. Add a condition.</p>}
+      {groups.length === 0 && <p class="soft">No condition so far: everyone belongs.</p>}
       {groups.map((group, at) => (
         <div key={at} class="group" role="group" aria-label={groups.length > 1 ? `Group ${at + 1} of ${groups.length}: all groups hold` : undefined}>
           {at > 0 && <p class="joint">and</p>}

@@ -1,4 +1,4 @@
-/** What the pages about segments ask the server for. */
+/** Requests of the segment pages. */
 import { api, told } from "../../api/client";
 import type { Condition } from "../../api/edit";
 import type { Segment, SegmentPreview, Subscription } from "../../api/types";
@@ -26,7 +26,7 @@ export const removeSegment = async (app: string, segment: string, header: Condit
 /** Of a segment, what saving it replaces. */
 export const written = ({ expression, description }: Segment): object => ({ expression, description });
 
-/** Reads a segment, stored or not, and says how many belong to it. */
+/** Reads the size of a segment, stored or not. */
 export const preview = (app: string, segment: string, exact: boolean, signal?: AbortSignal): Promise<SegmentPreview> =>
   told(api.POST("/v1/apps/{app}/segments/preview", { params: { path: { app } }, body: { segment, exact }, ...(signal ? { signal } : {}) }));
 
@@ -41,5 +41,5 @@ export async function loadMembers(app: string, segment: string, after: string | 
   return { members: data, next: iterator, previous: prev_iterator };
 }
 
-/** Previews a text whenever it has changed; an empty one says nothing. */
+/** Previews an expression at each change; an empty one has no preview. */
 export const usePreview = (app: string, text: string): Asked<SegmentPreview> => useAsked(text || undefined, (text, stop) => preview(app, text, false, stop));

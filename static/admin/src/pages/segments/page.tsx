@@ -13,7 +13,7 @@ import "../messages/messages.css";
 import { loadSegments } from "./load";
 import "./segments.css";
 
-/** Whom do I mean, and how many are they? The newest first. */
+/** List of segments, newest first. */
 export default function Segments() {
   const { app, apps } = useHere();
   return (

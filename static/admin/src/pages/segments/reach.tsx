@@ -5,7 +5,7 @@ import { useAction } from "../../ui/action";
 import { Refused } from "../../ui/shown";
 import { preview } from "./load";
 
-/** How many belong, with how far that may be off; counted when somebody asks. */
+/** Size of a segment with its margin of error; counted on request. */
 export function ReachFigure({ app, segment, shown, isOld }: { app: AppView; segment: string; shown: SegmentPreview; isOld: boolean }) {
   const [exact, setExact] = useState<{ of: string; shown: SegmentPreview }>();
   const { run, isBusy, problem } = useAction(async () => setExact({ of: segment, shown: await preview(app.id, segment, true) }));

@@ -135,7 +135,7 @@ function DeleteDialog({ app, segment, reload, onClose }: DeleteProps) {
   return (
     <Ask
       title={`Delete ${segment.name}?`}
-      says="Messages and campaigns that were sent keep what it said. Drafts that name it are refused until they name another one. Nobody loses a subscription."
+      says="Sent messages and campaigns keep its expression. Drafts with it are refused until they use another segment. No subscription is deleted."
       button="Delete it"
       isGrave
       work={async () => {
@@ -147,7 +147,7 @@ function DeleteDialog({ app, segment, reload, onClose }: DeleteProps) {
   );
 }
 
-/** Who belongs, and how many. */
+/** Subscriptions of the segment, and their number. */
 function Reached({ app, segment: { name, expression } }: { app: AppView; segment: Segment }) {
   const { shown, problem, isOld } = usePreview(app.id, expression);
   return (
@@ -196,14 +196,14 @@ function Editor({ app, segment, onLeave, reload }: EditorProps) {
       {isEmpty ? (
         <p class="soft reach">Say who belongs, and see how many that is.</p>
       ) : wrong ? (
-        <p class="soft reach">Nobody yet: see above.</p>
+        <p class="soft reach">None yet: see above.</p>
       ) : shown ? (
         <ReachFigure app={app} segment={text.trim()} shown={shown} isOld={isOld} />
       ) : (
         <p class="soft reach">Counting…</p>
       )}
       <Refused problem={refused ?? (wrong ? undefined : isEmpty ? undefined : problem)} />
-      {segment && <p class="fine">Messages and campaigns that were sent keep what it said. Those that are yet to be sent by its name go to whom it says then.</p>}
+      {segment && <p class="fine">Sent messages and campaigns keep the earlier expression. Later ones use the expression of their time.</p>}
       <p class="row">
         <button type="button" class="primary" id="save-segment" disabled={isBusy || isEmpty || name === "" || wrong !== undefined} onClick={() => run()}>
           {segment ? "Save it" : "Make it"}
@@ -230,7 +230,7 @@ function Members({ app, segment }: { app: AppView; segment: Segment }) {
         of={page}
         what="members"
         isEmpty={({ members }) => members.length === 0}
-        empty={<p>{known?.next ? "None of those that were looked at belongs. There are older ones." : filters.after ? "There are no more." : "Nobody belongs at present."}</p>}
+        empty={<p>{known?.next ? "None of the checked subscriptions belongs. There are older ones." : filters.after ? "There are no more." : "No subscription belongs at present."}</p>}
       >
         {({ members }) => <MemberTable app={app} members={members} />}
       </Shown>
@@ -252,7 +252,7 @@ function MemberTable({ app, members }: { app: AppView; members: Subscription[] }
           head: "Person",
           cell: (one) => (
             <>
-              <a href={link(personOf(one))}>{one.user_id ?? "Nobody in particular"}</a> <span class="fine keep">{shortId(one.id)}</span>
+              <a href={link(personOf(one))}>{one.user_id ?? "Anonymous"}</a> <span class="fine keep">{shortId(one.id)}</span>
             </>
           ),
         },

@@ -17,7 +17,7 @@ import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { loadApiKeys, makeApiKey, revokeApiKey, type ApiKey, type NewApiKey, type Scope } from "./load";
 
-/** What each scope of an app's keys lets a program do. */
+/** Permissions of each scope of an app's keys. */
 export const SCOPES: readonly [Scope, string][] = [
   ["send", "Send messages"],
   ["read", "Read everything but secrets"],
@@ -29,7 +29,7 @@ export const SCOPES: readonly [Scope, string][] = [
   ["export", "Take out private keys and dead letters"],
 ];
 
-/** What the app's servers show. */
+/** API keys of the app's servers. */
 export function ApiKeys({ app }: { app: AppView }) {
   const { filters, change } = useFilters();
   const keys = useResource(`api keys ${app.id}`, (stop) => loadApiKeys(app.id, stop));
@@ -49,7 +49,7 @@ export function ApiKeys({ app }: { app: AppView }) {
         )
       }
     >
-      <p class="fine">What your servers show. Each may do what its scopes say, on this app alone.</p>
+      <p class="fine">Credentials of your servers. Each has the permissions of its scopes, for this app only.</p>
       <Shown
         of={keys}
         what="the API keys"
@@ -89,7 +89,7 @@ export function ApiKeys({ app }: { app: AppView }) {
 
 function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: ((key: ApiKey) => void) | undefined }) {
   const { session } = useHere();
-  if (keys.length === 0) return <p>None is valid any more.</p>;
+  if (keys.length === 0) return <p>No key is valid.</p>;
   return (
     <Table
       caption="API keys"
@@ -192,7 +192,7 @@ function MakeKey({ app, onClose, onMade }: { app: AppView; onClose: () => void; 
         </>
       ) : (
         <Form button="Make it" id="do-it" work={make} onLeave={onClose}>
-          <Field label="Name" hint="What will use it, so that somebody can tell later.">
+          <Field label="Name" hint="The program that will use it.">
             {(tie) => <input name="name" required maxLength={200} placeholder="the shop’s server" autocomplete="off" {...tie} />}
           </Field>
           <fieldset class="choices column">
@@ -221,7 +221,7 @@ function MakeKey({ app, onClose, onMade }: { app: AppView; onClose: () => void; 
 }
 
 function Revoke({ app, of, made, onClose, onRevoked }: { app: AppView; of: ApiKey; made: number; onClose: () => void; onRevoked: () => unknown }) {
-  const rests = of.last_used_on ? `It was last used on ${of.last_used_on}.` : "Nobody is known to have used it.";
+  const rests = of.last_used_on ? `It was last used on ${of.last_used_on}.` : "No use is recorded.";
   const children = made > 0 ? ` It made ${things(made, "key")} that ${made === 1 ? "is" : "are"} valid, which may have made others.` : "";
   return (
     <Ask
@@ -239,7 +239,7 @@ function Revoke({ app, of, made, onClose, onRevoked }: { app: AppView; of: ApiKe
         <input type="checkbox" name="keep" />
         <span>
           Keep what it made
-          <span class="fine">Otherwise the API keys and identity keys that it made are revoked with it: whoever stole it may have made some.</span>
+          <span class="fine">Otherwise the API keys and identity keys that it made are revoked with it: a thief of the key may have created some.</span>
         </span>
       </label>
     </Ask>

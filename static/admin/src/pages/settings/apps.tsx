@@ -194,10 +194,10 @@ function OneApp({ app }: { app: AppView }) {
   );
 }
 
-/** Of an app, what the form says. */
+/** Settings of an app in the form. */
 const settingsOf = ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways }: AppView): object => ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways });
 
-/** What differs from how the app is. */
+/** Differences from the stored settings. */
 function proposed(app: AppView, written: Written, mayAll: boolean): AppChange {
   const change: AppChange = {};
   const name = written.text("name");
@@ -254,7 +254,7 @@ function Delete({ app }: { app: AppView }) {
           title={`Delete ${app.name}?`}
           button={`Delete ${app.name} for good`}
           isGrave
-          says="Nothing of it is sent any more as soon as this is answered, and its API keys are revoked. Its rows follow within minutes or hours."
+          says="Sending stops at once, and its API keys are revoked. Its data is deleted within minutes or hours."
           work={async (written) => {
             await deleteApp(app.id, written.text("confirm"));
             await refreshApps();

@@ -10,7 +10,7 @@ import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { loadOfApps, loadTeam, LOOKED_INTO, type OfApp } from "./load";
 
-/** What needs somebody, before everything else. */
+/** Settings that need an action. */
 export function Attention() {
   const { session, apps, app } = useHere();
   const of = app ? [app] : apps;
@@ -46,7 +46,7 @@ function Notes({ notes, isWithTeam }: { notes: Note[]; isWithTeam: boolean }) {
           <Badge tone="accepted">In order</Badge>
         </p>
         <p class="fine">
-          Keys that end within 30 days, keys that nobody has used for 90{isWithTeam ? ", and invitations that are open" : ""} would be listed here.
+          Keys that end within 30 days, keys without use for 90{isWithTeam ? ", and invitations that are open" : ""} would be listed here.
         </p>
       </Card>
     );
@@ -83,7 +83,7 @@ function Rotations({ ofApps }: { ofApps: OfApp[] }) {
   );
 }
 
-/** How much has moved, as a bar and in words. */
+/** Progress of the move to a new key, as a bar and in words. */
 export function Progress({ rotation: { moved, of, since }, what }: { rotation: Rotation; what: string }) {
   return (
     <div class="progress">

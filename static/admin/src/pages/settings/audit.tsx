@@ -10,7 +10,7 @@ import { Table } from "../../ui/table";
 import { ChooseApp } from "../../shell/choose-app";
 import { loadAudit, loadTeam, type Entry } from "./load";
 
-/** What people did. */
+/** Audit log. */
 export function Audit() {
   const { app, apps } = useHere();
   const { filters } = useFilters();
@@ -45,7 +45,7 @@ function Log({ app }: { app: string | undefined }) {
             ))}
             {filters.actor && !names.has(filters.actor) && !["local", "nobody"].includes(filters.actor) && <option value={filters.actor}>{actorWords(filters.actor, session)}</option>}
             <option value="local">The command line</option>
-            <option value="nobody">Nobody who is known</option>
+            <option value="nobody">Unknown caller</option>
           </select>
         </label>
         <label>
@@ -76,7 +76,7 @@ function Log({ app }: { app: string | undefined }) {
               No entry is like that. <a href={link("/settings/audit")}>Show all</a>
             </p>
           ) : (
-            <p>Nothing was done yet. Whoever changes something here is named in this log, and nothing in it can be changed.</p>
+            <p>Nothing was done yet. This log names the author of each change, and its entries cannot be changed.</p>
           )
         }
       >

@@ -27,7 +27,7 @@ function HoursOf({ app }: { app: AppView }) {
   );
 }
 
-/** Zones that this browser knows by name, to choose from while writing. */
+/** Zones of this browser, as suggestions. */
 const ZONES = Intl.supportedValuesOf?.("timeZone") ?? [];
 
 function Edit({ app, known, refresh }: { app: AppView; known: Calendar; refresh: () => unknown }) {

@@ -11,7 +11,7 @@ import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { loadIdentityKeys, makeIdentityKey, removeIdentityKey, type IdentityKey } from "./load";
 
-/** How a key is used: what the API calls algorithm and form. */
+/** Uses of a key: the API's algorithm and form. */
 const KINDS: readonly [string, string][] = [
   ["HS256 jwt", "JWTs under a secret (HS256)"],
   ["HS256 hmac", "A plain HMAC of the user’s id"],
@@ -20,7 +20,7 @@ const KINDS: readonly [string, string][] = [
 
 const kindWords = ({ algorithm, form }: IdentityKey) => KINDS.find(([kind]) => kind === `${algorithm} ${form}`)?.[1] ?? `${algorithm} ${form}`;
 
-/** What the site's backend signs user tokens with. */
+/** Keys with which the site's backend signs user tokens. */
 export function IdentityKeys({ app }: { app: AppView }) {
   const keys = useResource(`identity keys ${app.id}`, (stop) => loadIdentityKeys(app.id, stop));
   const admin = useMay("admin", app.id);
@@ -38,7 +38,7 @@ export function IdentityKeys({ app }: { app: AppView }) {
       }
     >
       <p class="fine">What your backend signs with, so that a browser can prove whose it is.</p>
-      <Shown of={keys} what="the identity keys" isEmpty={(keys) => keys.length === 0} empty={<p>There is none: browsers belong to nobody in particular, unless your servers register them.</p>}>
+      <Shown of={keys} what="the identity keys" isEmpty={(keys) => keys.length === 0} empty={<p>There is none: browsers are anonymous, unless your servers register them.</p>}>
         {(keys) => (
           <Table
             caption="Identity keys"
@@ -80,7 +80,7 @@ export function IdentityKeys({ app }: { app: AppView }) {
           title={`Delete “${removing.name}”?`}
           button="Delete it for good"
           isGrave
-          says="Tokens that it signed prove nothing any more, at once. Subscriptions keep their users. To change keys without a gap: make the new one, switch your backend over, then delete this one."
+          says="Tokens that it signed are invalid at once. Subscriptions keep their users. To change keys without a gap: make the new one, switch your backend over, then delete this one."
           work={async () => {
             await removeIdentityKey(app.id, removing.id);
             remove(undefined);

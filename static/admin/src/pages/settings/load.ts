@@ -87,7 +87,7 @@ export const addPasskey = (name: string, credential: object) =>
 
 export interface EntryPage {
   entries: Entry[];
-  /** What the pages on both sides are asked with: of older ones, and of newer ones. */
+  /** Cursors of the previous and the next page. */
   next: string | null | undefined;
   previous: string | null | undefined;
 }
@@ -111,7 +111,7 @@ export async function loadAudit(app: string | undefined, filters: Filters, signa
   return { entries: data, next: iterator, previous: prev_iterator };
 }
 
-/** What there is of an app that may need somebody. */
+/** Parts of an app that may need an action. */
 export interface OfApp {
   app: AppView;
   vapidKeys: VapidKey[];

@@ -27,7 +27,7 @@ const PARTS: readonly Part[] = [
   { path: "/settings/audit", title: "Audit log", component: Audit },
 ];
 
-/** Who may do what, with which keys? */
+/** Settings: apps, keys and team. */
 export default function Settings() {
   const { here, link } = useFilters();
   const { app } = useHere();

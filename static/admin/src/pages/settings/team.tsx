@@ -22,7 +22,7 @@ const ROLE_WORDS: Record<Grant["role"], string> = {
   admin: "Admin: also keys, exports and, for all apps, the team",
 };
 
-/** Who may sign in. */
+/** Teammates and their roles. */
 export function Team() {
   const { session } = useHere();
   if (!session.may_change_team) {
@@ -247,7 +247,7 @@ type Act = Exclude<Doing["what"], "invite" | "roles">;
 const ACTS: Record<Act, { title: (email: string) => string; says: string; button: string; isGrave: boolean; work: (id: string) => Promise<Invited | unknown> }> = {
   "shut out": {
     title: (email) => `Shut ${email} out?`,
-    says: "All their sessions end at once, and they cannot sign in, whatever a provider says. API keys that they made stay valid, since servers run on them. You can let them in again.",
+    says: "All their sessions end at once, and they cannot sign in, not even through a provider. API keys that they made stay valid, since servers run on them. You can let them in again.",
     button: "Shut them out",
     isGrave: true,
     work: (id) => changeTeammate(id, { disabled: true }),
@@ -262,21 +262,21 @@ const ACTS: Record<Act, { title: (email: string) => string; says: string; button
   },
   passkeys: {
     title: (email) => `Reset the passkeys of ${email}?`,
-    says: "For who has lost what keeps them: all of them are removed, and all sessions end, since somebody may have found it. The password stays, and is enough from then on.",
+    says: "For a lost device: all passkeys are deleted, and all sessions end, since the device may be in other hands. The password stays, and is enough from then on.",
     button: "Reset them",
     isGrave: true,
     work: (id) => resetPasskeys(id),
   },
   unlink: {
     title: (email) => `Unlink the account of ${email}?`,
-    says: "All their sessions end. The next account at your provider that comes with their address is linked in its place. If somebody else has that address now, shut them out first.",
+    says: "All their sessions end. The next account at your provider that comes with their address is linked in its place. If another person has that address now, disable the account first.",
     button: "Unlink it",
     isGrave: true,
     work: (id) => unlinkTeammate(id),
   },
   remove: {
     title: (email) => `Remove ${email}?`,
-    says: "They are gone for good, with password and passkeys; all their sessions end. They come back by invitation alone. The audit log keeps their id, and API keys that they made stay valid.",
+    says: "They are gone for good, with password and passkeys; all their sessions end. They return by invitation only. The audit log keeps their id, and API keys that they made stay valid.",
     button: "Remove them for good",
     isGrave: true,
     work: (id) => removeTeammate(id),

@@ -17,7 +17,7 @@ import { changeVapidKey, exportVapidKey, loadVapidKeys, makeVapidKey, type Vapid
 
 type Doing = { what: "make" } | { what: "import" } | { what: "contact" | "export"; key: VapidKey };
 
-/** What pushes are signed with. */
+/** VAPID keys, which sign pushes. */
 export function VapidKeys({ app }: { app: AppView }) {
   const keys = useResource(`vapid keys ${app.id}`, (stop) => loadVapidKeys(app.id, stop), { everyS: 30 });
   const admin = useMay("admin", app.id);
@@ -127,8 +127,8 @@ function Make({ app, keys, onClose, onMade }: MakeProps & { keys: VapidKey[] }) 
   return (
     <Ask
       title="A new VAPID key?"
-      button="Make it, and retire the active one"
-      says={`New subscribers get the new key at once. ${things(all, "subscription")} stay as they are: the key that each came with goes on signing for it, and our SDK moves it with its browser’s next visit. Nobody misses a message. A retired key never becomes active again.`}
+      button="Create it, and retire the active one"
+      says={`New subscribers get the new key at once. ${things(all, "subscription")} stay as they are: the key of each still signs for it, and our SDK moves it at its browser’s next visit. No message is lost. A retired key never becomes active again.`}
       work={async (written) => {
         const subject = written.text("subject");
         await makeVapidKey(app.id, subject ? { subject } : {});
@@ -153,7 +153,7 @@ function Import({ app, onClose, onMade }: MakeProps) {
   };
   return (
     <Ask title="Import a VAPID key" button="Import it" says="For subscriptions that were made elsewhere: they can be sent to with the key that they were made with, and with no other." work={bring} onClose={onClose}>
-      <Field label="Private key" hint="PEM, a JWK, or base64 of its 32 octets.">
+      <Field label="Private key" hint="PEM, a JWK, or base64 of its 32 bytes.">
         {(tie) => <textarea name="private_key" rows={4} required spellcheck={false} autocomplete="off" {...tie} />}
       </Field>
       <Field label="Its public key" hint="Base64; to be sure that they belong together. May be left out.">
@@ -210,7 +210,7 @@ function Export({ app, of, onClose }: { app: AppView; of: VapidKey; onClose: () 
       ) : (
         <Form button="Take it out" id="do-it" isGrave work={async () => setPair(await exportVapidKey(app.id, of.id))} onLeave={onClose}>
           <p>
-            Whoever has it can send to {things(of.subscriptions ?? 0, "subscription")} in the name of {app.name}, as long as they have their endpoints, too. It is for moving to another server; keep it like a password. That you took it out stands in the audit log.
+            Its owner can send to {things(of.subscriptions ?? 0, "subscription")} in the name of {app.name}, as long as they have their endpoints, too. It is for moving to another server; keep it like a password. The audit log records this export.
           </p>
         </Form>
       )}

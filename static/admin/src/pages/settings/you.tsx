@@ -14,7 +14,7 @@ import { Refused, Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { addPasskey, askForPasskey, endOtherSessions, endSession, loadPasskeys, loadSessions, removePasskey, setPassword, type Passkey } from "./load";
 
-/** How you sign in, and where you are. */
+/** Password, passkeys and sessions of the user. */
 export function You() {
   const { session } = useHere();
   return (
@@ -51,7 +51,7 @@ function Password() {
         }}
       >
         <input class="hidden" type="email" name="email" autocomplete="username" defaultValue={session.email ?? ""} tabIndex={-1} aria-hidden="true" readOnly />
-        <Field label="The one before" hint="Leave it empty if you have none, and came by a link just now.">
+        <Field label="Current password" hint="Leave it empty if you have none and signed in by a link.">
           {(tie) => <input type="password" name="current_password" autocomplete="current-password" {...tie} />}
         </Field>
         <Field label="New password" hint="12 characters or more.">
@@ -139,7 +139,7 @@ function Passkeys() {
           title={`Remove “${removing.name}”?`}
           button="Remove it"
           isGrave
-          says={passkeys.known.value?.value.length === 1 ? "It is your only one: the password alone lets you in from then on." : "It does not let you in any more. Your others do."}
+          says={passkeys.known.value?.value.length === 1 ? "It is your only one: the password alone lets you in from then on." : "You can no longer sign in with it. Your others still work."}
           work={async () => {
             await removePasskey(removing.id);
             remove(undefined);

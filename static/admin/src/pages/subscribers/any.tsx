@@ -25,7 +25,7 @@ export default function AnySubscription() {
           <p class="loading">Found in {slug}…</p>
         ) : (
           <p class="refused">
-            None of your apps has a subscription <code>{subscription}</code>, or not any more.
+            None of your apps has a subscription <code>{subscription}</code>; it may have been deleted.
           </p>
         )
       }

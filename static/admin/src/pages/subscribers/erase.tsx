@@ -14,7 +14,7 @@ interface Props {
   onErased: () => unknown;
 }
 
-/** Says what will go, asks for the name as the word for it, and then shows how far it has come. */
+/** Shows the data to delete, asks for the typed name, and shows the progress. */
 export function EraseDialog({ app, person, onClose, onErased }: Props) {
   const user = person.user ?? "";
   const [begun, setBegun] = useState<Erasure>();
@@ -42,7 +42,7 @@ export function EraseDialog({ app, person, onClose, onErased }: Props) {
   return (
     <Dialog title={`Erase ${user}?`} onClose={onClose}>
       <form onSubmit={submit}>
-        <p>This goes, and does not come back:</p>
+        <p>This is deleted for good:</p>
         <ul class="bullets">
           {whatErasureTakes(person.devices, person.isAll).map((line) => (
             <li key={line}>{line}</li>
@@ -69,7 +69,7 @@ export function EraseDialog({ app, person, onClose, onErased }: Props) {
   );
 }
 
-/** Looked at every other second until nothing names the person any more. */
+/** Polls every other second until the erasure is complete. */
 function Progress({ app, begun }: { app: AppView; begun: Erasure }) {
   const load = (stop: AbortSignal) => (begun.completed_at ? Promise.resolve(begun) : loadErasure(app.id, begun.id, stop));
   const erasure = useResource(`erasure ${begun.id}`, load, { everyS: begun.completed_at ? 3_600 : 2 });

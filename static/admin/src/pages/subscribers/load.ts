@@ -90,7 +90,7 @@ export async function loadLatest(app: string, who: { user?: string; subscription
 export const loadDiagnosis = (app: string, code: string, signal: AbortSignal): Promise<Diagnosis> =>
   told(api.GET("/v1/apps/{app}/diagnoses/{code}", { params: { path: { app, code } }, signal }));
 
-/** Which of these apps a subscription is of. */
+/** App of a subscription, among these apps. */
 export async function findApp(apps: readonly { id: string; slug: string }[], subscription: string, signal: AbortSignal): Promise<string | undefined> {
   if (!isId(subscription, "sub_")) return undefined;
   for (const { id, slug } of apps) {

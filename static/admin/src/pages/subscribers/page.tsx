@@ -23,7 +23,7 @@ import "./subscribers.css";
 export default function Subscribers() {
   return (
     <>
-      <Head title="Subscribers" lead="Is my base healthy; who is this? A subscription is one browser that said yes." />
+      <Head title="Subscribers" lead="A subscription is one browser that allowed notifications." />
       <OfApp what="Subscribers are kept by app.">
         {(app) => <OfOneApp key={app.id} app={app} />}
       </OfApp>
@@ -102,7 +102,7 @@ function SubscriptionTable({ app, subscriptions }: { app: AppView; subscriptions
           head: "Person",
           cell: (one) => (
             <>
-              <a href={link(personOf(one))}>{one.user_id ?? "Nobody in particular"}</a>
+              <a href={link(personOf(one))}>{one.user_id ?? "Anonymous"}</a>
               <br />
               <span class="fine keep">{shortId(one.id)}</span>
             </>
@@ -165,7 +165,7 @@ const isNobody = ({ active, won, lost }: Growth) => active === 0 && won.every((n
 function Nobody({ app }: { app: AppView }) {
   return (
     <div>
-      <p>Nobody is subscribed. Browsers subscribe with the SDK, on a page of the site:</p>
+      <p>There are no subscriptions. Browsers subscribe with the SDK, on a page of the site:</p>
       <pre>
         <code>{`new Bellwire({ app: "${app.slug}" }).subscribe()`}</code>
       </pre>
@@ -252,7 +252,7 @@ function Keys({ keys }: { keys: KeyAge[] }) {
           { head: "Share", isNumber: true, isExtra: true, cell: ({ active }) => (all === 0 ? "–" : percent(active / all)) },
         ]}
       />
-      <p class="fine">A key goes on signing for the subscriptions that were made with it. Browsers come over to the active one with their next visit.</p>
+      <p class="fine">A key still signs for the subscriptions that were created with it. Browsers move to the active one at their next visit.</p>
     </>
   );
 }

@@ -24,7 +24,7 @@ import "../../ui/filters.css";
 import "../messages/messages.css";
 import "./subscribers.css";
 
-/** Somebody, by the site's name for them or by one of their devices. */
+/** A person, by the site's user id or by one device. */
 export interface Who {
   user?: string;
   subscription?: string;
@@ -53,7 +53,7 @@ function OnePerson({ app, who }: { app: AppView; who: Who }) {
       <Shown of={person} what="this person">
         {(shown) => (
           <>
-            <Head title={shown.user ?? "Nobody in particular"} lead={`${shown.user ? capital(things(shown.devices.length, "device")) : "A device without a user"} in ${app.name}`}>
+            <Head title={shown.user ?? "Anonymous"} lead={`${shown.user ? capital(things(shown.devices.length, "device")) : "A device without a user"} in ${app.name}`}>
               {shown.user !== undefined && shown.devices.length > 0 && (
                 <div class="row">
                   <TakeData app={app} user={shown.user} />

@@ -45,8 +45,8 @@ export function TestPushDialog({ app, device, onClose, onSent }: Props) {
     <Dialog title="Test push" onClose={onClose}>
       <form onSubmit={submit}>
         <p>
-          One notification goes to this one {deviceWords(device.gateway)}, now: transactional, so that no quiet hours hold it, and for five minutes at most. Whoever
-          has the device sees it.
+          One notification goes to this one {deviceWords(device.gateway)}, now: transactional, so that no quiet hours hold it, and for five minutes at most. Any user of
+          the device sees it.
         </p>
         <label class="field">
           <span>Title</span>

@@ -22,7 +22,7 @@ import "./templates.css";
 interface Props {
   app: AppView;
   name: string;
-  /** What it was when it was begun; undefined: a new one. */
+  /** Stored template at the start of the edit. Undefined: a new one. */
   stored?: StoredTemplate;
   draft: Draft;
   change: (changes: Partial<Draft>) => void;
@@ -32,12 +32,12 @@ interface Props {
   reload: () => void;
   /** Nothing was changed yet. */
   isSame?: boolean;
-  /** Of what is kept in this tab alone. */
+  /** Key of the draft in this tab's storage. */
   clear?: () => void;
   children?: ComponentChildren;
 }
 
-/** Writes a template, with what comes of it for somebody beside it. */
+/** Editor of a template, with a rendered preview. */
 export function Editor({ app, name, stored, draft, change, button, onSaved, reload, isSame = false, clear, children }: Props) {
   const [wanted, choose] = useState(0);
   const n = Math.min(wanted, draft.languages.length - 1);
@@ -68,7 +68,7 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
     <div class="composer">
       <div class="form">
         {children}
-        <Card title="What it says">
+        <Card title="Content">
           <Languages draft={draft} change={change} chosen={n} choose={choose} />
           <ContentFields
             key={locale}
@@ -84,14 +84,14 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
             Cut the text where it comes out too long; else whoever that happens for gets nothing
           </Check>
           <p class="fine">
-            Texts ask for what is known of whoever gets it, {code("{{ attributes.name }}")}, and for what their message tells it, {code("{{ data.what }}")}. What is not defined is a mistake unless they say what stands there instead: {code("{{ attributes.name | default('there') }}")}.
+            Texts can use attributes of the recipient, {code("{{ attributes.name }}")}, and data of the message, {code("{{ data.what }}")}. An undefined value is an error without a default: {code("{{ attributes.name | default('there') }}")}.
           </p>
         </Card>
         <TryCard somebody={somebody} change={(changes) => setSomebody({ ...somebody, ...changes })} data={data} tell={tell} filled={filled} chosen={locale} look={(locale) => choose(draft.languages.findIndex((one) => one.locale === locale))} />
         {told && isTitled && <AudienceCard app={app} body={{ template, data: told as Record<string, never> }} />}
         <Card title="Save">
           {lacking ? <p class="soft">{lacking}</p> : <Refused problem={saved === body ? problem : undefined} />}
-          {!lacking && (filled.problem || (shown && !shown.content)) && <p class="fine">As it is tried here it cannot be filled in. A message may tell it more, so it can be saved if it is right otherwise.</p>}
+          {!lacking && (filled.problem || (shown && !shown.content)) && <p class="fine">It cannot be rendered with this data. A message may have more data, so it can be saved.</p>}
           <p class="row">
             <button type="button" class="primary" id="save-template" disabled={Boolean(lacking) || isBusy || isSame} onClick={() => run()}>
               {button}
@@ -122,7 +122,7 @@ interface LanguagesProps {
 
 const wordsOf = (locale: string): string => `${languageWords(locale)} (${locale})`;
 
-/** Which language is written below, one more, and who gets which. */
+/** Languages: tabs, a button for another one, and their selection rule. */
 function Languages({ draft, change, chosen, choose }: LanguagesProps) {
   const [locale, write] = useState("");
   const { languages } = draft;
@@ -143,7 +143,7 @@ function Languages({ draft, change, chosen, choose }: LanguagesProps) {
         </button>
       </div>
       <p class={fault ? "fault" : "fine"} role="status">
-        {fault ? faultWords(fault) : languages.length === 1 ? "So far everybody gets the same language." : "Whose browser says de-AT gets de-AT, else de, else what everybody else gets."}
+        {fault ? faultWords(fault) : languages.length === 1 ? "All recipients get the same language." : "A browser with de-AT gets de-AT, else de, else the default."}
       </p>
       {current && (
         <p>
@@ -181,7 +181,7 @@ interface TryProps {
   look: (locale: string) => void;
 }
 
-/** On whom it is tried, and what the message would tell it. */
+/** User and data of the preview. */
 function TryCard({ somebody, change, data, tell, filled: { shown, problem, isOld }, chosen, look }: TryProps) {
   const { kind, id, locale, attributes } = somebody;
   const given = shown?.locale ?? "";
@@ -207,7 +207,7 @@ function TryCard({ somebody, change, data, tell, filled: { shown, problem, isOld
           fault={objectOf(attributes) ? problem?.fault("/recipient") : "has to be an object in JSON"}
         />
       )}
-      <Text label="What a message tells it, in JSON" name="data" rows={2} value={data} change={tell} max={8_192} placeholder={'{"what": "parcel"}'} fault={objectOf(data) ? problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "has to be an object in JSON"} />
+      <Text label="Template data (JSON)" name="data" rows={2} value={data} change={tell} max={8_192} placeholder={'{"what": "parcel"}'} fault={objectOf(data) ? problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "has to be an object in JSON"} />
       {shown && !problem && (
         <p id="given" data-old={isOld || undefined}>
           They get it in {given ? wordsOf(given) : "the language of everybody else"}.{" "}

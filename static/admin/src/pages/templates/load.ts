@@ -1,4 +1,4 @@
-/** What the pages about templates ask the server for. */
+/** Requests of the template pages. */
 import { api, told } from "../../api/client";
 import type { Condition } from "../../api/edit";
 import type { StoredTemplate, Template, TemplateCheck, TemplateCheckBody, TemplatePreview, TemplatePreviewBody } from "../../api/types";
@@ -36,7 +36,7 @@ export const check = (app: string, body: TemplateCheckBody): Promise<TemplateChe
 const CAMPAIGNS_MAX = 250;
 const PLANS_MAX = 60;
 
-/** What names it. Only campaigns may: messages have a copy, and segments say nothing. */
+/** Campaigns with the template. Messages have a copy, and segments have no content. */
 export async function loadUses(app: string, template: string, signal: AbortSignal): Promise<Uses> {
   const { campaigns } = await loadPage(app, { state: undefined, limit: CAMPAIGNS_MAX, iterator: undefined }, signal);
   const going = campaigns.filter(({ state }) => state !== "done" && state !== "cancelled");

@@ -12,12 +12,12 @@ import { Paging } from "../../ui/paging";
 import "../messages/messages.css";
 import { loadTemplates } from "./load";
 
-/** What does it say to each of them? The newest first. */
+/** List of templates, newest first. */
 export default function Templates() {
   const { app, apps } = useHere();
   return (
     <>
-      <Head title="Templates" lead="What does it say to each of them?">
+      <Head title="Templates" lead="Personal content, reused in messages and campaigns.">
         {app && <Write app={app} />}
       </Head>
       {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Templates are kept by app." />}
@@ -59,7 +59,7 @@ function None({ app }: { app: AppView }) {
       <pre>
         <code>{'Hello {{ attributes.name | default("there") }}, {{ data.what }} is on its way'}</code>
       </pre>
-      <p>It says what is known of whoever gets it and what its message tells it, in their language. Messages and campaigns name it instead of writing a text.</p>
+      <p>A template renders attributes of the recipient and data of the message, in the recipient’s language. Messages and campaigns can use it instead of a text.</p>
       {sender.may && (
         <p>
           <a href={link("/templates/-new")}>Write the first one</a>, and see what comes of it while you write.

@@ -24,7 +24,7 @@ import { loadTemplate, loadUses, removeTemplate, written } from "./load";
 /** Stands in the address for one that is yet to be written: no name begins with a hyphen. */
 const NEW = "-new";
 
-/** One template: what it says in which language, and what comes of it for somebody. */
+/** One template: its content by language, with a rendered preview. */
 export default function TemplatePage() {
   const { params } = useRoute();
   const { app, apps } = useHere();
@@ -53,7 +53,7 @@ function New({ app }: { app: AppView }) {
   const sender = useMay("sender", app.id);
   return (
     <>
-      <Head title="New template" lead="What does it say to each of them? What comes of it is drawn while you write." />
+      <Head title="New template" lead="The preview is updated while you write." />
       {sender.may ? <Write app={app} /> : <p class="refused">Writing templates is not yours to do. {sender.why}</p>}
     </>
   );
@@ -141,7 +141,7 @@ function Change({ app, stored, onSaved, reload }: { app: AppView; stored: Stored
   return <Editor app={app} name={stored.name} stored={stored} draft={draft} change={(changes) => setDraft((draft) => ({ ...draft, ...changes }))} button="Save it" onSaved={onSaved} reload={reload} isSame={draft === begin} />;
 }
 
-/** What it says, for whoever may only look. */
+/** Content of a template, for users without edit permission. */
 function Read({ stored: { template } }: { stored: StoredTemplate }) {
   if (!template) return null;
   const languages = [["", template] as const, ...Object.entries(template.locales ?? {})];

@@ -12,7 +12,7 @@ import { Table } from "../../ui/table";
 import { check } from "./load";
 import "./templates.css";
 
-/** Fills a template in for everybody whom it would go to, when somebody asks for that. */
+/** Renders a template for a whole audience, on request. */
 export function AudienceTrial({ app, body }: { app: AppView; body: TemplateCheckBody }) {
   const of = JSON.stringify(body);
   const [known, setKnown] = useState<{ of: string; told: TemplateCheck }>();
@@ -43,7 +43,7 @@ function Came({ told, app }: { told: TemplateCheck; app: AppView }) {
       </p>
       {told.failures.length > 0 && (
         <Table
-          caption="For whom it fails"
+          caption="Failed recipients"
           rows={told.failures}
           id={({ subscription }) => subscription}
           columns={[

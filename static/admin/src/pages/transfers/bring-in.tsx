@@ -24,12 +24,12 @@ const ENCODINGS = [
 
 interface Props {
   app: AppView;
-  /** The import that a file may go on with. */
+  /** Import that the file may resume. */
   open: string | undefined;
   onDone: () => unknown;
 }
 
-/** Brings a file of subscriptions in: it is tried first, and taken in when somebody has read what would come of it. */
+/** Import of a file: a dry run first, then the import after a confirmation. */
 export function BringIn({ app, open, onDone }: Props) {
   const operator = useMay("operator", app.id);
   const last = upload.value?.way.app === app.id ? upload.value : undefined;
@@ -39,7 +39,7 @@ export function BringIn({ app, open, onDone }: Props) {
   }, [isOver]);
   return (
     <Card title="Bring subscriptions in">
-      <p class="fine">Lines of JSON, CSV or a JSON array, of any length, as other senders give them out. Whoever has unsubscribed here stays so. Import their VAPID key first: subscriptions cannot be used without it.</p>
+      <p class="fine">Lines of JSON, CSV or a JSON array, of any length, as other senders export them. Unsubscribed browsers stay unsubscribed. Import their VAPID key first: subscriptions cannot be used without it.</p>
       {!operator.may ? <p class="fine">Bringing files in is not yours to do. {operator.why}</p> : <Begin app={app} open={open} last={last} />}
     </Card>
   );
@@ -86,7 +86,7 @@ function Begin({ app, open, last }: { app: AppView; open: string | undefined; la
           </button>
           {open && (
             <button type="button" id="go-on-file" disabled={!file || !format} onClick={() => send(false, open)}>
-              Go on with the import above
+              Resume the import above
             </button>
           )}
           <span class="fine">{tried ? "" : "Trying keeps nothing but the report."}</span>
@@ -112,7 +112,7 @@ function TakeIn({ tried, work, onClose }: { tried: Import; work: () => unknown; 
   );
 }
 
-/** What columns mean of which the server does not know it. */
+/** Mapping of unknown columns. */
 function Columns({ columns, mapping, change }: { columns: string[]; mapping: Mapping; change: (mapping: Mapping) => void }) {
   if (columns.length === 0) return null;
   return (
@@ -134,14 +134,14 @@ function Columns({ columns, mapping, change }: { columns: string[]; mapping: Map
   );
 }
 
-/** How far it has come, and what it came to. */
+/** Progress and result. */
 function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) {
   const { way, progress, done, problem, stop } = last;
   if (done) {
     return (
       <div id="import-done" class="result" data-dry-run={done.dry_run}>
         <p role="status">
-          <strong>{done.dry_run ? `Tried: ${way.file.name}` : `Taken in: ${way.file.name}`}</strong>
+          <strong>{done.dry_run ? `Tried: ${way.file.name}` : `Imported: ${way.file.name}`}</strong>
         </p>
         <Report of={done} />
       </div>

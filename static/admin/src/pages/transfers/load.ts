@@ -1,4 +1,4 @@
-/** What the page about files asks the server for. */
+/** Requests of the transfer page. */
 import { signal } from "@preact/signals";
 import { api, told } from "../../api/client";
 import { refusal, type Refusal } from "../../api/problem";
@@ -9,7 +9,7 @@ export async function loadImports(app: string, stop: AbortSignal | undefined, li
   return (await told(api.GET("/v1/apps/{app}/imports", { params: { path: { app }, query: { limit } }, ...(stop ? { signal: stop } : {}) }))).data;
 }
 
-/** With what was wrong. */
+/** With the faults. */
 export const loadImport = (app: string, id: string, stop?: AbortSignal): Promise<Import> =>
   told(api.GET("/v1/apps/{app}/imports/{import}", { params: { path: { app, import: id } }, ...(stop ? { signal: stop } : {}) }));
 
@@ -28,14 +28,14 @@ export interface Way {
   map: string | undefined;
   /** Encoding of the file. Undefined: UTF-8 or UTF-16. */
   charset: string | undefined;
-  /** The import that it goes on with. */
+  /** Import to resume. */
   id?: string;
 }
 
 /** A file that is sent, or was sent last. */
 export interface Upload {
   way: Way;
-  /** How far it has come, as far as that is known. */
+  /** Progress, as far as known. */
   progress?: Import;
   done?: Import;
   problem?: Refusal;

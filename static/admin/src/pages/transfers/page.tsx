@@ -16,11 +16,11 @@ import { loadImport, loadImports } from "./load";
 import { Report } from "./report";
 import "./transfers.css";
 
-/** What came in by the file, what was taken out? */
+/** Imports and exports. */
 export default function Transfers() {
   return (
     <>
-      <Head title="In and out" lead="What came in by the file, what was taken out?" />
+      <Head title="Import & export" lead="Files of subscriptions: import and export." />
       <OfApp what="Files are brought to one app.">{(app) => <OfOneApp key={app.id} app={app} />}</OfApp>
     </>
   );
@@ -81,7 +81,7 @@ function Standing({ of }: { of: Import }) {
   return <Badge tone={tone}>{word}</Badge>;
 }
 
-/** One that the address names: what it came to, and how it goes on. */
+/** Import named in the address: its result, and how to resume it. */
 function OneImport({ app, id }: { app: AppView; id: string }) {
   const { link } = useFilters();
   const found = useResource(`import ${id}`, (stop) => loadImport(app.id, id, stop), { everyS: 5 });
@@ -101,7 +101,7 @@ function OneImport({ app, id }: { app: AppView; id: string }) {
               <Standing of={shown} /> begun <Time at={shown.created_at} />, {shown.format}
             </p>
             <Report of={shown} />
-            {!shown.finished_at && <p class="fine">If it broke off, choose its file once more below, and go on with it: what was dealt with is passed over.</p>}
+            {!shown.finished_at && <p class="fine">If it was interrupted, choose its file again below and resume it: finished lines are skipped.</p>}
           </>
         )}
       </Shown>

@@ -6,7 +6,7 @@ import { Table } from "../../ui/table";
 /** Faults that are listed; the file has all that are kept. */
 const SHOWN_MAX = 50;
 
-/** What a file came to, with what was wrong by line and field. */
+/** Result of a file, with faults by line and field. */
 export function Report({ of }: { of: Import }) {
   const faults = of.faults ?? [];
   const warnings = of.warnings ?? [];

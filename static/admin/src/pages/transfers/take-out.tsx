@@ -33,7 +33,7 @@ function Files({ app }: { app: AppView }) {
       <p>
         Everything is the app with its settings, keys and subscriptions: <code>bellwire import</code> makes the same app of it on another server.
       </p>
-      <p class="warning">The files hold secrets: with private keys and endpoints whoever has them can send to your subscribers. Keep them where you keep keys. That you took them stands in the audit log.</p>
+      <p class="warning">The files hold secrets: with private keys and endpoints, their owner can send to your subscribers. Store them like keys. The audit log records the export.</p>
       <p class="row">
         {FILES.map(([what, words, ending]) => (
           <a key={what} class="button" data-take={what} href={exportPath(app.id, what)} download={`${app.slug}${what === "all" ? "" : "-subscriptions"}.${ending}`}>

@@ -98,7 +98,7 @@ export function RotateDialog({ app, webhook, refresh, onClose }: DialogProps) {
           work={async (written) => setSecret((await rotateSecret(app.id, webhook.id, Number(written.text("overlap")))).secret ?? "")}
         >
           <p>Requests are signed with the new secret at once.</p>
-          <Field label="The former one signs beside it for" hint="So that your receiver can change over without missing anything. Not at all: if somebody else knows it.">
+          <Field label="Keep the former secret for" hint="Lets your receiver change over without a gap. Choose no time if the secret has leaked.">
             {(tie) => (
               <select name="overlap" {...tie}>
                 {OVERLAPS.map(([hours, words]) => (
@@ -126,7 +126,7 @@ export function SwitchDialog({ app, webhook, refresh, onClose }: DialogProps) {
   return (
     <Ask
       title={`Turn ${webhook.name} ${isOn ? "off" : "on"}?`}
-      says={isOn ? "Nothing is sent to it. What waits for it waits; what happens from now on is not told later." : "What waited for it is sent, and it is told of what happens from now on. What happened meanwhile is not told."}
+      says={isOn ? "No events are sent. Waiting events keep waiting; events from now on are not sent later." : "Waiting events are sent, and events from now on. Events in between are not sent."}
       button={isOn ? "Turn it off" : "Turn it on"}
       work={async () => {
         await edit.save((condition) => changeWebhook(app.id, webhook.id, { enabled: !isOn }, condition));

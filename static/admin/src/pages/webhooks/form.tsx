@@ -17,10 +17,10 @@ interface Props {
   onLeave: () => void;
 }
 
-/** Members that have a field, beside which it is said what is wrong with them. */
+/** Members with a field, which shows their fault. */
 const FIELDS = ["/name", "/url", "/max_events", "/policy"];
 
-/** Who is told of what, and how often. */
+/** Form of a webhook. */
 export function WebhookForm({ app, begin, button, save, onLeave }: Props) {
   const [draft, setDraft] = useState(begin);
   const change = (changes: Partial<Draft>) => setDraft({ ...draft, ...changes });
@@ -65,13 +65,13 @@ export function WebhookForm({ app, begin, button, save, onLeave }: Props) {
         <button type="button" onClick={onLeave}>
           Leave it
         </button>
-        {draft.events.length === 0 && <span class="soft">Choose what it is told of.</span>}
+        {draft.events.length === 0 && <span class="soft">Choose its events.</span>}
       </p>
     </form>
   );
 }
 
-/** A problem, unless all of it stands beside its fields. */
+/** Shows a problem, unless all of its faults are shown at fields. */
 function unsaid(problem: Refusal): Refusal | undefined {
   return problem.faults.length > 0 && problem.faults.every(({ where }) => FIELDS.includes(where)) ? undefined : problem;
 }

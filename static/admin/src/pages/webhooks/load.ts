@@ -1,4 +1,4 @@
-/** What the pages about webhooks ask the server for. */
+/** Requests of the webhook pages. */
 import { api, told } from "../../api/client";
 import type { Condition } from "../../api/edit";
 import type { NewWebhook, Webhook, WebhookChange, WebhookRequest, WebhookStory } from "../../api/types";
@@ -10,7 +10,7 @@ export const loadWebhooks = async (app: string, signal: AbortSignal): Promise<We
 
 export const loadWebhook = (app: string, webhook: string, signal: AbortSignal): Promise<Webhook> => told(api.GET("/v1/apps/{app}/webhooks/{webhook}", { ...at(app, webhook), signal }));
 
-/** Its answer has the secret. The same again under one key makes nothing new. */
+/** Creates a webhook; the response has the secret. A repeat under one key creates nothing new. */
 export const makeWebhook = (app: string, body: NewWebhook, key: string): Promise<Webhook> =>
   told(api.POST("/v1/apps/{app}/webhooks", { params: { path: { app }, header: { "Idempotency-Key": key } }, body }));
 
@@ -20,7 +20,7 @@ export const changeWebhook = (app: string, webhook: string, body: WebhookChange,
 export const removeWebhook = async (app: string, webhook: string, header: Condition): Promise<void> =>
   void (await told(api.DELETE("/v1/apps/{app}/webhooks/{webhook}", { params: { path: { app, webhook }, header } })));
 
-/** Its answer has the new secret. */
+/** Rotates the secret; the response has the new one. */
 export const rotateSecret = (app: string, webhook: string, overlap_hours: number): Promise<Webhook> =>
   told(api.POST("/v1/apps/{app}/webhooks/{webhook}/rotate-secret", { ...at(app, webhook), body: { overlap_hours } }));
 

@@ -13,12 +13,12 @@ import { Table } from "../../ui/table";
 import "../messages/messages.css";
 import { loadWebhooks } from "./load";
 
-/** What does my backend hear? */
+/** List of webhooks. */
 export default function Webhooks() {
   const { app, apps } = useHere();
   return (
     <>
-      <Head title="Webhooks" lead="What does my backend hear?">
+      <Head title="Webhooks" lead="Events for your backend.">
         {app && <Make app={app} />}
       </Head>
       {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Webhooks are kept by app." />}
@@ -50,7 +50,7 @@ function OfApp({ app }: { app: AppView }) {
 function None({ app }: { app: AppView }) {
   return (
     <>
-      <p>There is no webhook yet. A webhook tells your backend what becomes of deliveries, what people click, and how campaigns stand, by signed requests that are repeated until they are taken.</p>
+      <p>There is no webhook yet. A webhook sends events about deliveries, clicks and campaigns to your backend: signed requests, repeated until they are accepted.</p>
       <p>By the command line:</p>
       <pre>
         <code>{`bellwire webhook create --app ${app.slug} --name CRM --url https://hooks.example.com/bellwire --event delivery.gone,delivery.clicked`}</code>

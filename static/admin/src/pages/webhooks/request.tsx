@@ -15,7 +15,7 @@ import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { loadRequest, replay } from "./load";
 
-/** One request to a webhook's receiver: each try, and what it says. */
+/** One request to a webhook's receiver, with each try and its content. */
 export default function RequestPage() {
   const { params } = useRoute();
   const { app, apps } = useHere();
@@ -50,7 +50,7 @@ function OfApp({ app, webhook, id }: { app: AppView; webhook: string; id: string
               ))}
           </Head>
           <p id="request-state" data-state={shown.state}>
-            <Badge tone={requestWords(shown).tone}>{requestWords(shown).word}</Badge> It tells of {things(shown.events, "event")}, and was made <Time at={shown.created_at} />.{" "}
+            <Badge tone={requestWords(shown).tone}>{requestWords(shown).word}</Badge> It contains {things(shown.events, "event")}, and was created <Time at={shown.created_at} />.{" "}
             {shown.due_at && (
               <>
                 It is tried next <Time at={shown.due_at} />.
@@ -58,7 +58,7 @@ function OfApp({ app, webhook, id }: { app: AppView; webhook: string; id: string
             )}
           </p>
           <Tries story={shown} />
-          <Card title="What it says">
+          <Card title="Content">
             {shown.body ? (
               <pre tabIndex={0}>
                 <code>{JSON.stringify(shown.body, null, 2)}</code>
@@ -99,7 +99,7 @@ function Tries({ story: { tries, attempts } }: { story: WebhookStory }) {
           columns={[
             { head: "Try", cell: ({ number }) => (number === 0 ? "First" : `Retry ${number}`) },
             { head: "At", cell: ({ at }) => <Time at={at} absolute /> },
-            { head: "What came back", cell: (one) => tryWords(one) },
+            { head: "Response", cell: (one) => tryWords(one) },
           ]}
         />
       )}

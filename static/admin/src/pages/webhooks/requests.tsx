@@ -21,7 +21,7 @@ interface Props {
   replay: () => void;
 }
 
-/** What its receiver was sent, the newest first. */
+/** Requests of a webhook, newest first. */
 export function Requests({ app, webhook, replay }: Props) {
   const { filters, change, link } = useFilters();
   const admin = useMay("admin", app.id);

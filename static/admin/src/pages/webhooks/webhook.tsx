@@ -22,7 +22,7 @@ import { Requests } from "./requests";
 /** Stands in the address for one that is yet to be made: no id begins with a hyphen. */
 const NEW = "-new";
 
-/** One webhook: whether it works, what it is told of, and what became of each request. */
+/** One webhook: its state, its event types, and the result of each request. */
 export default function WebhookPage() {
   const { params } = useRoute();
   const { app, apps } = useHere();
@@ -62,7 +62,7 @@ function New({ app }: { app: AppView }) {
   }
   return (
     <>
-      <Head title={made ? `“${made.name}” is made` : "New webhook"} lead="What does my backend hear?" />
+      <Head title={made ? `“${made.name}” is made` : "New webhook"} lead="Events for your backend." />
       <Card title={made ? "Its secret" : "Who is told of what"}>
         {made ? (
           <>
@@ -158,7 +158,7 @@ function Acts({ app, webhook, isEdited, ask }: { app: AppView; webhook: Webhook;
   );
 }
 
-/** Of a webhook, what the form says. */
+/** Settings of a webhook in the form. */
 const written = ({ name, url, events, max_events, policy }: Webhook): object => ({ name, url, events, max_events, policy });
 
 function Change({ app, webhook, refresh, onClose }: DialogProps) {

@@ -1,9 +1,9 @@
-//! Trips, probes, doubling, and what replicas tell each other.
+//! Trips, probes, doubling, and the exchange between replicas.
 
 use bellwire_core::clock::Timestamp;
 use bellwire_rules::classify::Health;
 use bellwire_rules::policy::TierSettings;
-use bellwire_rules::policy::breaker::{Breaker, PROBES, Permission, Snapshot, BreakerState};
+use bellwire_rules::policy::breaker::{Breaker, BreakerState, PROBES, Permission, Snapshot};
 use std::time::Duration;
 
 /// The guide's figures, but for openings that grow to a minute.

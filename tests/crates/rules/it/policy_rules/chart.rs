@@ -1,4 +1,4 @@
-//! What charts show, and that they show it the same way every time.
+//! Content of charts, and its stability.
 
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::chart::{
@@ -47,7 +47,7 @@ fn huge_timetable_makes_a_small_picture() {
     let table = table(&json!({"preset": "sns-aws-managed"}));
     let svg = timetable_svg("Delays", &[Curve { name: "aws", table: &table }]);
     assert!(svg.len() < 20_000, "{}", svg.len());
-    assert!(svg.contains("goes on to retry 100,015") && svg.contains("23.1 d in all"));
+    assert!(svg.contains("continues to retry 100,015") && svg.contains("23.1 d in all"));
     let text = timetable_text(&table, 80);
     assert!(text.lines().count() <= 41 && text.contains("and 99,975 more"), "{text}");
 }

@@ -2,9 +2,9 @@
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
-use bellwire_rules::classify::{DeadReason, ResponseKind, Outcome};
+use bellwire_rules::classify::{DeadReason, Outcome, ResponseKind};
 use bellwire_rules::policy::{
-    Layer, Places, Policy, Situation, Terms, NextStep, decide, remaining_ttl_s, shrink_target,
+    Layer, NextStep, Places, Policy, Situation, Terms, decide, remaining_ttl_s, shrink_target,
 };
 use chrono::TimeDelta;
 use serde_json::json;
@@ -131,7 +131,11 @@ fn retry_wave_without_jitter_is_spread() {
     assert_eq!(ms(&constant, &down, &wave(0), 0.5), 1_000, "alone, it is no wave");
     let jittered = in_force(json!({"maxAttempts": 5}));
     assert_eq!(ms(&jittered, &down, &wave(200), 0.5), 2_000, "jitter has spread it");
-    assert_eq!(ms(&jittered, &asking(ResponseKind::Throttled, 30), &wave(200), 0.5), 31_000, "all are told the same time");
+    assert_eq!(
+        ms(&jittered, &asking(ResponseKind::Throttled, 30), &wave(200), 0.5),
+        31_000,
+        "all are told the same time"
+    );
     let immediate = in_force(json!({"maxAttempts": 5, "immediateRetries": 1}));
     assert_eq!(ms(&immediate, &down, &wave(200), 0.5), 0);
 }

@@ -8,7 +8,7 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_timestamp(1_800_000_000, 0).unwrap() + Duration::from_millis(ms)
 }
 
-/// How many go in `seconds` if somebody looks every `step_ms` and takes all there is.
+/// Number of deliveries sent in `seconds` if each worker polls every `step_ms` and takes all permits.
 fn sent(rate: Rate, workers: u32, seconds: u64, step_ms: u64) -> u64 {
     let share = rate.per_second(workers);
     let mut buckets: Vec<_> = (0..workers).map(|rank| Bucket::beginning(share, (rank, workers), at(0))).collect();

@@ -2,7 +2,7 @@
 
 use bellwire_core::clock::Timestamp;
 use bellwire_rules::policy::hold::{
-    Alarm, FIRST, HoldReason, Hold, KEY_FIRST, KeyWatch, REMEMBERED_FOR, of_refused_key, of_throttled_subscription,
+    Alarm, FIRST, Hold, HoldReason, KEY_FIRST, KeyWatch, REMEMBERED_FOR, of_refused_key, of_throttled_subscription,
     reopens_at,
 };
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! What each place may say, and whose word counts.
+//! Allowed members of each policy level, and the precedence of levels.
 
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_rules::policy::{
-    Guide, Layer, Parsed, PolicyLevel, Places, Policy, PolicyError, Retry, SetBy, TierSettings, Terms, Throttle, TierDefaults,
+    Guide, Layer, Parsed, Places, Policy, PolicyError, PolicyLevel, Retry, SetBy, Terms, Throttle, TierDefaults,
+    TierSettings,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -172,7 +173,11 @@ fn a_throttle_and_a_media_type_are_checked() {
         ),
         (PolicyLevel::Message, json!({"throttlePolicy": {"rate": 1}}), "/throttlePolicy/rate"),
         (PolicyLevel::Message, json!({"throttlePolicy": 10}), "/throttlePolicy"),
-        (PolicyLevel::Message, json!({"requestPolicy": {"headerContentType": "plain"}}), "/requestPolicy/headerContentType"),
+        (
+            PolicyLevel::Message,
+            json!({"requestPolicy": {"headerContentType": "plain"}}),
+            "/requestPolicy/headerContentType",
+        ),
         (PolicyLevel::Message, json!({"requestPolicy": {"headerContentType": 1}}), "/requestPolicy/headerContentType"),
         (
             PolicyLevel::Topic,
@@ -247,7 +252,7 @@ fn only_a_tier_overrides_server_defaults() {
     }
 }
 
-/// What holds at a tier for which an app has set this, on a server with its own figures.
+/// Effective policy of a tier with this app-level value, on a server with its own defaults.
 fn of_tier(value: Value) -> Policy {
     let tier = layer(PolicyLevel::Tier, value);
     Policy::in_force(Tier::Promotional, &Places { tier: Some(&tier), ..Places::default() })

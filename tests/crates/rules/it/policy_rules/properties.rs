@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::expression::Expression;
-use bellwire_rules::policy::{Backoff, Layer, PolicyLevel, Places, Policy, Retry, Terms};
+use bellwire_rules::policy::{Backoff, Layer, Places, Policy, PolicyLevel, Retry, Terms};
 
 /// Sums and products of fractions may miss the exact value by a little.
 const SLACK_S: f64 = 1e-6;
@@ -45,7 +45,7 @@ fn qstash() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Anything that JSON can say, by the names that policies know and others.
+/// Any JSON value, with known and unknown policy members.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -2,7 +2,9 @@
 
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::LaneId;
-use bellwire_rules::policy::reliability::{Accepted, ReliabilityCount, MetricReading, Sli, ReliabilityState, Sums, ReliabilityTally, read};
+use bellwire_rules::policy::reliability::{
+    Accepted, MetricReading, ReliabilityCount, ReliabilityState, ReliabilityTally, Sli, Sums, read,
+};
 use std::time::Duration;
 
 const LANE: LaneId = LaneId(7);
@@ -25,27 +27,52 @@ fn each_sli_is_judged_by_its_own_lines() {
         (
             Sli::FirstRetrySuccess,
             |n| vec![(FirstAccepted, n), (FirstRetries, 1000)],
-            [(851, ReliabilityState::Ok), (850, ReliabilityState::Warn), (600, ReliabilityState::Warn), (599, ReliabilityState::Alert)],
+            [
+                (851, ReliabilityState::Ok),
+                (850, ReliabilityState::Warn),
+                (600, ReliabilityState::Warn),
+                (599, ReliabilityState::Alert),
+            ],
         ),
         (
             Sli::SecondRetrySuccess,
             |n| vec![(SecondAccepted, n), (SecondRetries, 1000)],
-            [(601, ReliabilityState::Ok), (600, ReliabilityState::Warn), (400, ReliabilityState::Warn), (399, ReliabilityState::Alert)],
+            [
+                (601, ReliabilityState::Ok),
+                (600, ReliabilityState::Warn),
+                (400, ReliabilityState::Warn),
+                (399, ReliabilityState::Alert),
+            ],
         ),
         (
             Sli::BackoffStretch,
             |n| vec![(StretchMs, n), (PlannedMs, 1000), (Stretched, 100)],
-            [(1499, ReliabilityState::Ok), (1500, ReliabilityState::Warn), (3000, ReliabilityState::Warn), (3001, ReliabilityState::Alert)],
+            [
+                (1499, ReliabilityState::Ok),
+                (1500, ReliabilityState::Warn),
+                (3000, ReliabilityState::Warn),
+                (3001, ReliabilityState::Alert),
+            ],
         ),
         (
             Sli::TtlExpiredPurges,
             |n| vec![(RetriesExpired, n), (Retries, 1000)],
-            [(49, ReliabilityState::Ok), (50, ReliabilityState::Warn), (150, ReliabilityState::Warn), (151, ReliabilityState::Alert)],
+            [
+                (49, ReliabilityState::Ok),
+                (50, ReliabilityState::Warn),
+                (150, ReliabilityState::Warn),
+                (151, ReliabilityState::Alert),
+            ],
         ),
         (
             Sli::BreakerTrips,
             |n| vec![(BreakerTrips, n)],
-            [(0, ReliabilityState::Ok), (1, ReliabilityState::Warn), (5, ReliabilityState::Warn), (6, ReliabilityState::Alert)],
+            [
+                (0, ReliabilityState::Ok),
+                (1, ReliabilityState::Warn),
+                (5, ReliabilityState::Warn),
+                (6, ReliabilityState::Alert),
+            ],
         ),
     ];
     for (sli, counts, expected) in cases {
@@ -86,10 +113,18 @@ fn counts_survive_the_table_round_trip() {
     assert_eq!(sums, before);
     let of = |count| sums.of(count);
     assert_eq!(
-        [of(ReliabilityCount::Retries), of(ReliabilityCount::FirstRetries), of(ReliabilityCount::FirstAccepted), of(ReliabilityCount::SecondAccepted)],
+        [
+            of(ReliabilityCount::Retries),
+            of(ReliabilityCount::FirstRetries),
+            of(ReliabilityCount::FirstAccepted),
+            of(ReliabilityCount::SecondAccepted)
+        ],
         [2, 1, 1, 1]
     );
-    assert_eq!([of(ReliabilityCount::StretchMs), of(ReliabilityCount::PlannedMs), of(ReliabilityCount::Stretched)], [3000, 2000, 1]);
+    assert_eq!(
+        [of(ReliabilityCount::StretchMs), of(ReliabilityCount::PlannedMs), of(ReliabilityCount::Stretched)],
+        [3000, 2000, 1]
+    );
     assert_eq!(sums.attempts_to_success(), [0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(sums.delay(), [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(sums.lag(), [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);

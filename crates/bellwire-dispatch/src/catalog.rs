@@ -1,0 +1,186 @@
+//! Messages and lanes that are in use, opened once.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use parking_lot::Mutex;
+use sqlx::PgPool;
+use tracing::{error, warn};
+
+use super::message::{LaneInfo, Message, UnusableRow};
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::id::{LaneId, MessageId};
+use bellwire_rules::policy::TierSettings;
+use bellwire_store::queue::opening::{self, Conditions, FreshMessages, MessageRow};
+use bellwire_telemetry::otlp::Tracer;
+use bellwire_vault::Vault;
+use bellwire_webpush::keys::SigningKey;
+
+/// Messages kept open. One is about as large as its payload, 4 KiB at most.
+const MESSAGES_MAX: usize = 1024;
+/// Age after which a message is read again for new claims, so that changed policies of its topic or tier apply.
+const FRESH_FOR: TimeDelta = TimeDelta::seconds(60);
+/// The same of lanes. Opening one costs a statement and a key's decryption, and there may be ten thousand.
+const LANE_FRESH_FOR: TimeDelta = TimeDelta::seconds(45);
+
+/// Why something could not be taken from the catalog.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CatalogError {
+    #[error(transparent)]
+    Sql(#[from] sqlx::Error),
+    #[error(transparent)]
+    Unusable(#[from] UnusableRow),
+    #[error("{0} does not exist")]
+    Missing(String),
+}
+
+struct CachedMessage {
+    message: Arc<Message>,
+    at: Timestamp,
+}
+
+pub(super) struct Catalog {
+    pool: PgPool,
+    vault: Vault,
+    clock: Clock,
+    server: TierSettings,
+    tracer: Tracer,
+    messages: Mutex<HashMap<MessageId, CachedMessage>>,
+    lanes: Mutex<HashMap<LaneId, (Arc<LaneInfo>, Timestamp)>>,
+}
+
+impl Catalog {
+    /// An empty catalog. Policies take the `server`'s figures where they set none.
+    pub(super) fn new(pool: PgPool, vault: Vault, clock: Clock, server: TierSettings, tracer: Tracer) -> Self {
+        Self { pool, vault, clock, server, tracer, messages: Mutex::default(), lanes: Mutex::default() }
+    }
+
+    /// A message, from memory or the database. One that cannot be read anew stays as it was opened.
+    pub(super) async fn message(&self, id: MessageId) -> Result<Arc<Message>, CatalogError> {
+        let now = self.clock.now();
+        let known = self.messages.lock().get(&id).map(|opened| (opened.message.clone(), opened.at));
+        let known = match known {
+            Some((message, at)) if (now - at).abs() < FRESH_FOR => return Ok(message),
+            known => known.map(|(message, _)| message),
+        };
+        match (self.read(&[id], FreshMessages::default(), now).await, known) {
+            (Ok(mut read), _) => read.pop().unwrap_or_else(|| Err(CatalogError::Missing(id.to_string()))),
+            (Err(error), Some(message)) => {
+                warn!(%error, message_id = %id, "a message could not be read anew; its policy is taken to be as it was");
+                Ok(message)
+            }
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    /// Several messages: those that are neither in memory nor were just `written` are read by one query, since
+    /// each one-time code is another message. What cannot be sent, since it is not there or cannot be opened, is left out, with an
+    /// error in the log.
+    pub(super) async fn messages(
+        &self,
+        ids: BTreeSet<MessageId>,
+        written: FreshMessages,
+    ) -> sqlx::Result<HashMap<MessageId, Arc<Message>>> {
+        let now = self.clock.now();
+        let mut found = HashMap::with_capacity(ids.len());
+        let mut wanted = ids;
+        for row in &written.messages {
+            wanted.remove(&row.id);
+        }
+        {
+            let messages = self.messages.lock();
+            wanted.retain(|id| match messages.get(id).filter(|opened| (now - opened.at).abs() < FRESH_FOR) {
+                Some(opened) => found.insert(*id, opened.message.clone()).is_some(),
+                None => true,
+            });
+        }
+        let wanted: Vec<_> = wanted.into_iter().collect();
+        for read in self.read(&wanted, written, now).await? {
+            match read {
+                Ok(message) => drop(found.insert(message.id, message)),
+                Err(failed) => error!(error = %failed, "claimed work cannot be sent"),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Opens what was just written, and these messages, on the conditions that came with it or, where none did, that their apps have now.
+    async fn read(
+        &self,
+        ids: &[MessageId],
+        written: FreshMessages,
+        now: Timestamp,
+    ) -> sqlx::Result<Vec<Result<Arc<Message>, CatalogError>>> {
+        let FreshMessages { messages: mut rows, mut conditions } = written;
+        if !ids.is_empty() {
+            let loaded = opening::load_messages(&self.pool, ids).await?;
+            if loaded.len() < ids.len() {
+                error!(n = ids.len() - loaded.len(), "messages of claimed work do not exist");
+            }
+            rows.extend(loaded);
+        }
+        let of = rows.iter().map(|row| (row.app, row.tier));
+        let unread: BTreeSet<_> = of.filter(|of| !conditions.contains_key(of)).collect();
+        if !unread.is_empty() {
+            conditions.extend(opening::load_conditions(&self.pool, &unread).await?);
+        }
+        let opened = rows.iter().map(|row| match conditions.get(&(row.app, row.tier)) {
+            Some(conditions) => self.open(row, conditions, now),
+            None => Err(CatalogError::Missing(format!("the app of {}", row.id))),
+        });
+        Ok(opened.collect())
+    }
+
+    fn open(&self, row: &MessageRow, conditions: &Conditions, now: Timestamp) -> Result<Arc<Message>, CatalogError> {
+        let message = Arc::new(Message::open(row, conditions, &self.vault, &self.server, &self.tracer)?);
+        let mut messages = self.messages.lock();
+        if messages.len() >= MESSAGES_MAX {
+            // Whatever is in use stays; should all of it be, the catalog is simply larger for a while.
+            messages.retain(|_, opened| Arc::strong_count(&opened.message) > 1);
+        }
+        messages.insert(row.id, CachedMessage { message: message.clone(), at: now });
+        Ok(message)
+    }
+
+    /// A message and a lane; what cannot be had is logged.
+    pub(super) async fn open_both(
+        &self,
+        lane: LaneId,
+        message: MessageId,
+    ) -> Result<(Arc<Message>, Arc<LaneInfo>), CatalogError> {
+        match (self.message(message).await, self.lane(lane).await) {
+            (Ok(message), Ok(lane)) => Ok((message, lane)),
+            (Err(failed), _) | (_, Err(failed)) => {
+                error!(error = %failed, "claimed work cannot be sent");
+                Err(failed)
+            }
+        }
+    }
+
+    /// A lane with its key, from memory or the database. Neither changes while the process lives, but for the subject and
+    /// the app's weight, which [`forget_lanes`](Self::forget_lanes) takes care of.
+    pub(super) async fn lane(&self, id: LaneId) -> Result<Arc<LaneInfo>, CatalogError> {
+        if let Some((lane, _)) = self.lanes.lock().get(&id) {
+            return Ok(lane.clone());
+        }
+        let row =
+            opening::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {id}")))?;
+        let unusable = |why: String| UnusableRow { what: row.vapid_key.to_string(), why };
+        let private = self.vault.open(bellwire_vault::VAPID_PRIVATE, row.vapid_key, &row.private_key);
+        let private = private.map_err(|e| unusable(e.to_string()))?;
+        let private = private.try_into().map_err(|_| unusable("a private key has 32 octets".into()))?;
+        let key = SigningKey::from_private(private).map_err(|e| unusable(e.to_string()))?;
+        let (app, weight, gateway) = (row.app, row.weight, row.gateway);
+        let (vapid_key, subject) = (row.vapid_key, row.subject);
+        let lane = Arc::new(LaneInfo { id, app, weight, gateway, vapid_key, key, subject });
+        self.lanes.lock().insert(id, (lane.clone(), self.clock.now()));
+        Ok(lane)
+    }
+
+    /// Reads lanes anew that were read some time ago, so that a changed subject is signed with, and a changed weight counts,
+    /// within a minute.
+    pub(super) fn forget_lanes(&self, now: Timestamp) {
+        self.lanes.lock().retain(|_, (_, at)| (now - *at).abs() < LANE_FRESH_FOR);
+    }
+}

@@ -1,0 +1,161 @@
+//! State of one lane at one origin in the fair queue: waiting deliveries, costs paid by its tiers, and the time to drop it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use tokio::time::Instant;
+
+use super::peer::OriginStreams;
+use super::shares::TIERS;
+use super::turn::Slot;
+use crate::job::Job;
+use crate::message::LaneInfo;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_rules::policy::lane::Lane;
+use bellwire_rules::policy::lane_state::LaneState;
+use bellwire_rules::policy::precedence::lets_pass;
+
+/// Time within which a tier that ran out of claimed work keeps its claim to the share that others used meanwhile: it had work,
+/// but claiming was slow.
+const OWED_FOR: TimeDelta = TimeDelta::seconds(1);
+/// An origin whose permits have all been out for so long without an answer does not take part for a while.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+/// Time of a stall. By then its attempts have met their deadline, and the breaker has their results.
+const STALLED_FOR: Duration = bellwire_rules::policy::ATTEMPT_DEADLINE;
+/// An origin to which nothing was sent for so long is forgotten, unless something is known of it that matters.
+const IDLE_FOR: Duration = Duration::from_secs(60);
+/// A strange one, in any case, unless it is shut: anybody may make up any number of them, and have them break.
+const BROKEN_FOR: Duration = Duration::from_secs(3_600);
+
+/// The origins of one stored lane, taken together: what is claimed is claimed for all of them.
+#[derive(Default)]
+pub(super) struct LaneGroup {
+    pub slots: Vec<Slot>,
+    pub waiting: [usize; TIERS],
+    /// State of all its origins, for later ones.
+    pub all: Option<LaneState>,
+    /// Time of the next claims for a probe, while its VAPID key is refused.
+    pub look_at: Option<Timestamp>,
+}
+
+/// The line in which a lane waits for the turn of one of its tiers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TierLine {
+    Out,
+    Parked,
+    /// For a turn. It has a stream, unless it is only to be emptied.
+    Ready {
+        has_stream: bool,
+    },
+}
+
+pub(super) struct LaneQueue {
+    pub id: LaneId,
+    pub app: AppId,
+    /// Turns that its app has at a time.
+    pub weight: u32,
+    pub origin: Arc<str>,
+    pub lane: Lane,
+    /// In the order of their [ranks](rank).
+    pub jobs: [VecDeque<Box<Job>>; TIERS],
+    pub lines: [TierLine; TIERS],
+    /// Index of the origin among the peers.
+    pub peer: usize,
+    /// Whether it waits for the parallelism of a flow.
+    pub is_held_back: bool,
+    /// Costs that its tiers paid for their turns. With scarce permits, the tier that paid least is next.
+    pub paid: [u64; TIERS],
+    /// Time at which each tier without work ran out of it, with the least cost paid by another tier then.
+    pub ran_dry: [Option<(Timestamp, u64)>; TIERS],
+    /// For how many turns its permits count as scarce: it ran out of them not longer ago.
+    pub scarce_for: u32,
+    /// Time at which a permit was last taken or returned.
+    pub moved_at: Instant,
+}
+
+impl LaneQueue {
+    /// An origin that is met for the first time: nothing waits.
+    pub(super) fn new(info: &LaneInfo, origin: Arc<str>, peer: usize, lane: Lane) -> Self {
+        Self {
+            id: info.id,
+            app: info.app,
+            weight: info.weight,
+            origin,
+            lane,
+            jobs: Default::default(),
+            lines: [TierLine::Out; TIERS],
+            peer,
+            is_held_back: false,
+            paid: [0; TIERS],
+            ran_dry: [None; TIERS],
+            scarce_for: 0,
+            moved_at: Instant::now(),
+        }
+    }
+
+    /// Returns the time until which a delivery that is claimed now should not wait here. A hanging unknown origin must not fill
+    /// the room that all unknown origins share.
+    pub(super) fn defer_until(
+        &self,
+        tier: usize,
+        proven: bool,
+        peer: &OriginStreams,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let is_stuck = |has_room: bool, moved_at: Instant| !has_room && moved_at.elapsed() >= STALLED_AFTER;
+        let stalled = || {
+            self.lane.is_stranger()
+                && (is_stuck(self.lane.has_permit(tier == 0), self.moved_at)
+                    || is_stuck(peer.has_room(tier), peer.moved_at))
+        };
+        self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
+    }
+
+    /// Whether it can be dropped: it is not referenced, and its state has no effect any longer.
+    pub(super) fn is_idle(&self, now: Timestamp, instant: Instant) -> bool {
+        let is_used =
+            self.is_held_back || self.lane.in_flight() > 0 || self.lines.iter().any(|line| *line != TierLine::Out);
+        let idle_for = instant.saturating_duration_since(self.moved_at);
+        let is_shut = || self.lane.is_held(now) || self.lane.opens_at(now).is_some();
+        let given_up = || self.lane.is_stranger() && idle_for >= BROKEN_FOR && !is_shut();
+        !is_used
+            && self.jobs.iter().all(VecDeque::is_empty)
+            && idle_for >= IDLE_FOR
+            && (given_up() || !self.lane.matters(now))
+    }
+
+    /// Returns the lowest cost paid by a tier with work.
+    pub(super) fn least_paid(&self) -> Option<u64> {
+        (0..TIERS).filter(|tier| !self.jobs[*tier].is_empty()).map(|tier| self.paid[tier]).min()
+    }
+
+    /// Lines a delivery up. A tier that had nothing to do is not owed for it, but for a moment.
+    pub(super) fn line_up(&mut self, job: Box<Job>, tier: usize, now: Timestamp) {
+        if self.jobs[tier].is_empty() {
+            let ran_dry = self.ran_dry[tier].take().filter(|(at, _)| (now - *at).abs() < OWED_FOR);
+            match self.least_paid() {
+                Some(least) => {
+                    let owed_from = ran_dry.map_or(least, |(_, paid)| paid.min(least));
+                    self.paid[tier] = self.paid[tier].max(owed_from);
+                }
+                None => (self.paid, self.ran_dry) = ([0; TIERS], [None; TIERS]),
+            }
+        }
+        let jobs = &mut self.jobs[tier];
+        let rank_of_it = rank(&job);
+        match jobs.back() {
+            Some(last) if rank(last) > rank_of_it => {
+                jobs.insert(jobs.partition_point(|waiting| rank(waiting) <= rank_of_it), job);
+            }
+            _ => jobs.push_back(job),
+        }
+    }
+}
+
+/// The place of a delivery among those of its lane and tier: fewer retries first, then as they came in.
+fn rank(job: &Job) -> Instant {
+    job.start_before + lets_pass(job.retries)
+}

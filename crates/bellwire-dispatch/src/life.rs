@@ -1,0 +1,200 @@
+//! Liveness of this worker, as far as others can observe it, and of the other workers.
+//!
+//! Each worker counts its heartbeats in the database, and compares the counts of the others at each of its own. A worker whose
+//! count did not change for [`LOOKS`] comparisons in a row is dead or frozen, and its deliveries are [taken over](bellwire_store).
+//! No times of two machines are compared, so a wrong clock neither kills a worker nor keeps a dead one alive. A comparison that
+//! was itself late is ignored, so that a stalled Postgres kills no worker.
+//!
+//! A worker whose own heartbeat is [overdue](OVERDUE) starts no POST, because others may be taking its deliveries over. A worker
+//! that returns and finds this done requeues its waiting deliveries, and begins again under another id. Nothing that was claimed
+//! before is sent.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_store::operations::takeover::{is_lease_of, lease_of};
+use bellwire_store::operations::workers::WorkerRow;
+
+/// Interval of heartbeats and comparisons.
+pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
+/// So many looks in a row that find a worker's count where it was, and it is taken for dead: after three to four seconds.
+const LOOKS: u32 = 3;
+/// Duration of a heartbeat from which its comparison is ignored, because Postgres or this process was stalled.
+const LATE_AFTER: Duration = Duration::from_millis(500);
+/// Nor does one that comes so long after the one before.
+const GAP_MAX: Duration = Duration::from_secs(2);
+/// No POST starts when the last heartbeat that went through began so long ago.
+const OVERDUE: Duration = Duration::from_secs(2);
+
+/// From the first look that can find a heartbeat to the one that misses the next, no less than this passes.
+const NOTICED_AFTER: u128 = BEAT_EVERY.as_millis() * LOOKS as u128;
+const _: () = assert!(OVERDUE.as_millis() + 1_000 <= NOTICED_AFTER, "who was taken for dead has long ceased to send");
+
+/// This worker: its current id, and the time of its last heartbeat.
+pub(super) struct Life {
+    me: RwLock<Me>,
+    beaten_at: RwLock<Option<Instant>>,
+}
+
+/// Another worker, from its entry into the list to its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Me {
+    pub id: Uuid,
+    pub started_at: Timestamp,
+    pub is_listed: bool,
+}
+
+impl Life {
+    pub(super) fn new(clock: &Clock) -> Self {
+        Self { me: RwLock::new(Me::new(clock)), beaten_at: RwLock::default() }
+    }
+
+    pub(super) fn me(&self) -> Me {
+        *self.me.read()
+    }
+
+    pub(super) fn lease(&self, clock: &Clock) -> Uuid {
+        lease_of(self.me().id, clock.uuid())
+    }
+
+    pub(super) fn listed(&self) {
+        self.me.write().is_listed = true;
+    }
+
+    pub(super) fn left(&self) {
+        self.me.write().is_listed = false;
+    }
+
+    /// Notes that a heartbeat went through that began then.
+    pub(super) fn beaten(&self, began: Instant) {
+        *self.beaten_at.write() = Some(began);
+    }
+
+    /// Begins anew: nothing that was claimed so far is this worker's.
+    pub(super) fn begin_anew(&self, clock: &Clock) {
+        *self.beaten_at.write() = None;
+        *self.me.write() = Me::new(clock);
+    }
+
+    /// Whether no other worker can have declared it dead.
+    pub(super) fn is_current(&self, now: Instant) -> bool {
+        is_current(*self.beaten_at.read(), now)
+    }
+
+    /// Whether deliveries under this lease belong to this worker at the time `now` returns, by its own records. A process that is frozen
+    /// during the call gets false.
+    pub(super) fn holds(&self, lease: Uuid, now: impl FnOnce() -> Instant) -> bool {
+        let beaten_at = *self.beaten_at.read();
+        is_lease_of(self.me().id, lease) && is_current(beaten_at, now())
+    }
+}
+
+impl Me {
+    fn new(clock: &Clock) -> Self {
+        Self { id: clock.uuid(), started_at: clock.now(), is_listed: false }
+    }
+}
+
+fn is_current(beaten_at: Option<Instant>, now: Instant) -> bool {
+    beaten_at.is_some_and(|at| now.saturating_duration_since(at) < OVERDUE)
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    seen: HashMap<Uuid, QueueObservation>,
+    looked_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct QueueObservation {
+    count: (i64, Timestamp),
+    unchanged: u32,
+}
+
+impl Watch {
+    /// Takes in a look that began and ended then. Returns whom it finds silent for too long.
+    pub(super) fn look(&mut self, began: Instant, ended: Instant, peers: &[WorkerRow]) -> Vec<WorkerRow> {
+        let gap = self.looked_at.map(|before| began.saturating_duration_since(before));
+        let is_late = ended.saturating_duration_since(began) > LATE_AFTER || gap.is_some_and(|gap| gap > GAP_MAX);
+        self.looked_at = Some(began);
+        self.seen.retain(|id, _| peers.iter().any(|peer| peer.id == *id));
+        peers.iter().copied().filter(|peer| self.is_silent(peer, is_late)).collect()
+    }
+
+    fn is_silent(&mut self, peer: &WorkerRow, is_late: bool) -> bool {
+        let count = (peer.beats, peer.beat_at);
+        let before = self.seen.get(&peer.id).filter(|seen| seen.count == count && !is_late);
+        let unchanged = before.map_or(0, |seen| seen.unchanged + 1);
+        let is_silent = unchanged >= LOOKS;
+        // Whoever ends it may fail: it is found silent once more after as many looks.
+        self.seen.insert(peer.id, QueueObservation { count, unchanged: if is_silent { 0 } else { unchanged } });
+        is_silent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
+    const QUICK: Duration = Duration::from_millis(5);
+
+    fn peer(id: u128, beats: i64) -> WorkerRow {
+        WorkerRow { id: Uuid::from_u128(id), started_at: NOW, beat_at: NOW, beats }
+    }
+
+    /// Compares peers with these counts, one second after the other. Returns the comparisons that found a silent one.
+    fn looks(watch: &mut Watch, begin: Instant, beats: &[i64]) -> Vec<usize> {
+        let silent = |(at, beats): (usize, &i64)| {
+            let began = begin + BEAT_EVERY * u32::try_from(at).unwrap();
+            (!watch.look(began, began + QUICK, &[peer(1, *beats)]).is_empty()).then_some(at)
+        };
+        beats.iter().enumerate().filter_map(silent).collect()
+    }
+
+    #[tokio::test]
+    async fn three_seconds_without_progress_is_silence() {
+        let now = Instant::now();
+        assert_eq!(looks(&mut Watch::default(), now, &[5, 6, 6, 6, 6, 6]), [4]);
+        assert_eq!(looks(&mut Watch::default(), now, &[5, 5, 5, 6, 6, 6, 7]), [0; 0]);
+    }
+
+    #[tokio::test]
+    async fn looks_that_are_late_say_nothing_of_others() {
+        let (mut watch, now) = (Watch::default(), Instant::now());
+        for look in 0..20 {
+            // Postgres stands still for all.
+            let began = now + BEAT_EVERY * look;
+            assert!(watch.look(began, began + LATE_AFTER * 2, &[peer(1, 5)]).is_empty(), "{look}");
+        }
+        let woken = now + BEAT_EVERY * 60;
+        assert_eq!(
+            looks(&mut watch, woken, &[5, 5, 5, 5, 5]),
+            [3],
+            "from the first look in time after a pause of its own"
+        );
+    }
+
+    #[tokio::test]
+    async fn overdue_worker_holds_nothing_from_before() {
+        let (clock, began) = (Clock::stub(NOW), Instant::now());
+        let life = Life::new(&clock);
+        let lease = life.lease(&clock);
+        assert!(!life.holds(lease, || began), "not on the list yet");
+        life.beaten(began);
+        assert!(life.holds(lease, || began + OVERDUE - QUICK) && !life.holds(lease, || began + OVERDUE));
+        let frozen = || {
+            life.beaten(began + BEAT_EVERY * 9); // by another thread, which was first to go on
+            began + BEAT_EVERY * 9
+        };
+        assert!(!life.holds(lease, frozen));
+        life.begin_anew(&clock);
+        life.beaten(began);
+        assert!(!life.holds(lease, || began) && life.holds(life.lease(&clock), || began));
+    }
+}

@@ -1,0 +1,159 @@
+//! A message ready to be sent, and the lanes that it is sent in.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::policies::{Policies, StoredPolicies};
+use super::says::Says;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::hook::WebhookKinds;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::template::MessageContent;
+use bellwire_rules::policy::calendar::Calendar;
+use bellwire_rules::policy::caps::CapSet;
+use bellwire_rules::policy::{Policy, TierSettings};
+use bellwire_store::outcomes::ledger::{Delivery, MessageOrigin, Sla};
+use bellwire_store::queue::opening::{Conditions, MessageRow};
+use bellwire_telemetry::otlp;
+use bellwire_vault::Vault;
+use bellwire_webpush::keys::SigningKey;
+
+/// A message ready to be sent to anybody: opened, parsed and written down but for what differs between recipients.
+pub(super) struct Message {
+    pub id: MessageId,
+    /// Message that its deliveries' ids are derived from: the replayed one, or itself.
+    pub root: MessageId,
+    pub app: AppId,
+    pub tier: Tier,
+    pub says: Says,
+    pub enveloped: bool,
+    pub ttl_s: u32,
+    pub urgency: Urgency,
+    pub topic: Option<http::HeaderValue>,
+    /// In force for recipients without a policy of their own.
+    pub policy: Arc<Policy>,
+    pub policies: Policies,
+    /// Whether it is for named users or subscriptions, and so for the users of that time.
+    pub personal: bool,
+    pub calendar: Calendar,
+    pub caps: Vec<CapSet>,
+    /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
+    pub sla_s: Option<u32>,
+    pub accepted_at: Timestamp,
+    /// Time at which it could begin: acceptance, or a later resume.
+    pub(super) free_at: Timestamp,
+    /// Whether it has figures over time of its own.
+    pub charted: bool,
+    pub heard: WebhookKinds,
+    pub expires_at: Timestamp,
+    /// The request that it came with, if its deliveries are to be traced.
+    pub traced: Option<otlp::TraceOrigin>,
+}
+
+/// Why stored work cannot be sent. It names the row; the cause is a wrong key or a hand-made row.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {why}")]
+pub(super) struct UnusableRow {
+    pub what: String,
+    pub why: String,
+}
+
+impl Message {
+    /// Opens a stored message, which is delivered on these conditions.
+    pub(super) fn open(
+        row: &MessageRow,
+        conditions: &Conditions,
+        vault: &Vault,
+        server: &TierSettings,
+        tracer: &otlp::Tracer,
+    ) -> Result<Self, UnusableRow> {
+        let unusable = |why: String| UnusableRow { what: row.id.to_string(), why };
+        let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
+        let content = vault.open(bellwire_vault::CONTENT, row.id, sealed).map_err(|e| unusable(e.to_string()))?;
+        let said = MessageContent::from_json(&content).map_err(|e| unusable(format!("content: {e}")))?;
+        let stored = StoredPolicies {
+            message: row.policy.as_ref(),
+            topic: row.topic_policy.as_ref(),
+            tier: conditions.policy.as_ref(),
+            max_retries: conditions.max_retries,
+        };
+        let policies = Policies::new(row.id, row.tier, stored, server);
+        let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
+        Ok(Self {
+            id: row.id,
+            root: row.root,
+            app: row.app,
+            tier: row.tier,
+            enveloped: said.is_enveloped(),
+            says: Says::new(said).map_err(unusable)?,
+            ttl_s: row.ttl_s,
+            urgency: row.urgency,
+            topic: topic.map_err(|e| unusable(format!("topic header: {e}")))?,
+            policy: policies.common().clone(),
+            policies,
+            personal: row.personal,
+            calendar: conditions.calendar.clone(),
+            caps: conditions.caps.clone(),
+            sla_s: conditions.sla_s,
+            accepted_at: row.accepted_at,
+            free_at: row.resumed_at.map_or(row.accepted_at, |resumed_at| resumed_at.max(row.accepted_at)),
+            charted: row.charted,
+            heard: conditions.heard,
+            expires_at: row.expires_at,
+            traced: tracer.origin(row.traceparent.as_deref()),
+        })
+    }
+
+    /// Returns its values for metrics over time.
+    fn origin(&self) -> MessageOrigin {
+        MessageOrigin { free_at: self.free_at, enveloped: self.enveloped, charted: self.charted, heard: self.heard }
+    }
+
+    /// Returns the time at which a delivery to a recipient in this time zone could be sent. Waiting that the sender wanted does
+    /// not count. `paced_at`: time of its place in a pace.
+    pub(super) fn free_at(&self, timezone: Option<&str>, paced_at: Option<Timestamp>) -> Timestamp {
+        let free_at = paced_at.map_or(self.free_at, |paced_at| paced_at.max(self.free_at));
+        match self.calendar.is_always_open() {
+            true => free_at,
+            false => self.calendar.opens_at(self.tier, timezone, free_at),
+        }
+    }
+
+    /// The policy in force for a recipient whose own, as it is stored, is `subscription`.
+    pub(super) fn policy_for(&self, subscription: Option<&Value>) -> Arc<Policy> {
+        self.policies.of(subscription)
+    }
+}
+
+pub(super) struct LaneInfo {
+    pub id: LaneId,
+    pub app: AppId,
+    pub weight: u32,
+    pub gateway: Gateway,
+    pub vapid_key: VapidKeyId,
+    pub key: SigningKey,
+    pub subject: String,
+}
+
+/// A delivery to a subscription in one of its lives, to be settled with or without a job made of it.
+pub(super) fn delivery(
+    message: &Message,
+    lane: LaneId,
+    (subscription, life): (SubscriptionId, i32),
+    proven: bool,
+) -> Delivery {
+    Delivery {
+        subscription,
+        message: message.id,
+        app: message.app,
+        lane,
+        tier: message.tier,
+        life,
+        proven,
+        origin: message.origin(),
+        sla: message.sla_s.map(|seconds| Sla { seconds, since: message.accepted_at }),
+    }
+}

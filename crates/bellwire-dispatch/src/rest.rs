@@ -1,0 +1,119 @@
+//! Idle mode: a process that is alone on its database polls less often until something happens.
+//!
+//! In idle mode, no other process can have stopped, ordered or sent anything without a notification to this one: each changing request to
+//! the API ends the mode. With other processes on the same database, commands included, this process is never idle.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+/// Interval, while idle, of polling state that only others change, and state that may be this late.
+pub const AT_REST: Duration = Duration::from_secs(60);
+/// It rests when nothing has been due, born or under way for so long.
+const CALM_FOR: Duration = Duration::from_secs(5);
+
+/// Whether a process rests. Shared by its engine and its maintenance.
+#[derive(Debug)]
+pub struct Rest {
+    state: Mutex<IdleState>,
+    resting: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct IdleState {
+    calm_since: Instant,
+    is_alone: bool,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        let state = IdleState { calm_since: Instant::now(), is_alone: false };
+        Self { state: Mutex::new(state), resting: watch::Sender::new(false) }
+    }
+}
+
+impl Rest {
+    /// Something happens: it rests no more.
+    pub fn wake(&self) {
+        self.state.lock().calm_since = Instant::now();
+        if self.is_resting() {
+            self.resting.send_replace(false);
+        }
+    }
+
+    /// Whether this process is the only one on its database.
+    pub(super) fn alone(&self, is_alone: bool) {
+        self.state.lock().is_alone = is_alone;
+        if !is_alone && self.is_resting() {
+            self.resting.send_replace(false);
+        }
+    }
+
+    /// Whether nothing has happened for long enough, be it alone or not.
+    pub(super) fn is_calm(&self) -> bool {
+        self.state.lock().calm_since.elapsed() >= CALM_FOR
+    }
+
+    /// Begins to rest if it may.
+    pub(super) fn lie_down(&self) {
+        let state = self.state.lock();
+        if state.is_alone && state.calm_since.elapsed() >= CALM_FOR {
+            self.resting.send_if_modified(|resting| !std::mem::replace(resting, true));
+        }
+    }
+
+    pub fn is_resting(&self) -> bool {
+        *self.resting.borrow()
+    }
+
+    /// Waits for `awake` outside idle mode, and for `at_rest` within. The end of idle mode ends the wait.
+    pub async fn pause(&self, awake: Duration, at_rest: Duration) {
+        if !self.is_resting() {
+            return sleep(awake).await;
+        }
+        let mut resting = self.resting.subscribe();
+        tokio::select! {
+            () = sleep(at_rest) => {}
+            _ = resting.wait_for(|resting| !resting) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that is alone or not, and that nothing has happened to for so long.
+    fn rest(is_alone: bool, calm_for: Duration) -> Rest {
+        let rest = Rest::default();
+        *rest.state.lock() = IdleState { calm_since: Instant::now() - calm_for, is_alone };
+        rest.lie_down();
+        rest
+    }
+
+    #[tokio::test]
+    async fn only_a_lone_calm_worker_idles() {
+        assert!(!rest(false, CALM_FOR).is_resting() && rest(false, CALM_FOR).is_calm());
+        assert!(!rest(true, CALM_FOR / 10).is_resting());
+        let alone = rest(true, CALM_FOR);
+        assert!(alone.is_resting());
+        alone.wake();
+        assert!(!alone.is_resting() && !alone.is_calm());
+        alone.lie_down();
+        assert!(!alone.is_resting());
+        let joined = rest(true, CALM_FOR);
+        joined.alone(false);
+        assert!(!joined.is_resting(), "another process came");
+    }
+
+    #[tokio::test]
+    async fn pause_is_short_unless_idle() {
+        let for_ever = Duration::from_secs(86_400);
+        rest(true, Duration::ZERO).pause(Duration::ZERO, for_ever).await;
+        let resting = rest(true, CALM_FOR);
+        let wake = async { resting.wake() };
+        tokio::join!(resting.pause(Duration::ZERO, for_ever), wake);
+    }
+}

@@ -1,0 +1,144 @@
+//! Content of a message: common to all recipients and rendered when the message is opened, or personal and rendered right before
+//! it is sealed.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use bellwire_core::message::Content;
+use bellwire_core::template::MessageContent;
+use bellwire_template::{Compiled, Filled, TemplateFault, TemplatePerson};
+use bellwire_webpush::payload::PayloadTemplate;
+use bellwire_webpush::shrink::{Shrunk, shrink};
+
+/// A content and the same written down, ready to be stamped for a delivery.
+pub(super) struct RenderedContent {
+    content: Content,
+    pub(super) template: PayloadTemplate,
+    /// Last smaller version, with the octets of its gateway's limit.
+    shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
+}
+
+impl RenderedContent {
+    fn new(content: Content, template: PayloadTemplate) -> Self {
+        Self { content, template, shrunk: Mutex::default() }
+    }
+
+    /// The fullest version of at most `limit` plaintext octets; none: nothing helps. Deliveries of one lane ask for the
+    /// same one again and again.
+    pub(super) fn shrink(&self, limit: usize) -> Option<Arc<Shrunk>> {
+        let mut last = self.shrunk.lock();
+        match &*last {
+            Some((known, shrunk)) if *known == limit => shrunk.clone(),
+            _ => last.insert((limit, shrink(&self.content, limit).map(Arc::new))).1.clone(),
+        }
+    }
+}
+
+impl From<Filled> for RenderedContent {
+    fn from(filled: Filled) -> Self {
+        Self::new(filled.content, filled.written)
+    }
+}
+
+pub(super) enum Says {
+    Same(RenderedContent),
+    Each(Box<Each>),
+}
+
+/// A template, and what of it is the same for everybody.
+pub(super) struct Each {
+    template: Compiled,
+    /// By variant; none: it asks for something of its recipient.
+    same: Vec<Option<Arc<RenderedContent>>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wants {
+    Locale,
+    All,
+}
+
+impl Says {
+    /// Renders the part that does not depend on the recipient. An error is the reason why no delivery can be sent.
+    pub(super) fn new(said: MessageContent) -> Result<Self, String> {
+        let templated = match said {
+            MessageContent::Literal(content) => {
+                let template = PayloadTemplate::new(&content).map_err(|error| error.to_string())?;
+                return Ok(Self::Same(RenderedContent::new(content, template)));
+            }
+            MessageContent::Template(templated) => templated,
+        };
+        let template = Compiled::new(&templated)
+            .map_err(|faults| faults.first().map_or_else(|| "it is no template".into(), TemplateFault::line))?;
+        let mut same: Vec<_> = (0..template.variants()).map(|variant| template.same(variant)).collect();
+        if let [only @ Some(_)] = same.as_mut_slice() {
+            return Ok(Self::Same(only.take().expect("it is there").into()));
+        }
+        let same = same.into_iter().map(|filled| filled.map(|filled| Arc::new(filled.into()))).collect();
+        Ok(Self::Each(Box::new(Each { template, same })))
+    }
+
+    /// Returns the recipient data that it needs. `None`: none.
+    pub(super) fn wants(&self) -> Option<Wants> {
+        match self {
+            Self::Same(_) => None,
+            Self::Each(each) if each.template.is_personal() => Some(Wants::All),
+            Self::Each(_) => Some(Wants::Locale),
+        }
+    }
+}
+
+impl Each {
+    fn written(&self, person: &Arc<TemplatePerson>) -> Result<Arc<RenderedContent>, TemplateFault> {
+        let variant = self.template.variant_for(person.locale.as_deref());
+        match &self.same[variant] {
+            Some(written) => Ok(written.clone()),
+            None => self.template.fill(variant, person).map(|filled| Arc::new(filled.into())),
+        }
+    }
+}
+
+/// Personal content of a delivery.
+pub(super) enum PersonalContent {
+    Person(Arc<TemplatePerson>),
+    Written(Arc<RenderedContent>),
+}
+
+impl PersonalContent {
+    /// Fills it in for its recipient, unless that was done.
+    pub(super) fn fill_in(&mut self, says: &Says) -> Result<(), TemplateFault> {
+        if let (Self::Person(person), Says::Each(each)) = (&*self, says) {
+            *self = Self::Written(each.written(person)?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn says(template: Value) -> Says {
+        let app = json!({"slug": "shop", "name": "Shop"});
+        let templated = json!({"template": template, "data": {"city": "Linz"}, "app": app});
+        Says::new(MessageContent::Template(serde_json::from_value(templated).unwrap())).unwrap()
+    }
+
+    #[test]
+    fn recipient_data_is_read_on_demand() {
+        let same = says(json!({"content": {"title": "In {{ data.city }}"}}));
+        assert!(same.wants().is_none() && matches!(same, Says::Same(_)));
+        let german = json!({"content": {"title": "Aus {{ data.city }}"}});
+        let languages = says(json!({"content": {"title": "In {{ data.city }}"}, "locales": {"de": german}}));
+        assert_eq!(languages.wants(), Some(Wants::Locale));
+        let Says::Each(each) = &languages else { panic!("two languages") };
+        let person =
+            |locale: &str| Arc::new(TemplatePerson { locale: Some(locale.to_owned()), ..TemplatePerson::default() });
+        let [one, other] = [person("de"), person("de-AT")].map(|person| each.written(&person).unwrap());
+        assert!(Arc::ptr_eq(&one, &other), "it was filled in once");
+        assert_eq!(says(json!({"content": {"title": "{{ user_id }}"}})).wants(), Some(Wants::All));
+    }
+}

@@ -1,0 +1,108 @@
+//! Common parts of all stages, and the amount of work in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sqlx::PgPool;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tracing::{Span, debug_span};
+
+use super::DispatchConfig;
+use super::job::Job;
+use super::life::Life;
+use super::rest::Rest;
+use super::stops::StopSet;
+use super::subscription_holds::SubscriptionHolds;
+use super::words::LastWords;
+use bellwire_core::clock::Clock;
+use bellwire_core::id::SubscriptionId;
+use bellwire_rules::policy::reliability::ReliabilityTally;
+use bellwire_telemetry::metrics::Metrics;
+use bellwire_telemetry::otlp::Tracer;
+use bellwire_vault::delivery_token::delivery_id;
+use bellwire_vault::{Purpose, Vault};
+
+/// Common parts of all stages.
+pub(super) struct EngineContext {
+    pub pool: PgPool,
+    pub vault: Vault,
+    pub clock: Clock,
+    pub metrics: Arc<Metrics>,
+    pub tracer: Tracer,
+    pub settings: DispatchConfig,
+    pub life: Life,
+    pub progress: EngineActivity,
+    /// Whether it asks Postgres less often, since nothing happens.
+    pub rest: Arc<Rest>,
+    pub stops: StopSet,
+    /// Subscriptions that wait, since their push service throttles them.
+    pub holds: SubscriptionHolds,
+    /// Counts what became of retries.
+    pub reliability: ReliabilityTally,
+    /// Last errors of gateways.
+    pub words: LastWords,
+}
+
+impl EngineContext {
+    /// A short, stable stand-in for a subscription in logs.
+    pub(super) fn label(&self, subscription: SubscriptionId) -> String {
+        let mac = self.vault.mac(Purpose::LogLabel, &[subscription.0.as_bytes()]);
+        mac[..6].iter().map(|octet| format!("{octet:02x}")).collect()
+    }
+
+    /// The span of the log's lines about a delivery, by its id as the service worker gets it. At levels above `debug` there is none, and
+    /// it costs nothing.
+    pub(super) fn span(&self, job: &Job) -> Span {
+        debug_span!(
+            "delivery",
+            message_id = %job.message.id,
+            delivery = URL_SAFE_NO_PAD.encode(delivery_id(&self.vault, job.message.root, job.origin_id)),
+            attempt = job.retries + 1,
+            lane = job.lane.id.0,
+        )
+    }
+}
+
+/// Number of deliveries between claim and settlement, and whether the engine continues.
+#[derive(Default)]
+pub(super) struct EngineActivity {
+    alive: AtomicUsize,
+    idle: Notify,
+    stopping: AtomicBool,
+}
+
+impl EngineActivity {
+    /// Notes that so many deliveries were claimed.
+    pub(super) fn started(&self, n: usize) {
+        self.alive.fetch_add(n, Ordering::SeqCst);
+    }
+
+    /// Notes that so many have been handed to the settler, or are no longer this worker's.
+    pub(super) fn finished(&self, n: usize) {
+        if self.alive.fetch_sub(n, Ordering::SeqCst) == n {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Whether no delivery is in memory.
+    pub(super) fn is_idle(&self) -> bool {
+        self.alive.load(Ordering::Acquire) == 0
+    }
+
+    /// Resolves when no delivery is in memory. Create the future before checking.
+    pub(super) fn idle(&self) -> Notified<'_> {
+        self.idle.notified()
+    }
+
+    /// From now on nothing is claimed, and no POST starts.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}

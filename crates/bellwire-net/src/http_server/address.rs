@@ -1,0 +1,37 @@
+//! Client identity by address. The owner of an IPv6 address usually controls its whole /64.
+
+use std::net::IpAddr;
+
+/// Returns the network of one household or server: an IPv4 address, or the /64 of an IPv6 address.
+pub fn household(address: IpAddr) -> IpAddr {
+    network(address, 64)
+}
+
+/// Returns the network of one customer of a provider: the /48 of an IPv6 address, with 65,536 households. `None` for
+/// IPv4.
+pub fn site(address: IpAddr) -> Option<IpAddr> {
+    Some(network(address, 48)).filter(IpAddr::is_ipv6)
+}
+
+fn network(address: IpAddr, bits: u32) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::from((u128::from(v6) >> (128 - bits) << (128 - bits)).to_be_bytes()),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_in_an_ipv6_network_are_one_client() {
+        let at = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(household(at("2001:db8::1")), household(at("2001:db8::ffff:0:0:2")));
+        assert_ne!(household(at("2001:db8::1")), household(at("2001:db8:0:1::1")));
+        assert_eq!(household(at("::ffff:192.0.2.1")), at("192.0.2.1"));
+        assert_eq!(site(at("2001:db8::1")), site(at("2001:db8:0:ffff::1")));
+        assert_ne!(site(at("2001:db8::1")), site(at("2001:db8:1::1")));
+        assert_eq!(site(at("::ffff:192.0.2.1")), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! The progress of a connection, shared by its socket and its requests.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+
+/// Current work of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum ConnectionPhase {
+    /// Nothing: no octet of a request has come.
+    Idle,
+    Head,
+    /// A request is being answered; its body may still be on its way.
+    Exchange,
+}
+
+/// The phase, as the two sides of the HTTP library see it: octets come in on one, requests go out on the other.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionProgress {
+    phase: AtomicU8,
+    pub(super) body_cut: AtomicBool,
+    reads: AtomicU64,
+    bare_lf: AtomicBool,
+    /// The length of the last request's body, until the socket has read it; a chunked one has none.
+    body: Mutex<Option<Option<u64>>>,
+    pub(super) parsed: AtomicWaker,
+}
+
+impl ConnectionProgress {
+    pub(super) fn phase(&self) -> ConnectionPhase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => ConnectionPhase::Idle,
+            1 => ConnectionPhase::Head,
+            _ => ConnectionPhase::Exchange,
+        }
+    }
+
+    pub(super) fn enter(&self, phase: ConnectionPhase) {
+        if phase == ConnectionPhase::Exchange {
+            self.body_cut.store(false, Ordering::Relaxed);
+        }
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// Notes that the library has parsed a head. Returns whether the head contains bare LF.
+    pub(super) fn begin(&self, body: Option<u64>) -> bool {
+        self.enter(ConnectionPhase::Exchange);
+        *self.body.lock() = Some(body);
+        self.parsed.wake();
+        self.bare_lf.swap(false, Ordering::Relaxed)
+    }
+
+    pub(super) fn take_body(&self) -> Option<Option<u64>> {
+        self.body.lock().take()
+    }
+
+    pub(super) fn note_bare_lf(&self) {
+        self.bare_lf.store(true, Ordering::Relaxed);
+    }
+
+    /// Number of reads that returned octets of the client.
+    pub(super) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a request's body will not be read to its end.
+    pub(super) fn cut_body(&self) {
+        self.body_cut.store(true, Ordering::Relaxed);
+    }
+}

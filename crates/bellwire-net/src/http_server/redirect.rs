@@ -1,0 +1,64 @@
+//! Redirects from the listener at port 80 to HTTPS.
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::uri::Authority;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use url::Url;
+
+/// Redirects to the same path at `public_url`, or without it to the requested host at `port`.
+pub fn router(public_url: Option<&Url>, port: u16) -> Router {
+    let origin = public_url.map(|url| url.origin().ascii_serialization());
+    Router::new().fallback(move |request: Request| {
+        let target = target(origin.as_deref(), port, &request);
+        async move { target.map_or_else(|| StatusCode::BAD_REQUEST.into_response(), moved) }
+    })
+}
+
+/// Keeps the method: a client that POSTs a secret without TLS must notice, and not send a GET instead.
+fn moved(location: HeaderValue) -> Response {
+    (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, location)]).into_response()
+}
+
+fn target(origin: Option<&str>, port: u16, request: &Request) -> Option<HeaderValue> {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let path = if path.starts_with('/') { path } else { "/" };
+    let text = match origin {
+        Some(origin) => format!("{origin}{path}"),
+        None => {
+            let asked: Authority = request.headers().get(header::HOST)?.to_str().ok()?.parse().ok()?;
+            let port = if port == 443 { String::new() } else { format!(":{port}") };
+            format!("https://{}{port}{path}", asked.host())
+        }
+    };
+    HeaderValue::try_from(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn redirect_keeps_the_path() {
+        let to = |public_url: Option<&str>, port, host: &str, path: &str| {
+            let request = Request::builder().uri(path).header("host", host).body(Body::empty()).unwrap();
+            let origin = public_url.map(|url| url.parse::<Url>().unwrap().origin().ascii_serialization());
+            target(origin.as_deref(), port, &request).map(|location| location.to_str().unwrap().to_owned())
+        };
+        let public = Some("https://push.example.com/");
+        for (public_url, port, host, path, expected) in [
+            (public, 443, "evil.example", "/admin/?a=b", Some("https://push.example.com/admin/?a=b")),
+            (Some("https://push.example.com:8443"), 8443, "x", "/", Some("https://push.example.com:8443/")),
+            (None, 443, "push.example.com:80", "/a", Some("https://push.example.com/a")),
+            (None, 8443, "push.example.com", "/a", Some("https://push.example.com:8443/a")),
+            (None, 443, "[::1]", "//evil.example/", Some("https://[::1]//evil.example/")),
+            (None, 443, "a b", "/", None),
+            (None, 443, "", "/", None),
+        ] {
+            assert_eq!(to(public_url, port, host, path).as_deref(), expected, "{host} {path}");
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! Erasure of a user: their subscriptions end and lose all their data, open dead letters are discarded with their content, and
+//! messages forget these recipients. Bare ids of subscriptions stay, because the counts of past messages contain them.
+//!
+//! An erasure is recorded before it begins, and runs in small transactions, by the request or by maintenance. A step that was
+//! already done has no effect.
+
+mod browser;
+
+use std::slice;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sqlx::{PgConnection, PgPool};
+
+use crate::audience::lost_endpoint::{Lost, lost_endpoint_mac};
+use crate::audience::subscriptions::end;
+use crate::audience::subscriptions::row::{Right, SubscriptionKeys, SubscriptionRow, left_by_users, lock};
+use crate::audience::{diagnoses, habits, user_shards};
+use crate::hooks;
+use crate::keys::audit;
+use crate::operations::retrying::retrying;
+use crate::outcomes::dead_letters::DeadLetterFilter;
+use crate::outcomes::dead_letters::handling::look_again;
+use crate::outcomes::ledger::closing::Closing;
+use crate::queue::caps;
+use crate::queue::stops::Stop;
+use crate::transactions::{self, begin_by_index};
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::id::{AppId, ErasureId, MessageId, SubscriptionId};
+use bellwire_core::person::Person;
+use bellwire_vault::{ADDRESS, Vault};
+
+/// Letters that one transaction puts aside, and messages that one forgets the user in.
+const CHUNK: i64 = 1_000;
+/// An erasure is left to the request that asked for it for so long.
+const REQUEST_MAX: Duration = Duration::from_secs(30);
+
+/// A row of `erasures`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Erasure {
+    /// Id of the erasure.
+    pub id: ErasureId,
+    /// App of the user.
+    pub app: AppId,
+    /// User to erase. `None`: erased.
+    pub user_id: Option<String>,
+    /// Caller of the erasure.
+    pub actor: String,
+    /// Subscriptions that were unsubscribed and forgotten so far.
+    pub subscriptions: i64,
+    /// Messages that named the user so far.
+    pub messages: i64,
+    /// Dead letters that were open, and were discarded so far.
+    pub dead_letters: i64,
+    /// Requests to webhooks that were not made yet, or had failed, and named the user so far.
+    pub webhook_requests: i64,
+    /// Time of the request.
+    pub requested_at: Timestamp,
+    /// Time of completion.
+    pub completed_at: Option<Timestamp>,
+}
+
+impl Erasure {
+    fn asked(&self) -> ErasureRequest<'_> {
+        ErasureRequest { app: self.app, actor: &self.actor }
+    }
+}
+
+/// Writes down that a user is to be erased. If they are being erased already, that is the erasure.
+pub async fn begin(
+    conn: &mut PgConnection,
+    app: AppId,
+    user_id: &str,
+    actor: &str,
+    now: Timestamp,
+) -> sqlx::Result<Erasure> {
+    sqlx::query_as!(
+        Erasure,
+        "INSERT INTO erasures AS e (id, app, user_id, actor, requested_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (app, user_id) WHERE completed_at IS NULL DO UPDATE SET actor = e.actor
+         RETURNING id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
+           completed_at",
+        uuid_of(now),
+        app.0,
+        user_id,
+        actor,
+        now
+    )
+    .fetch_one(conn)
+    .await
+}
+
+/// Number of a user's subscriptions, ended ones included.
+pub async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_id: &str) -> sqlx::Result<i64> {
+    let shards = user_shards::of(&mut *conn, app, Some(&[user_id.to_owned()])).await?;
+    sqlx::query_scalar!(
+        r#"SELECT count(*) AS "n!" FROM subscriptions
+           WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3))"#,
+        app.0,
+        user_id,
+        shards.as_deref()
+    )
+    .fetch_one(conn)
+    .await
+}
+
+pub async fn find(pool: &PgPool, app: AppId, id: ErasureId) -> sqlx::Result<Option<Erasure>> {
+    sqlx::query_as!(
+        Erasure,
+        "SELECT id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
+           completed_at FROM erasures
+         WHERE app = $1 AND id = $2",
+        app.0,
+        id.0
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// Returns erasures without a running worker, the oldest first.
+pub async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Erasure>> {
+    sqlx::query_as!(
+        Erasure,
+        "SELECT id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
+           completed_at FROM erasures
+         WHERE completed_at IS NULL AND requested_at < $1 ORDER BY id LIMIT 100",
+        now - REQUEST_MAX
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Ends one of the user's subscriptions, or continues with one that has ended: discards a chunk of its open dead letters, and
+/// after the last one deletes its data. Former and later subscriptions of the same browser are erased before it, also those
+/// without a user, because they may have the user's data. `None`: the user has no subscriptions left, and all deliveries to them
+/// have been stopped.
+pub async fn erase_subscription(
+    pool: &PgPool,
+    vault: &Vault,
+    erasure: &Erasure,
+    now: Timestamp,
+) -> sqlx::Result<Option<Stop>> {
+    let Some(user_id) = &erasure.user_id else { return Ok(None) };
+    retrying(|| async move {
+        loop {
+            let shards = user_shards::of(pool, erasure.app, Some(slice::from_ref(user_id))).await?;
+            let next = sqlx::query_scalar!(
+                "SELECT id FROM subscriptions
+                 WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3)) ORDER BY shard, id LIMIT 1",
+                erasure.app.0,
+                user_id,
+                shards.as_deref()
+            );
+            let Some(id) = next.fetch_optional(pool).await? else { return Ok(None) };
+            let id =
+                browser::farthest(&mut *pool.acquire().await?, erasure.app, SubscriptionId(id), Some(user_id)).await?;
+            let mut tx = transactions::begin(pool).await?;
+            let row = lock(&mut tx, erasure.app, id).await?;
+            // Somebody else may have erased it, or logged in there, since we looked: on to the next.
+            let theirs = |row: &SubscriptionRow| row.user_id.as_ref().is_none_or(|user| user == user_id);
+            let Some(row) = row.filter(theirs) else { continue };
+            let mut closing = Closing::default();
+            let erased = erase_row(&mut tx, vault, &erasure.asked(), &row, &mut closing, now).await?;
+            add(&mut tx, erasure.id, &erased).await?;
+            closing.write(&mut tx, now).await?;
+            tx.commit().await?;
+            return Ok(Some(erased.stop));
+        }
+    })
+    .await
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct ErasureRequest<'a> {
+    pub app: AppId,
+    /// Caller: the id of an API key or a teammate, `local`, or `browser` for the browser itself.
+    pub actor: &'a str,
+}
+
+/// Effect of one transaction on a subscription.
+struct Erased {
+    stop: Stop,
+    /// Whether it is forgotten; else more of its letters are to be put aside.
+    done: bool,
+    letters: i64,
+    webhook_requests: i64,
+}
+
+/// Ends a locked subscription, puts a chunk of its open dead letters aside, and forgets it if that was the last.
+async fn erase_row(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    asked: &ErasureRequest<'_>,
+    row: &SubscriptionRow,
+    closing: &mut Closing,
+    now: Timestamp,
+) -> sqlx::Result<Erased> {
+    let stop = end(conn, row, closing, now).await?;
+    let letters = put_letters_aside(conn, asked, row, now).await?;
+    let done = letters < CHUNK;
+    let webhook_requests = if done { forget(conn, vault, asked.app, row, now).await? } else { 0 };
+    Ok(Erased { stop, done, letters, webhook_requests })
+}
+
+async fn add(conn: &mut PgConnection, id: ErasureId, erased: &Erased) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE erasures SET subscriptions = subscriptions + $2, dead_letters = dead_letters + $3,
+           webhook_requests = webhook_requests + $4
+         WHERE id = $1",
+        id.0,
+        i64::from(erased.done),
+        erased.letters,
+        erased.webhook_requests
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Erases a part of one subscription with its browser's former ones, in one transaction. Returns the stops for workers, and
+/// whether it is complete. `None`: the subscription does not exist, or the caller may not erase it. Repeating it has no effect.
+pub async fn erase_one(
+    pool: &PgPool,
+    vault: &Vault,
+    asked: &ErasureRequest<'_>,
+    id: SubscriptionId,
+    right: Right<'_>,
+    now: Timestamp,
+) -> sqlx::Result<Option<(Stop, bool)>> {
+    retrying(|| async move {
+        let mut tx = transactions::begin(pool).await?;
+        let Some(wanted) = lock(&mut tx, asked.app, id).await?.filter(|row| right.covers(vault, row)) else {
+            return Ok(None);
+        };
+        let next = browser::farthest(&mut tx, asked.app, id, wanted.user_id.as_deref()).await?;
+        // Deleted since we looked: the one that was asked for is left.
+        let row = if next == id { wanted } else { lock(&mut tx, asked.app, next).await?.unwrap_or(wanted) };
+        let mut closing = Closing::default();
+        let erased = erase_row(&mut tx, vault, asked, &row, &mut closing, now).await?;
+        closing.write(&mut tx, now).await?;
+        tx.commit().await?;
+        Ok(Some((erased.stop, erased.done && row.id == id)))
+    })
+    .await
+}
+
+/// Discards a chunk of a subscription's open dead letters, so that their content can go. Returns how many: if it is [`CHUNK`],
+/// there may be more.
+async fn put_letters_aside(
+    conn: &mut PgConnection,
+    asked: &ErasureRequest<'_>,
+    row: &SubscriptionRow,
+    now: Timestamp,
+) -> sqlx::Result<i64> {
+    let messages = sqlx::query_scalar!(
+        r#"UPDATE dead_letters SET state = 'discarded', settled_at = $3 WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM dead_letters WHERE app = $1 AND subscription = $2 AND state = 'open'
+           ORDER BY message, id LIMIT $4 FOR UPDATE))
+         RETURNING message AS "message: MessageId""#,
+        asked.app.0,
+        row.id.0,
+        now,
+        CHUNK
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let n = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+    if n > 0 {
+        look_again(conn, messages, now).await?;
+        let filter = DeadLetterFilter { subscription: Some(row.id), ..DeadLetterFilter::default() };
+        leave_trail(conn, asked, json!(filter), n, now).await?;
+    }
+    Ok(n)
+}
+
+/// Writes the discarded dead letters into their trail. In the audit log this is a part of the erasure.
+async fn leave_trail(
+    conn: &mut PgConnection,
+    asked: &ErasureRequest<'_>,
+    filter: Value,
+    n: i64,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
+         VALUES ($1, $2, 0, 'discard', $3, $4, $5, $6)",
+        asked.app.0,
+        uuid_of(now),
+        asked.actor,
+        filter,
+        n,
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Forgets all that is known of a locked subscription, but for its id. Returns how many requests to webhooks named its user.
+async fn forget(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    app: AppId,
+    row: &SubscriptionRow,
+    now: Timestamp,
+) -> sqlx::Result<i64> {
+    let nowhere = lost_endpoint_mac(vault, row.id, Lost::Erased);
+    let forgotten = sqlx::query!(
+        "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
+           policy = NULL, keys_proven_at = NULL, consent_at = NULL, consent_source = NULL, endpoint_mac = $3, address = $4,
+           token_version = token_version + 1, replaced_by = NULL, replaced_by_life = NULL, former = NULL
+         WHERE shard = $1 AND id = $2 RETURNING origin_id",
+        row.id.shard(),
+        row.id.0,
+        nowhere.as_slice(),
+        vault.seal(ADDRESS, row.id, b"")
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    browser::part(conn, row.id).await?;
+    diagnoses::forget(conn, row.id).await?;
+    user_shards::doubt(conn, app, row.user_id.as_deref().map(|user| (row.id, user)).into_iter(), now).await?;
+    let webhook_requests = hooks::deliveries::forget(conn, vault, app, row.id).await?;
+    let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
+    caps::forget(&mut *conn, browser).await?;
+    habits::forget(conn, app, browser).await?;
+    Ok(webhook_requests)
+}
+
+/// Forgets in a chunk of messages that they were for the user, and has their content looked at soon. Returns whether there
+/// may be more. Fails with a time-out if finding them takes longer than `patience`.
+///
+/// Removes a user from messages. Messages name users only while they are in progress (see
+/// [`delete_contents`](crate::operations::sweeps::delete_contents)), so only those with content are read: those of a few
+/// minutes, and those of dead letters. Sending needs no index of users. A message that is being accepted is not found, but
+/// forgets its users like all. A scheduled one is read before it is due. If it was for the user alone, its content about them is
+/// deleted.
+pub async fn redact_messages(
+    pool: &PgPool,
+    erasure: &Erasure,
+    patience: Duration,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let Some(user_id) = &erasure.user_id else { return Ok(false) };
+    retrying(|| async move {
+        let mut tx = begin_by_index(pool).await?;
+        crate::limit_statements(&mut tx, patience).await?;
+        let aside = put_letters_of_former_browsers_aside(&mut tx, erasure, user_id, now).await?;
+        let redacted = sqlx::query!(
+            r#"
+            WITH naming AS (
+                SELECT id FROM messages
+                -- The app as text, so that the index of messages with content serves, not that of all the app's messages.
+                WHERE content IS NOT NULL AND app::text = $1::text AND audience @> $2
+                ORDER BY id LIMIT $5 FOR NO KEY UPDATE
+            )
+            UPDATE messages m
+            SET audience = jsonb_build_object('users', (
+                    SELECT jsonb_agg(CASE WHEN u.id <> to_jsonb($3::text) THEN u.id END ORDER BY u.place)
+                    FROM jsonb_array_elements(m.audience -> 'users') WITH ORDINALITY AS u (id, place))),
+                look_at = least(m.look_at, $4)
+            FROM naming WHERE m.id = naming.id
+            "#,
+            erasure.app.0.to_string(),
+            json!({"users": [user_id]}),
+            user_id,
+            now,
+            CHUNK
+        )
+        .execute(&mut *tx)
+        .await?
+        .rows_affected();
+        let n = i64::try_from(redacted).unwrap_or(i64::MAX);
+        sqlx::query!(
+            "UPDATE erasures SET messages = messages + $2, dead_letters = dead_letters + $3 WHERE id = $1",
+            erasure.id.0,
+            n,
+            aside
+        )
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(n == CHUNK || aside == CHUNK)
+    })
+    .await
+}
+
+/// Of the browsers to which messages that name the user have open dead letters, those that a user has left, and when.
+async fn browsers_left_with_letters(
+    conn: &mut PgConnection,
+    app: AppId,
+    user_id: &str,
+) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
+    let of = sqlx::query_scalar!(
+        r#"SELECT DISTINCT l.subscription AS "id: SubscriptionId" FROM messages m
+           JOIN dead_letters l ON l.app = m.app AND l.message = m.id AND l.state = 'open'
+           WHERE m.content IS NOT NULL AND m.app::text = $1::text AND m.audience @> $2"#,
+        app.0.to_string(),
+        json!({"users": [user_id]})
+    );
+    let keys = SubscriptionKeys::of(of.fetch_all(&mut *conn).await?);
+    left_by_users(conn, &keys).await
+}
+
+/// Discards a chunk of the open dead letters of messages to the user, in browsers that another user has now: they may no longer
+/// be replayed, and may contain the user's data. Returns their number.
+async fn put_letters_of_former_browsers_aside(
+    conn: &mut PgConnection,
+    erasure: &Erasure,
+    user_id: &str,
+    now: Timestamp,
+) -> sqlx::Result<i64> {
+    let (left, left_at) = browsers_left_with_letters(conn, erasure.app, user_id).await?;
+    let discarded = sqlx::query!(
+        "UPDATE dead_letters SET state = 'discarded', settled_at = $3 WHERE ctid = ANY (ARRAY(
+           SELECT l.ctid FROM messages m
+           JOIN dead_letters l ON l.app = m.app AND l.message = m.id AND l.state = 'open'
+           JOIN unnest($5::uuid[], $6::timestamptz[]) AS b (id, left_at) ON b.id = l.subscription AND b.left_at >= m.accepted_at
+           WHERE m.content IS NOT NULL AND m.app::text = $1::text AND m.audience @> $2
+           ORDER BY l.message, l.id LIMIT $4 FOR UPDATE OF l))",
+        erasure.app.0.to_string(),
+        json!({"users": [user_id]}),
+        now,
+        CHUNK,
+        &left as &[SubscriptionId],
+        &left_at
+    )
+    .execute(&mut *conn)
+    .await?;
+    let n = i64::try_from(discarded.rows_affected()).unwrap_or(i64::MAX);
+    if n > 0 {
+        leave_trail(conn, &erasure.asked(), json!({"erasure": erasure.id}), n, now).await?;
+    }
+    Ok(n)
+}
+
+/// Deletes the user's browsers per shard, message counts and engagement, removes them from pending events about browsers that
+/// they left, records that nothing names them any longer, this erasure included, and returns its result.
+pub async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<Erasure> {
+    if let Some(user_id) = &erasure.user_id {
+        // By itself: it waits for registrations, which nobody else is to wait for.
+        user_shards::forget(pool, erasure.app, user_id).await?;
+    }
+    let mut tx = transactions::begin(pool).await?;
+    let mut told = 0;
+    if let Some(user_id) = &erasure.user_id {
+        let user = Person::of_user(erasure.app, user_id);
+        caps::forget(&mut *tx, user).await?;
+        habits::forget(&mut tx, erasure.app, user).await?;
+        told = hooks::deliveries::forget_user(&mut tx, vault, erasure.app, user_id, erasure.requested_at).await?;
+    }
+    let completed = sqlx::query_as!(
+        Erasure,
+        "UPDATE erasures SET user_id = NULL, completed_at = coalesce(completed_at, $2), webhook_requests = webhook_requests + $3
+         WHERE id = $1
+         RETURNING id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
+           completed_at",
+        erasure.id.0,
+        now,
+        told
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    if erasure.user_id.is_some() {
+        prove(&mut tx, &completed, now).await?;
+    }
+    tx.commit().await?;
+    Ok(completed)
+}
+
+/// Writes the result of an erasure into the audit log, under the name and the caller of its request.
+async fn prove(conn: &mut PgConnection, done: &Erasure, now: Timestamp) -> sqlx::Result<()> {
+    let Erasure { id, app, subscriptions, messages, dead_letters, webhook_requests, requested_at, .. } = done;
+    let detail = json!({
+        "erasure": id,
+        "subscriptions": subscriptions,
+        "messages": messages,
+        "dead_letters": dead_letters,
+        "webhook_requests": webhook_requests,
+    });
+    audit::repeat(
+        conn,
+        *app,
+        (audit::AuditAction::UserErased, *requested_at),
+        audit::AuditAction::UserErasureCompleted,
+        detail,
+        now,
+    )
+    .await
+}

@@ -1,0 +1,371 @@
+//! Imports of subscriptions: the progress of a file, and its faults. Registered subscriptions are counted in the same
+//! transaction, so that an interrupted import can be resumed.
+//!
+//! One transaction after the other would keep a single process of Postgres busy. So the subscriptions of a file are two halves, by
+//! the shard of their endpoints, which go in side by side. Each half goes in in the order of the file, and an endpoint is always in
+//! the same one: its later line wins. How far each has come is kept for itself. Lines without a subscription are in the first.
+
+use sqlx::{Connection as _, PgConnection, PgPool};
+
+use crate::audience::registration::bulk::{Enrolled, register_all};
+use crate::audience::registration::{Registration, shard_of};
+use crate::keyset::{Keyset, paged};
+use crate::operations::retrying::retrying;
+use crate::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, ImportId};
+use bellwire_vault::Vault;
+
+/// Imports of an app that are kept; the oldest make room.
+const KEPT: i64 = 100;
+pub const FAULTS_MAX: i64 = 1_000;
+/// Halves of a file. With four concurrent imports they leave two thirds of the database connections to others, and on two cores a
+/// third transaction would have to wait.
+const HALVES: usize = 2;
+
+/// The line up to which each half is dealt with.
+pub type ImportPosition = [i64; HALVES];
+
+#[derive(Debug, Clone)]
+pub struct ImportRow {
+    pub id: ImportId,
+    /// `ndjson`, `csv` or `json`.
+    pub format: String,
+    /// Whether nothing of it stays.
+    pub dry_run: bool,
+    /// Lines of the file, or elements of its array, that are dealt with.
+    pub lines: i64,
+    /// Lines processed of each half.
+    pub halves: Vec<i64>,
+    pub added: i64,
+    /// Refreshed, or as they were.
+    pub known: i64,
+    /// Ended here or in the file, or no subscription at all.
+    pub left_out: i64,
+    /// Whether pruned subscriptions in the file become active again.
+    pub restore_pruned: bool,
+    /// Those of the known ones that became active again.
+    pub restored: i64,
+    /// Those left out because their push service called them gone.
+    pub pruned: i64,
+    pub refused: i64,
+    /// Lines that were taken without a detail.
+    pub warned: i64,
+    pub ignored: Vec<String>,
+    pub created_at: Timestamp,
+    /// Time of its last progress.
+    pub changed_at: Timestamp,
+    /// Time at which the end of the file was read.
+    pub finished_at: Option<Timestamp>,
+}
+
+impl ImportRow {
+    /// Returns the progress of each half.
+    pub fn reached(&self) -> ImportPosition {
+        std::array::from_fn(|half| self.halves[half])
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineFault {
+    /// The line, from 1.
+    pub line: i64,
+    /// Field of the fault. Empty: the whole line. At most 200 characters.
+    pub field: String,
+    /// Fault without the value. At most 500 characters.
+    pub reason: String,
+}
+
+#[derive(Debug)]
+pub struct Numbered<'a> {
+    pub line: i64,
+    pub request: Registration<'a>,
+}
+
+#[derive(Debug, Default)]
+pub struct ImportBatch<'a> {
+    /// So many lines are dealt with when this part is.
+    pub lines: i64,
+    pub subscriptions: Vec<Numbered<'a>>,
+    pub left_out: Vec<i64>,
+    pub refused: Vec<i64>,
+    pub faults: Vec<LineFault>,
+    /// Details that were left out of lines to register.
+    pub warnings: Vec<LineFault>,
+    /// Unknown columns of the file so far.
+    pub ignored: Vec<String>,
+    pub restores_pruned: bool,
+}
+
+pub async fn create(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: ImportId,
+    format: &str,
+    (dry_run, restore_pruned): (bool, bool),
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "INSERT INTO imports (id, app, format, dry_run, restore_pruned, halves, created_at, changed_at)
+         VALUES ($1, $2, $3, $4, $6, '{0, 0}', $5, $5)",
+        id.0,
+        app.0,
+        format,
+        dry_run,
+        now,
+        restore_pruned
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "DELETE FROM imports WHERE app = $1 AND id < (
+           SELECT id FROM imports WHERE app = $1 ORDER BY id DESC OFFSET $2::bigint - 1 LIMIT 1)",
+        app.0,
+        KEPT
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub async fn find(pool: &PgPool, app: AppId, id: ImportId) -> sqlx::Result<Option<ImportRow>> {
+    let newest = list(pool, app, Keyset::from(id)).await?.pop();
+    Ok(newest.filter(|row| row.id == id))
+}
+
+/// The app's imports with ids beyond the page's key, the nearest first.
+pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ImportRow>> {
+    paged!(
+        page,
+        query_as!(
+            ImportRow,
+            [r#"SELECT id AS "id: ImportId", format, dry_run, lines, halves, added, known, left_out, restore_pruned, restored, pruned, refused, warned,
+             ignored,
+             created_at, changed_at,
+             finished_at
+           FROM imports WHERE app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
+            app.0,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
+    )
+}
+
+/// Returns what was wrong with the first wrong lines, or what was left out of the first lines, in the order of the file.
+pub async fn faults(pool: &PgPool, id: ImportId, is_warning: bool) -> sqlx::Result<Vec<LineFault>> {
+    sqlx::query_as!(
+        LineFault,
+        "SELECT line, field, reason FROM import_faults WHERE import = $1 AND is_warning = $2 ORDER BY line, abs(n) LIMIT $3",
+        id.0,
+        is_warning,
+        FAULTS_MAX
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Unprocessed lines of a half.
+struct Half<'a> {
+    at: usize,
+    after: i64,
+    lines: i64,
+    numbers: Vec<i64>,
+    requests: Vec<Registration<'a>>,
+    left_out: i64,
+    refused: i64,
+    faults: Vec<LineFault>,
+    warnings: Vec<LineFault>,
+    ignored: &'a [String],
+    restores_pruned: bool,
+}
+
+impl<'a> Half<'a> {
+    fn of(app: AppId, batch: &'a ImportBatch<'_>, at: usize, after: i64) -> Self {
+        let is_here = |one: &&Numbered<'_>| half_of(app, &one.request) == at && one.line > after;
+        let mine: Vec<_> = batch.subscriptions.iter().filter(is_here).collect();
+        let count = |lines: &[i64]| lines.iter().filter(|line| at == 0 && **line > after).count() as i64;
+        let noted =
+            |faults: &[LineFault]| faults.iter().filter(|fault| at == 0 && fault.line > after).cloned().collect();
+        Self {
+            at,
+            after,
+            lines: batch.lines,
+            numbers: mine.iter().map(|numbered| numbered.line).collect(),
+            requests: mine.iter().map(|numbered| numbered.request.clone()).collect(),
+            left_out: count(&batch.left_out),
+            refused: count(&batch.refused),
+            faults: noted(&batch.faults),
+            warnings: noted(&batch.warnings),
+            ignored: &batch.ignored,
+            restores_pruned: batch.restores_pruned,
+        }
+    }
+}
+
+/// Returns the half of a file that a subscription belongs to.
+fn half_of(app: AppId, request: &Registration<'_>) -> usize {
+    usize::from(shard_of(app, request.endpoint.expose())) % HALVES
+}
+
+/// Imports the next part of a file, of which some may be processed already: `reached` is the progress of the halves, and is
+/// updated. Returns false if the import is absent, because another call continued it, or it is complete.
+///
+/// # Errors
+/// One half may have been imported, and is counted.
+pub async fn take(
+    pool: &PgPool,
+    vault: &Vault,
+    (app, id, dry_run): (AppId, ImportId, bool),
+    batch: &ImportBatch<'_>,
+    reached: &mut ImportPosition,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let [first, second] = [0, 1].map(|at| Half::of(app, batch, at, reached[at]));
+    // Not given up when the other one fails: what it has done so far would have to be done again.
+    let (first, second) = tokio::join!(
+        take_half(pool, vault, (app, id, dry_run), &first, now),
+        take_half(pool, vault, (app, id, dry_run), &second, now)
+    );
+    let taken = first? & second?;
+    *reached = reached.map(|after| after.max(batch.lines));
+    Ok(taken)
+}
+
+async fn take_half(
+    pool: &PgPool,
+    vault: &Vault,
+    (app, id, dry_run): (AppId, ImportId, bool),
+    half: &Half<'_>,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    if half.after >= half.lines {
+        return Ok(true);
+    }
+    retrying(|| async move {
+        let mut tx = begin(pool).await?;
+        let enrolled = if dry_run {
+            let mut undone = tx.begin().await?;
+            let enrolled = register_all(&mut undone, vault, app, &half.requests, half.restores_pruned, now).await?;
+            undone.rollback().await?;
+            enrolled
+        } else {
+            register_all(&mut tx, vault, app, &half.requests, half.restores_pruned, now).await?
+        };
+        // Last, since the other half waits for this row until we are through.
+        let is_next = advance(&mut tx, id, half, &enrolled, now).await?;
+        if is_next {
+            tx.commit().await?;
+        }
+        Ok(is_next)
+    })
+    .await
+}
+
+/// Counts what became of half a part, and keeps what was wrong with it as long as there is room. False: it is not what comes next.
+async fn advance(
+    conn: &mut PgConnection,
+    id: ImportId,
+    half: &Half<'_>,
+    enrolled: &[Enrolled],
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let count = |which: Enrolled| enrolled.iter().filter(|became| **became == which).count() as i64;
+    let (restored, pruned) = (count(Enrolled::Restored), count(Enrolled::Pruned));
+    let (added, known) = (count(Enrolled::New), count(Enrolled::Known) + restored);
+    let ended = count(Enrolled::Ended) + pruned;
+    let counted = sqlx::query!(
+        "UPDATE imports SET halves = CASE $2 WHEN 0 THEN ARRAY[$4, halves[2]] ELSE ARRAY[halves[1], $4] END,
+           lines = least($4, halves[2 - $2]), added = added + $5, known = known + $6, left_out = left_out + $7,
+           refused = refused + $8, ignored = $9, changed_at = $10, warned = warned + $11, restored = restored + $12, pruned = pruned + $13
+         WHERE id = $1 AND finished_at IS NULL AND halves[$2 + 1] = $3",
+        id.0,
+        half.at as i32,
+        half.after,
+        half.lines,
+        added,
+        known,
+        ended + half.left_out,
+        enrolled.len() as i64 - added - known - ended + half.refused,
+        half.ignored,
+        now,
+        half.warnings.chunk_by(|a, b| a.line == b.line).count() as i64,
+        restored,
+        pruned
+    );
+    if counted.execute(&mut *conn).await?.rows_affected() == 0 {
+        return Ok(false);
+    }
+    let mut faults = half.faults.clone();
+    for (line, became) in half.numbers.iter().zip(enrolled) {
+        let (field, reason) = match became {
+            Enrolled::New | Enrolled::Known | Enrolled::Restored | Enrolled::Ended | Enrolled::Pruned => continue,
+            Enrolled::EndpointTaken => {
+                ("endpoint_taken", "its endpoint is registered with other keys, which a receipt has confirmed")
+            }
+            Enrolled::OtherKey => ("vapid_key", "its endpoint is registered under another VAPID key"),
+            Enrolled::TooManyTopics => ("topics", "the app would have too many topics"),
+            Enrolled::TooLarge => ("attributes", "would be too many octets of JSON together"),
+        };
+        faults.push(LineFault { line: *line, field: field.to_owned(), reason: reason.to_owned() });
+    }
+    keep_faults(conn, id, faults, false).await?;
+    keep_faults(conn, id, half.warnings.clone(), true).await?;
+    Ok(true)
+}
+
+async fn keep_faults(
+    conn: &mut PgConnection,
+    id: ImportId,
+    mut faults: Vec<LineFault>,
+    is_warning: bool,
+) -> sqlx::Result<()> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let there = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "n!" FROM import_faults WHERE import = $1 AND is_warning = $2"#,
+        id.0,
+        is_warning
+    );
+    let room = usize::try_from(FAULTS_MAX - there.fetch_one(&mut *conn).await?).unwrap_or(0);
+    faults.sort_by_key(|fault| fault.line);
+    faults.truncate(room);
+    sqlx::query!(
+        "INSERT INTO import_faults (import, line, n, field, reason, is_warning)
+         SELECT $1, line, (row_number() OVER (PARTITION BY line ORDER BY i)) * CASE WHEN $5 THEN -1 ELSE 1 END, field, reason, $5
+         FROM unnest($2::bigint[], $3::text[], $4::text[]) WITH ORDINALITY AS t (line, field, reason, i)",
+        id.0,
+        &faults.iter().map(|fault| fault.line).collect::<Vec<_>>(),
+        &faults.iter().map(|fault| fault.field.clone()).collect::<Vec<_>>(),
+        &faults.iter().map(|fault| fault.reason.clone()).collect::<Vec<_>>(),
+        is_warning
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends an import whose file was read to its end. `missing` lists resources that do not exist. Returns false if its progress is
+/// another one.
+pub async fn finish(
+    conn: &mut PgConnection,
+    id: ImportId,
+    lines: i64,
+    missing: Option<LineFault>,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let done = sqlx::query!(
+        "UPDATE imports SET finished_at = $3, changed_at = $3, refused = refused + $4
+         WHERE id = $1 AND lines = $2 AND finished_at IS NULL",
+        id.0,
+        lines,
+        now,
+        i64::from(missing.is_some())
+    );
+    if done.execute(&mut *conn).await?.rows_affected() == 0 {
+        return Ok(false);
+    }
+    keep_faults(conn, id, missing.into_iter().collect(), false).await?;
+    Ok(true)
+}

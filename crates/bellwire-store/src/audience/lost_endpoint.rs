@@ -1,0 +1,22 @@
+//! Look-up values of subscriptions that have lost their endpoint.
+
+use bellwire_core::id::SubscriptionId;
+use bellwire_vault::{Purpose, Vault};
+
+/// Reason for which a subscription has lost its endpoint.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lost {
+    /// A new subscription has it.
+    Taken,
+    /// It was erased before.
+    Erased,
+}
+
+/// Look-up value of a subscription that has lost its endpoint: the HMAC of its own id, which no endpoint has.
+pub(crate) fn lost_endpoint_mac(vault: &Vault, id: SubscriptionId, lost: Lost) -> [u8; 32] {
+    let reason: &[u8] = match lost {
+        Lost::Taken => b"taken",
+        Lost::Erased => b"erased",
+    };
+    vault.mac(Purpose::Endpoint, &[reason, id.0.as_bytes()])
+}

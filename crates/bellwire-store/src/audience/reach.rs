@@ -1,0 +1,296 @@
+//! Number of an audience's subscriptions that a filter accepts, estimated from a sample or counted, and the list of them.
+//!
+//! A sample consists of whole pages of the table, a random share of them. Its cost does not grow with the audience, and hardly
+//! with the table. Subscriptions of one page were registered at about the same time and may be similar, so the margin follows
+//! from the differences between pages, not from the number of subscriptions.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgPool};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::audience_counts;
+use super::candidates::{self, Stretch};
+use super::judge::{self, Judge};
+use crate::connections::engine;
+use crate::keyset::Keyset;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_segment::AudienceFilter;
+
+/// Subscriptions that a preview looks at: the margin is a hundredth of the audience at most, if pages are not alike.
+const LOOKED_AT_BY_PREVIEW: i64 = 10_000;
+/// Those that sending looks at, while its sender waits.
+const LOOKED_AT_BY_SENDING: i64 = 2_000;
+/// Most pages of a table that a sample reads. It is smaller then, and its margin larger: the audience is a small part of the
+/// table.
+const PAGES_MAX: i64 = 10_000;
+/// Candidates that one statement reads while everybody is counted.
+const COUNTED_AT_ONCE: usize = 5_000;
+const COUNTING_MAX: Duration = Duration::from_secs(20);
+/// Candidates that the search for members looks through at most.
+const SEARCHED_MAX: usize = 50_000;
+/// Those that one of its statements reads.
+const SEARCHED_AT_ONCE: i64 = 2_000;
+/// Standard errors within which 95 of 100 estimates lie.
+const Z: f64 = 1.96;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AudienceReach {
+    /// Number, as far as known.
+    pub count: i64,
+    /// Margin in both directions, in 95 of 100 cases. 0 if counted.
+    pub margin: i64,
+    /// Number without the filter.
+    pub of: i64,
+    pub is_exact: bool,
+}
+
+/// Audience of a filter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Whole<'a> {
+    pub app: AppId,
+    pub filter: &'a AudienceFilter,
+    /// Topic whose members it has.
+    pub topic: Option<i32>,
+    /// Number in each lane.
+    pub lanes: &'a [(LaneId, i64)],
+}
+
+impl Whole<'_> {
+    fn total(&self) -> i64 {
+        self.lanes.iter().map(|(_, n)| n).sum()
+    }
+
+    fn ids(&self) -> Vec<LaneId> {
+        self.lanes.iter().map(|(lane, _)| *lane).collect()
+    }
+}
+
+/// Those of these lanes in which a filter may take anybody.
+pub(crate) async fn narrowed(
+    conn: &mut PgConnection,
+    filter: &AudienceFilter,
+    mut lanes: Vec<(LaneId, i64)>,
+) -> sqlx::Result<Vec<(LaneId, i64)>> {
+    let ids: Vec<LaneId> = lanes.iter().map(|(lane, _)| *lane).collect();
+    let facts = judge::lanes(conn, &ids).await?;
+    lanes.retain(|(lane, _)| facts.get(lane).is_some_and(|lane| filter.may_take_any_of(lane)));
+    Ok(lanes)
+}
+
+/// Estimates what a message will reach, while its sender waits.
+pub(crate) async fn of_message(
+    conn: &mut PgConnection,
+    whole: &Whole<'_>,
+    now: Timestamp,
+) -> sqlx::Result<AudienceReach> {
+    estimate(conn, whole, LOOKED_AT_BY_SENDING, now).await
+}
+
+/// Estimates how many of an app's active subscriptions a filter takes; or counts them, if that is wanted and possible within
+/// [`COUNTING_MAX`].
+pub async fn of_everyone(
+    pool: &PgPool,
+    app: AppId,
+    filter: &AudienceFilter,
+    exactly: bool,
+    now: Timestamp,
+) -> sqlx::Result<AudienceReach> {
+    let mut conn = pool.acquire().await?;
+    let all = audience_counts::of_everyone(&mut conn, app).await?;
+    let of = all.iter().map(|(_, n)| n).sum();
+    let lanes = narrowed(&mut conn, filter, all).await?;
+    let whole = Whole { app, filter, topic: None, lanes: &lanes };
+    let counted = match exactly {
+        true => count(&mut conn, &whole, COUNTING_MAX, now).await?,
+        false => None,
+    };
+    let reach = match counted {
+        Some(count) => AudienceReach { count, margin: 0, of, is_exact: true },
+        None => estimate(&mut conn, &whole, LOOKED_AT_BY_PREVIEW, now).await?,
+    };
+    Ok(AudienceReach { of, ..reach })
+}
+
+async fn estimate(
+    conn: &mut PgConnection,
+    whole: &Whole<'_>,
+    looked_at: i64,
+    now: Timestamp,
+) -> sqlx::Result<AudienceReach> {
+    let of = whole.total();
+    if of <= looked_at
+        && let Some(count) = count(conn, whole, COUNTING_MAX, now).await?
+    {
+        return Ok(AudienceReach { count, margin: 0, of, is_exact: true });
+    }
+    let judge = Judge::new(conn, whole.app, whole.filter, &whole.ids(), now).await?;
+    let share = looked_at as f64 / of as f64;
+    let rows = match whole.topic {
+        None => {
+            let percent = percent(share, pages(conn, "subscriptions").await?);
+            candidates::sample(conn, &whole.ids(), &judge.needs, percent).await?
+        }
+        Some(topic) => {
+            let percent = percent(share, pages(conn, "topic_members").await?);
+            candidates::sample_members(conn, topic, &whole.ids(), &judge.needs, percent).await?
+        }
+    };
+    let (pages, rows): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (row.page, row.into())).unzip();
+    let mut by_page = HashMap::<i64, SamplePage>::new();
+    for (page, (_, verdict)) in pages.into_iter().zip(judge.judge(conn, &rows).await?) {
+        let page = by_page.entry(page).or_default();
+        page.looked_at += 1.0;
+        page.taken += f64::from(u8::from(verdict.is_taken()));
+    }
+    let (share, margin) = share_of(&by_page.into_values().collect::<Vec<_>>());
+    let scaled = |share: f64| (share * of as f64).round() as i64;
+    Ok(AudienceReach { count: scaled(share), margin: scaled(margin).max(1), of, is_exact: false })
+}
+
+async fn pages(conn: &mut PgConnection, table: &str) -> sqlx::Result<i64> {
+    if engine::is_distributed() {
+        // A function that plain Postgres does not have: the macros could not check it.
+        let pages = "SELECT citus_relation_size($1::regclass) / current_setting('block_size')::bigint";
+        return sqlx::query_scalar(pages).bind(table).fetch_one(conn).await;
+    }
+    let pages = sqlx::query_scalar!(
+        r#"SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint AS "pages!""#,
+        table
+    );
+    pages.fetch_one(conn).await
+}
+
+/// The percentage of so many pages that a sample reads, to find that share of an audience.
+fn percent(share: f64, pages: i64) -> f32 {
+    let affordable = PAGES_MAX as f64 / pages.max(1) as f64;
+    (share.min(affordable).min(1.0) * 100.0) as f32
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct SamplePage {
+    looked_at: f64,
+    taken: f64,
+}
+
+/// Returns the share of accepted subscriptions on some pages, and its margin: a ratio estimate over clusters. The margin is never
+/// below that of a sample without a hit, or without a miss (three divided by the size).
+fn share_of(pages: &[SamplePage]) -> (f64, f64) {
+    let looked_at: f64 = pages.iter().map(|page| page.looked_at).sum();
+    if looked_at == 0.0 {
+        return (0.0, 1.0);
+    }
+    let n = pages.len() as f64;
+    let share = pages.iter().map(|page| page.taken).sum::<f64>() / looked_at;
+    let deviations: f64 = pages.iter().map(|page| (page.taken - share * page.looked_at).powi(2)).sum();
+    let variance = if n > 1.0 { deviations * n / (n - 1.0) / looked_at.powi(2) } else { 1.0 };
+    (share, (Z * variance.sqrt()).max(3.0 / looked_at).min(1.0))
+}
+
+/// Counts them one by one, in many short statements. None: it would take longer than that.
+async fn count(
+    conn: &mut PgConnection,
+    whole: &Whole<'_>,
+    within: Duration,
+    now: Timestamp,
+) -> sqlx::Result<Option<i64>> {
+    let began = Instant::now();
+    let judge = Judge::new(conn, whole.app, whole.filter, &whole.ids(), now).await?;
+    let mut n = 0;
+    let lanes = whole.lanes.iter().flat_map(|(lane, _)| engine::parts().into_iter().map(move |shard| (*lane, shard)));
+    for (lane, shard) in lanes {
+        let nobody = SubscriptionId(Uuid::nil());
+        let mut stretch = Stretch { lane, topic: whole.topic, shard, after: nobody, accepted_at: now };
+        loop {
+            let rows = candidates::next(conn, &stretch, &judge.needs, COUNTED_AT_ONCE, now).await?;
+            let is_last = rows.len() < COUNTED_AT_ONCE;
+            let judged = judge.judge(conn, &rows).await?;
+            stretch.after = judged.last().map_or(stretch.after, |(id, _)| *id);
+            n += judged.iter().filter(|(_, verdict)| verdict.is_taken()).count();
+            if is_last {
+                break;
+            }
+            if began.elapsed() > within {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(i64::try_from(n).unwrap_or(i64::MAX)))
+}
+
+/// Returns the newest of an app's active subscriptions with ids below `before` that a filter accepts, up to `limit`. If the
+/// search ended before that, it also returns the id that it reached.
+pub async fn members(
+    pool: &PgPool,
+    app: AppId,
+    filter: &AudienceFilter,
+    page: Keyset,
+    now: Timestamp,
+) -> sqlx::Result<(Vec<SubscriptionId>, Option<Uuid>)> {
+    let mut conn = pool.acquire().await?;
+    let all: Vec<LaneId> =
+        audience_counts::of_everyone(&mut conn, app).await?.into_iter().map(|(lane, _)| lane).collect();
+    let judge = Judge::new(&mut conn, app, filter, &all, now).await?;
+    let (mut members, mut chunk, mut searched) = (Vec::new(), Keyset { limit: SEARCHED_AT_ONCE, ..page }, 0);
+    loop {
+        let rows = candidates::of_app(&mut conn, app, chunk, &judge.needs).await?;
+        let is_last = i64::try_from(rows.len()).unwrap_or(i64::MAX) < SEARCHED_AT_ONCE;
+        for (id, verdict) in judge.judge(&mut conn, &rows).await? {
+            (chunk.beyond, searched) = (id.0, searched + 1);
+            if verdict.is_taken() {
+                members.push(id);
+            }
+            if members.len() as i64 == page.limit {
+                return Ok((members, None));
+            }
+        }
+        if is_last {
+            return Ok((members, None));
+        }
+        if searched >= SEARCHED_MAX {
+            return Ok((members, Some(chunk.beyond)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(looked_at: u32, taken: u32) -> SamplePage {
+        SamplePage { looked_at: looked_at.into(), taken: taken.into() }
+    }
+
+    #[test]
+    fn estimate_improves_with_pages_and_evenness() {
+        let (share, margin) = share_of(&[page(10, 2); 1_000]);
+        assert!((share - 0.2).abs() < 1e-9 && margin <= 3.0 / 10_000.0 + 1e-9, "{share} {margin}");
+        // Each a coin toss: √(0.2 × 0.8 / 10,000) × 1.96.
+        let mixed: Vec<SamplePage> = (0..10_000).map(|n| page(1, u32::from(n % 5 == 0))).collect();
+        let (share, margin) = share_of(&mixed);
+        assert!((share - 0.2).abs() < 1e-9 && (margin - 0.00784).abs() < 1e-4, "{share} {margin}");
+        // The same subscriptions, but those of a page are all alike: as good as a tenth of them.
+        let alike: Vec<SamplePage> = (0..1_000).map(|n| page(10, if n % 5 == 0 { 10 } else { 0 })).collect();
+        let (share, margin) = share_of(&alike);
+        assert!((share - 0.2).abs() < 1e-9 && (margin - 0.0248).abs() < 1e-4, "{share} {margin}");
+    }
+
+    #[test]
+    fn sample_without_hits_has_an_upper_bound() {
+        assert_eq!(share_of(&[page(10, 0); 100]), (0.0, 0.003));
+        assert_eq!(share_of(&[page(10, 10); 100]), (1.0, 0.003));
+        assert_eq!(share_of(&[page(10, 5)]), (0.5, 1.0), "one page alone says nothing of others");
+        assert_eq!(share_of(&[]), (0.0, 1.0));
+    }
+
+    #[test]
+    fn a_sample_reads_a_bounded_number_of_pages() {
+        assert_eq!(percent(0.01, 60_000), 1.0);
+        assert_eq!(percent(0.5, 1_000_000), 1.0);
+        assert_eq!(percent(3.0, 10), 100.0);
+        assert_eq!(percent(0.5, 0), 50.0);
+    }
+}

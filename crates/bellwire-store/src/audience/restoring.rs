@@ -1,0 +1,160 @@
+//! Restores subscriptions that their push service called gone: it may have been wrong about many of them.
+
+use std::collections::BTreeMap;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::audience::audience_counts::Difference;
+use crate::audience::lost_endpoint::{Lost, lost_endpoint_mac};
+use crate::audience::membership;
+use crate::audience::subscriptions::row::{SubscriptionKeys, lock_in_order};
+use crate::connections::engine::shards_of;
+use crate::keys::audit::AuditEntry;
+use crate::operations::retrying::retrying;
+use crate::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_vault::Vault;
+
+/// Most subscriptions that one transaction restores.
+pub const CHUNK: i64 = 500;
+
+/// Pruned subscriptions of an app, by the time at which they were pruned.
+#[derive(Debug, Clone, Copy)]
+pub struct Pruned {
+    pub app: AppId,
+    /// `None`: of all lanes.
+    pub lane: Option<LaneId>,
+    pub since: Timestamp,
+    /// End of the time, included.
+    pub until: Timestamp,
+}
+
+/// Place in the order of pruned subscriptions: time of pruning and id.
+pub type Cursor = (Timestamp, Uuid);
+
+/// Some pruned subscriptions, and the cursor behind them. `None`: there are no more.
+#[derive(Debug)]
+pub struct Chunk {
+    pub ids: Vec<SubscriptionId>,
+    pub next: Option<Cursor>,
+}
+
+/// Finds pruned subscriptions behind a cursor. Those that have lost their endpoint, and those that have expired, are left out.
+pub async fn find_some(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    pruned: &Pruned,
+    proven: bool,
+    after: Option<Cursor>,
+    now: Timestamp,
+) -> sqlx::Result<Chunk> {
+    let (after_at, after_id) = after.unwrap_or((Timestamp::UNIX_EPOCH, Uuid::nil()));
+    let rows = sqlx::query!(
+        r#"SELECT id AS "id: SubscriptionId", endpoint_mac, ended_at AS "ended_at!", expires_at FROM subscriptions
+           WHERE app = $1 AND state = 'gone' AND ended_at >= $2 AND ended_at <= $3 AND ($4::integer IS NULL OR lane = $4)
+             AND (proven OR NOT $5) AND (ended_at, id) > ($6::timestamptz, $7::uuid)
+           ORDER BY ended_at, id LIMIT $8"#,
+        pruned.app.0,
+        pruned.since,
+        pruned.until,
+        pruned.lane as Option<LaneId>,
+        proven,
+        after_at,
+        after_id,
+        CHUNK
+    );
+    let rows = rows.fetch_all(conn).await?;
+    let next = rows.last().filter(|_| rows.len() as i64 == CHUNK).map(|row| (row.ended_at, row.id.0));
+    let has_endpoint =
+        |id, mac: &[u8]| [Lost::Taken, Lost::Erased].iter().all(|lost| mac != lost_endpoint_mac(vault, id, *lost));
+    let is_valid = |at: Option<Timestamp>| at.is_none_or(|at| now < at);
+    let valid = rows.iter().filter(|row| is_valid(row.expires_at) && has_endpoint(row.id, &row.endpoint_mac));
+    Ok(Chunk { ids: valid.map(|row| row.id).collect(), next })
+}
+
+/// Restores pruned subscriptions behind a cursor within a transaction. Each begins a new life: messages accepted before are not for it.
+/// Its topics are as before.
+pub(crate) async fn restore_some(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    pruned: &Pruned,
+    proven: bool,
+    after: Option<Cursor>,
+    now: Timestamp,
+) -> sqlx::Result<Chunk> {
+    let Chunk { ids, next } = find_some(conn, vault, pruned, proven, after, now).await?;
+    if ids.is_empty() {
+        return Ok(Chunk { ids, next });
+    }
+    lock_in_order(conn, ids.iter().copied()).await?;
+    let keys = SubscriptionKeys::of(ids);
+    // One that was unsubscribed, replaced or registered since stays as it is.
+    let revived = sqlx::query!(
+        r#"UPDATE subscriptions s
+           SET state = 'active', since = $3, ended_at = NULL, refusals = 0, refused_at = NULL, life = life + 1, revived = life + 1
+           FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           WHERE s.shard = k.shard AND s.id = k.id AND s.state = 'gone' AND s.ended_at >= $4 AND s.ended_at <= $5
+             AND s.shard = ANY ($6)
+           RETURNING s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId""#,
+        &keys.shards,
+        &keys.ids as &[SubscriptionId],
+        now,
+        pruned.since,
+        pruned.until,
+        &shards_of(&keys.ids)
+    );
+    let lanes: BTreeMap<_, _> =
+        revived.fetch_all(&mut *conn).await?.into_iter().map(|row| (row.id, row.lane)).collect();
+    let mut changes = Difference::default();
+    lanes.values().for_each(|lane| changes.won(*lane, now));
+    changes.write(conn).await?;
+    membership::return_all(conn, &lanes, now).await?;
+    Ok(Chunk { ids: lanes.into_keys().collect(), next })
+}
+
+/// Counts pruned subscriptions that a restore would bring back.
+pub async fn count(pool: &PgPool, vault: &Vault, pruned: &Pruned, now: Timestamp) -> sqlx::Result<u64> {
+    let mut conn = pool.acquire().await?;
+    let (mut n, mut after) = (0, None);
+    loop {
+        let chunk = find_some(&mut conn, vault, pruned, false, after, now).await?;
+        n += chunk.ids.len() as u64;
+        if chunk.next.is_none() {
+            return Ok(n);
+        }
+        after = chunk.next;
+    }
+}
+
+/// Restores pruned subscriptions, in transactions of their own, until `most` are restored. Each gives `entry` to the audit log. Returns
+/// the number of restored ones, and whether there may be more. What was restored before a failure stays.
+pub async fn restore(
+    pool: &PgPool,
+    vault: &Vault,
+    pruned: &Pruned,
+    most: u64,
+    entry: &AuditEntry,
+    now: Timestamp,
+) -> sqlx::Result<(u64, bool)> {
+    let (mut restored, mut after) = (0, None);
+    loop {
+        let chunk = retrying(|| async move {
+            let mut tx = begin(pool).await?;
+            let chunk = restore_some(&mut tx, vault, pruned, false, after, now).await?;
+            // A request that finds none is logged, too.
+            if !chunk.ids.is_empty() || after.is_none() {
+                entry.record(&mut tx, chunk.ids.len() as i64, now).await?;
+            }
+            tx.commit().await?;
+            Ok(chunk)
+        });
+        let chunk = chunk.await?;
+        restored += chunk.ids.len() as u64;
+        if chunk.next.is_none() || restored >= most {
+            return Ok((restored, chunk.next.is_some()));
+        }
+        after = chunk.next;
+    }
+}

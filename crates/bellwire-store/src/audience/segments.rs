@@ -1,0 +1,89 @@
+//! Stored segments: expressions by name.
+
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use crate::keyset::{Keyset, paged};
+use crate::results::WriteOutcome;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::AppId;
+
+pub const SEGMENTS_MAX: i64 = 1_000;
+
+#[derive(Debug)]
+pub struct SegmentRow {
+    pub id: i32,
+    pub name: String,
+    pub description: Option<String>,
+    pub expression: String,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+}
+
+/// An app's segments with numbers beyond the page's key, the nearest first; or only the one of that `name`.
+pub async fn list(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    name: Option<&str>,
+    page: Keyset,
+) -> sqlx::Result<Vec<SegmentRow>> {
+    paged!(
+        page,
+        query_as!(
+            SegmentRow,
+            ["SELECT id, name, description, expression, created_at, changed_at FROM segments
+         WHERE app = $1 AND ($2::text IS NULL OR name = $2) AND id" < "$3 ORDER BY id" DESC "LIMIT $4"],
+            app.0,
+            name,
+            page.number(),
+            page.limit
+        )
+        .fetch_all(executor)
+    )
+}
+
+pub async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<Option<SegmentRow>> {
+    Ok(list(pool, app, Some(name), Keyset::newest(1)).await?.pop())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Set {
+    Made,
+    Changed,
+    /// The app has [`SEGMENTS_MAX`] already. To be rolled back.
+    TooMany,
+}
+
+/// Creates a segment, or changes the one of that name.
+pub async fn set(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    description: Option<&str>,
+    expression: &str,
+    now: Timestamp,
+) -> sqlx::Result<Set> {
+    let is_new = sqlx::query_scalar!(
+        r#"INSERT INTO segments (app, name, description, expression, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $5)
+           ON CONFLICT (app, name) DO UPDATE
+             SET description = excluded.description, expression = excluded.expression, changed_at = excluded.changed_at
+           RETURNING xmax = 0 AS "is_new!""#,
+        app.0,
+        name,
+        description,
+        expression,
+        now
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    if !is_new {
+        return Ok(Set::Changed);
+    }
+    let n = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM segments WHERE app = $1"#, app.0);
+    Ok(if n.fetch_one(conn).await? > SEGMENTS_MAX { Set::TooMany } else { Set::Made })
+}
+
+/// Deletes a segment. Messages keep its expression of the time when they were sent.
+pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<WriteOutcome> {
+    let gone = sqlx::query!("DELETE FROM segments WHERE app = $1 AND name = $2", app.0, name).execute(conn).await?;
+    Ok(if gone.rows_affected() == 1 { WriteOutcome::Done } else { WriteOutcome::Unknown })
+}

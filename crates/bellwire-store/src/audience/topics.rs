@@ -1,0 +1,346 @@
+//! Topics: named audiences. Who is in them is in [`crate::audience::membership`].
+//!
+//! A transaction that adds a subscription to a topic holds the topic's row (`FOR KEY SHARE`, like a foreign key) until its end.
+//! So a deletion waits for it, and no subscription joins a deleted topic. A scheduled message holds the row, too. A message that
+//! is due at once holds nothing: sent at the moment of a deletion, it reaches the current members.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use crate::audience::audience_counts::Difference;
+use crate::keyset::{Keyset, paged};
+use crate::results::WriteOutcome;
+use crate::transactions::{begin, begin_by_index};
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::id::{AppId, LaneId, MessageId};
+use bellwire_core::permission::{BrowserRight, BrowsersMay, Join, Maker, Speaker};
+
+pub const TOPICS_MAX: i64 = 10_000;
+/// Most topics of one app that browsers made: they leave servers their share.
+pub const BROWSER_TOPICS_MAX: i64 = 1_000;
+/// Time for which a topic made by browsers stays without members and messages.
+const UNUSED_KEPT: Duration = Duration::from_secs(7 * 86_400);
+/// Rows that one transaction changes.
+const CHUNK: i64 = 10_000;
+
+#[derive(Debug)]
+pub struct Topic {
+    pub id: i32,
+    pub name: String,
+    pub join: Join,
+}
+
+/// Returns the existing ones of these topics, and the names of the others. Missing ones are created if the caller may create
+/// topics and all of them fit.
+pub async fn ensure(
+    conn: &mut PgConnection,
+    app: AppId,
+    names: &[String],
+    by: &Speaker,
+    now: Timestamp,
+) -> Result<(Vec<Topic>, Vec<String>), sqlx::Error> {
+    let mut there = sqlx::query_as!(
+        Topic,
+        r#"SELECT id, name, join_by AS "join: Join" FROM topics WHERE app = $1 AND name = ANY($2) FOR KEY SHARE"#,
+        app.0,
+        names
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let is_missing = |name: &&String| !there.iter().any(|topic| topic.name == **name);
+    let mut missing: Vec<String> = names.iter().filter(is_missing).cloned().collect();
+    if missing.is_empty() || !by.may(BrowserRight::CreateTopics) {
+        return Ok((there, missing));
+    }
+    missing.sort_unstable();
+    missing.dedup();
+    if i64::try_from(missing.len()).unwrap_or(i64::MAX) > room(conn, app, by).await? {
+        return Ok((there, missing));
+    }
+    there.extend(make(conn, app, missing, by, now).await?);
+    Ok((there, Vec::new()))
+}
+
+pub(crate) async fn with_right(conn: &mut PgConnection, topics: &[i32], join: Join) -> sqlx::Result<Vec<i32>> {
+    if topics.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_scalar!("SELECT id FROM topics WHERE id = ANY ($1) AND join_by = $2", topics, join.name())
+        .fetch_all(conn)
+        .await
+}
+
+/// Those of these topics that there are. None of them is removed until the transaction ends.
+pub(crate) async fn hold(conn: &mut PgConnection, topics: &[i32]) -> sqlx::Result<Vec<i32>> {
+    sqlx::query_scalar!("SELECT id FROM topics WHERE id = ANY ($1) FOR KEY SHARE", topics).fetch_all(conn).await
+}
+
+/// Returns the existing ones of these topics and those that a server may create, for lists one after the other, each created as a
+/// whole or not at all.
+pub async fn ensure_in_turn(
+    conn: &mut PgConnection,
+    app: AppId,
+    lists: &[&[String]],
+    now: Timestamp,
+) -> sqlx::Result<Vec<Topic>> {
+    let by = Speaker::Server;
+    let mut names: Vec<String> = lists.iter().copied().flatten().cloned().collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut there, missing) = ensure(conn, app, &names, &by, now).await?;
+    if missing.is_empty() {
+        return Ok(there);
+    }
+    // Together they are too many: who comes first finds room.
+    let mut room = usize::try_from(room(conn, app, &by).await?).unwrap_or(0);
+    let missing: HashSet<String> = missing.into_iter().collect();
+    let mut fitting = HashSet::new();
+    for list in lists {
+        let new: HashSet<&String> =
+            list.iter().filter(|name| missing.contains(*name) && !fitting.contains(*name)).collect();
+        if new.len() <= room {
+            room -= new.len();
+            fitting.extend(new);
+        }
+    }
+    there.extend(make(conn, app, fitting.into_iter().cloned().collect(), &by, now).await?);
+    Ok(there)
+}
+
+/// Makes topics that there were not a moment ago. Two that make the same ones wait for each other in one order, if neither makes
+/// others in the same transaction.
+async fn make(
+    conn: &mut PgConnection,
+    app: AppId,
+    mut names: Vec<String>,
+    by: &Speaker,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Topic>> {
+    names.sort_unstable();
+    // One that somebody else made since is held like those that were there.
+    let made = sqlx::query_as!(
+        Topic,
+        r#"INSERT INTO topics (app, name, made_by, created_at) SELECT $1, name, $3, $4 FROM unnest($2::text[]) AS name
+         ON CONFLICT (app, name) DO UPDATE SET name = excluded.name RETURNING id, name, join_by AS "join: Join""#,
+        app.0,
+        &names,
+        by.maker().name(),
+        now
+    );
+    made.fetch_all(conn).await
+}
+
+/// Number of further topics that they may create in the app.
+async fn room(conn: &mut PgConnection, app: AppId, by: &Speaker) -> Result<i64, sqlx::Error> {
+    let made = sqlx::query!(
+        r#"SELECT count(*) AS "n!", count(*) FILTER (WHERE made_by = 'browser') AS "by_browsers!" FROM topics WHERE app = $1"#,
+        app.0
+    )
+    .fetch_one(conn)
+    .await?;
+    let room = TOPICS_MAX - made.n;
+    Ok(match by {
+        Speaker::Server => room,
+        Speaker::Browser(_) => room.min(BROWSER_TOPICS_MAX - made.by_browsers),
+    })
+}
+
+/// The number of a topic, if there is one of that name.
+pub async fn find(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Option<i32>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2", app.0, name).fetch_optional(conn).await
+}
+
+/// Returns the number of a scheduled message's topic, and whether the topic was missing. A missing topic is created as browsers create
+/// theirs, if they may and it fits, so that members find it before the message is due. It cannot be removed before the transaction ends.
+pub(crate) async fn hold_for_later(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    may_be_missing: bool,
+    now: Timestamp,
+) -> sqlx::Result<(Option<i32>, bool)> {
+    let is_missing = find(conn, app, name).await?.is_none();
+    let rights = BrowsersMay::default();
+    let rights = if may_be_missing { rights.and(BrowserRight::CreateTopics) } else { rights };
+    let (held, _) = ensure(conn, app, &[name.to_owned()], &Speaker::Browser(rights), now).await?;
+    Ok((held.first().map(|topic| topic.id), is_missing))
+}
+
+/// A topic and how many subscriptions are in it.
+#[derive(Debug)]
+pub struct TopicRow {
+    pub id: i32,
+    pub name: String,
+    pub join: Join,
+    pub made_by: Maker,
+    pub members: i64,
+    pub created_at: Timestamp,
+}
+
+/// An app's topics with numbers beyond the page's key, the nearest first; or only the one of that `name`.
+pub async fn list(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    name: Option<&str>,
+    page: Keyset,
+) -> Result<Vec<TopicRow>, sqlx::Error> {
+    paged!(
+        page,
+        query_as!(
+            TopicRow,
+            [r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.created_at,
+             coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0)::bigint AS "members!"
+         FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id"# < "$3
+         ORDER BY t.id" DESC "LIMIT $4"],
+            app.0,
+            name,
+            page.number(),
+            page.limit
+        )
+        .fetch_all(executor)
+    )
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateTopicResult {
+    Done,
+    Exists,
+    /// The app has [`TOPICS_MAX`] already.
+    TooMany,
+}
+
+/// Creates a topic for a server. Results other than [`CreateTopicResult::Done`] must be rolled back.
+pub async fn create(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    join: Join,
+    now: Timestamp,
+) -> Result<CreateTopicResult, sqlx::Error> {
+    let room = room(conn, app, &Speaker::Server).await?;
+    let done = sqlx::query!(
+        "INSERT INTO topics (app, name, join_by, made_by, created_at) VALUES ($1, $2, $3, 'server', $4)
+         ON CONFLICT (app, name) DO NOTHING",
+        app.0,
+        name,
+        join.name(),
+        now
+    );
+    Ok(match done.execute(conn).await?.rows_affected() {
+        0 => CreateTopicResult::Exists,
+        _ if room < 1 => CreateTopicResult::TooMany,
+        _ => CreateTopicResult::Done,
+    })
+}
+
+/// Sets the callers that may join a topic. Its members stay.
+pub async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join) -> Result<WriteOutcome, sqlx::Error> {
+    let done = sqlx::query!("UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2", app.0, name, join.name());
+    Ok(WriteOutcome::by(done.execute(conn).await?.rows_affected()))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removed {
+    Done,
+    Unknown,
+    /// This message is still being fanned out to it, or is for later.
+    InUse(MessageId),
+}
+
+/// Deletes a topic within a transaction. It can no longer be found. The rows of its members are deleted later, by
+/// [`clear_removed`]. Single waiting deliveries of its messages continue without its policy.
+pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str, now: Timestamp) -> Result<Removed, sqlx::Error> {
+    let found = sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2 FOR UPDATE", app.0, name);
+    let Some(topic) = found.fetch_optional(&mut *conn).await? else { return Ok(Removed::Unknown) };
+    let message = sqlx::query_scalar!(
+        r#"SELECT message AS "message!" FROM cursors WHERE topic = $1
+           UNION ALL
+           SELECT k.message FROM campaigns_in_motion k JOIN messages m ON m.id = k.message
+           WHERE k.app = $2 AND m.topic = $1 AND m.accepted_at > $3 AND m.state <> 'cancelled'
+           LIMIT 1"#,
+        topic,
+        app.0,
+        now
+    );
+    if let Some(message) = message.fetch_optional(&mut *conn).await? {
+        return Ok(Removed::InUse(MessageId(message)));
+    }
+    sqlx::query!(
+        "WITH removed AS (DELETE FROM topics WHERE id = $1) INSERT INTO removed_topics (topic, removed_at) VALUES ($1, $2)",
+        topic,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(Removed::Done)
+}
+
+/// Deletes a chunk of the rows of removed topics' members. Returns how many that were.
+pub async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
+    let removed = sqlx::query_scalar!("SELECT topic FROM removed_topics ORDER BY removed_at LIMIT $1", CHUNK);
+    let removed = removed.fetch_all(pool).await?;
+    if removed.is_empty() {
+        return Ok(0);
+    }
+    let mut tx = begin_by_index(pool).await?;
+    let found = sqlx::query!(
+        "SELECT shard, subscription, topic FROM topic_members WHERE topic = ANY ($1) LIMIT $2",
+        &removed,
+        CHUNK
+    );
+    let mut found = found.map(|row| (row.shard, row.subscription, row.topic)).fetch_all(&mut *tx).await?;
+    found.sort_unstable();
+    let members = sqlx::query!(
+        r#"DELETE FROM topic_members m USING unnest($1::smallint[], $2::uuid[], $3::integer[]) AS f (shard, subscription, topic)
+           WHERE m.shard = f.shard AND m.subscription = f.subscription AND m.topic = f.topic
+           RETURNING m.topic, m.lane AS "lane: LaneId""#,
+        &found.iter().map(|(shard, ..)| *shard).collect::<Vec<_>>(),
+        &found.iter().map(|(_, subscription, _)| *subscription).collect::<Vec<_>>(),
+        &found.iter().map(|(.., topic)| *topic).collect::<Vec<_>>()
+    );
+    let cleared = members.fetch_all(&mut *tx).await?;
+    let mut difference = Difference::default();
+    cleared.iter().for_each(|row| difference.left(row.topic, row.lane));
+    difference.write(&mut tx).await?;
+    tx.commit().await?;
+    if found.is_empty() {
+        // Nobody joins a topic that is gone: where no rows are, none will be.
+        sqlx::query!("DELETE FROM removed_topics WHERE topic = ANY ($1)", &removed).execute(pool).await?;
+    }
+    Ok(cleared.len() as u64)
+}
+
+/// Deletes a chunk of unused topics that browsers made: for a week without members and messages, and without settings. Returns
+/// their number. The [stored counts](crate::audience::audience_counts), which are exact, show the members.
+pub async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let cutoff = now - UNUSED_KEPT;
+    let mut tx = begin(pool).await?;
+    let unused = sqlx::query_scalar!(
+        "SELECT id FROM topics t
+         WHERE made_by = 'browser' AND join_by = 'anyone' AND policy IS NULL AND created_at < $1
+           AND coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0) = 0
+           AND NOT EXISTS (SELECT FROM messages WHERE topic = t.id AND id >= $2)
+         LIMIT $3 FOR UPDATE SKIP LOCKED",
+        cutoff,
+        first_uuid_of(cutoff),
+        CHUNK
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    // They are locked now. A second statement reads the members and messages that were committed during the first one.
+    let removed = sqlx::query!(
+        "DELETE FROM topics t WHERE id = ANY($1) AND coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0) = 0
+           AND NOT EXISTS (SELECT FROM messages WHERE topic = t.id AND id >= $2)",
+        &unused,
+        first_uuid_of(cutoff)
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(removed.rows_affected())
+}

@@ -1,0 +1,171 @@
+//! Campaigns: rows and transitions. What the scheduler does is in [`scheduler`], what orders do in [`transitions`], how it goes in
+//! [`progress`], and how each run went in [`runs`].
+
+pub mod progress;
+pub mod runs;
+pub mod scheduler;
+pub mod transitions;
+
+use sqlx::{PgConnection, PgPool};
+
+use crate::keyset::{Keyset, paged};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, CampaignId};
+use bellwire_rules::campaign::state::CampaignState;
+
+pub const CAMPAIGNS_MAX: i64 = 10_000;
+
+#[derive(Debug, Clone)]
+pub struct CampaignRow {
+    pub id: CampaignId,
+    pub slug: String,
+    pub name: String,
+    /// Code of the tier, [`Tier::code`].
+    pub tier: i16,
+    pub state: CampaignState,
+    /// Sealed value of `api::campaigns::plan::Stored`.
+    pub plan: Vec<u8>,
+    /// Time of the scheduler's next step.
+    pub next_at: Option<Timestamp>,
+    pub runs: i32,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub struct NewCampaign<'a> {
+    pub slug: &'a str,
+    pub name: &'a str,
+    pub tier: Tier,
+    /// Sealed plan of the campaign.
+    pub plan: &'a [u8],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateCampaignResult {
+    Done,
+    SlugTaken,
+    TooMany,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    Done,
+    /// The campaign does not exist, or is no longer a draft.
+    NoDraft,
+    SlugTaken,
+}
+
+pub async fn create(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: CampaignId,
+    new: &NewCampaign<'_>,
+    now: Timestamp,
+) -> sqlx::Result<CreateCampaignResult> {
+    let n = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "n!" FROM (SELECT FROM campaigns WHERE app = $1 LIMIT $2) counted"#,
+        app.0,
+        CAMPAIGNS_MAX
+    );
+    if n.fetch_one(&mut *conn).await? >= CAMPAIGNS_MAX {
+        return Ok(CreateCampaignResult::TooMany);
+    }
+    let made = sqlx::query!(
+        "INSERT INTO campaigns (id, app, slug, name, tier, state, plan, created_at, changed_at)
+         VALUES ($1, $2, $3, $4, $5, 'draft', $6, $7, $7) ON CONFLICT (app, slug) DO NOTHING",
+        id.0,
+        app.0,
+        new.slug,
+        new.name,
+        new.tier.code(),
+        new.plan,
+        now
+    );
+    Ok(if made.execute(conn).await?.rows_affected() == 1 {
+        CreateCampaignResult::Done
+    } else {
+        CreateCampaignResult::SlugTaken
+    })
+}
+
+/// Writes a draft anew.
+pub async fn change(
+    conn: &mut PgConnection,
+    id: CampaignId,
+    new: &NewCampaign<'_>,
+    now: Timestamp,
+) -> sqlx::Result<Changed> {
+    let changed = sqlx::query!(
+        "UPDATE campaigns SET slug = $2, name = $3, tier = $4, plan = $5, changed_at = $6 WHERE id = $1 AND state = 'draft'",
+        id.0,
+        new.slug,
+        new.name,
+        new.tier.code(),
+        new.plan,
+        now
+    );
+    match changed.execute(conn).await {
+        Ok(done) if done.rows_affected() == 1 => Ok(Changed::Done),
+        Ok(_) => Ok(Changed::NoDraft),
+        Err(error) if error.as_database_error().is_some_and(|error| error.is_unique_violation()) => {
+            Ok(Changed::SlugTaken)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes a draft, or a campaign that is over. False: there is no such campaign, or it is under way, or its messages have still to
+/// be told that it was cancelled.
+pub async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<bool> {
+    let deleted = sqlx::query!(
+        "DELETE FROM campaigns WHERE id = $1 AND state IN ('draft', 'done', 'cancelled') AND NOT unsteered",
+        id.0
+    );
+    Ok(deleted.execute(conn).await?.rows_affected() == 1)
+}
+
+/// The campaign of that id or slug.
+pub async fn find(
+    pool: &PgPool,
+    app: AppId,
+    id: Option<CampaignId>,
+    slug: Option<&str>,
+) -> sqlx::Result<Option<CampaignRow>> {
+    sqlx::query_as!(
+        CampaignRow,
+        r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: CampaignState", plan, next_at, runs, created_at, changed_at,
+             started_at
+           FROM campaigns WHERE app = $1 AND (id = $2 OR slug = $3)"#,
+        app.0,
+        id.map(|id| id.0),
+        slug
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// An app's campaigns with ids beyond the page's key, the nearest first, of all states or of one.
+pub async fn list(
+    pool: &PgPool,
+    app: AppId,
+    state: Option<CampaignState>,
+    page: Keyset,
+) -> sqlx::Result<Vec<CampaignRow>> {
+    paged!(
+        page,
+        query_as!(
+            CampaignRow,
+            [r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: CampaignState", plan, next_at, runs, created_at, changed_at,
+             started_at
+           FROM campaigns WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR state = $3) ORDER BY id" DESC "LIMIT $4"],
+            app.0,
+            page.beyond,
+            state.map(CampaignState::name),
+            page.limit
+        )
+        .fetch_all(pool)
+    )
+}

@@ -1,0 +1,113 @@
+//! Results of single runs of a campaign: the same figures as for [all of them](super::progress), by run. They sum the counts of
+//! each message of a run, so their cost does not depend on the number of recipients. They end when retention deletes the
+//! messages.
+
+use sqlx::PgPool;
+use sqlx::types::Json;
+
+use super::progress::{Outcomes, Reports, RunRow};
+use crate::keyset::{Keyset, paged};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{CampaignId, MessageId};
+use bellwire_core::lane::Gateway;
+use bellwire_rules::campaign::parts::Narrow;
+
+/// Runs of a campaign by their numbers, the nearest to the page's key first.
+pub async fn page(pool: &PgPool, id: CampaignId, page: Keyset) -> sqlx::Result<Vec<RunRow>> {
+    paged!(
+        page,
+        query_as!(
+            RunRow,
+            ["SELECT run, at, decide_at, winner, confidence FROM campaign_runs WHERE campaign = $1 AND run" < "$2 ORDER BY run" DESC "LIMIT $3"],
+            id.0,
+            page.number(),
+            page.limit
+        )
+        .fetch_all(pool)
+    )
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct RunMessages {
+    pub run: i32,
+    /// Those that were made and are kept still.
+    pub made: i64,
+    /// Those that are still to be made.
+    pub to_make: i64,
+}
+
+/// Returns the number of messages of these runs. Runs without messages are left out.
+pub async fn messages(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<RunMessages>> {
+    sqlx::query_as!(
+        RunMessages,
+        r#"SELECT run, count(message) AS "made!", count(*) FILTER (WHERE message IS NULL) AS "to_make!"
+           FROM campaign_parts WHERE campaign = $1 AND run = ANY ($2) GROUP BY run"#,
+        id.0,
+        runs
+    )
+    .fetch_all(pool)
+    .await
+}
+
+pub async fn outcomes(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<Outcomes>> {
+    sqlx::query_as!(
+        Outcomes,
+        r#"SELECT p.run, m.variant AS "variant!", l.gateway AS "gateway: Gateway", sum(c.targeted)::bigint AS "targeted!",
+             sum(c.accepted)::bigint AS "accepted!", sum(c.gone)::bigint AS "gone!", sum(c.expired)::bigint AS "expired!",
+             sum(c.dead)::bigint AS "dead!", sum(c.cancelled)::bigint AS "cancelled!", sum(c.capped)::bigint AS "capped!",
+             sum(c.sunset)::bigint AS "sunset!"
+           FROM campaign_parts p JOIN messages m ON m.id = p.message JOIN message_counts c ON c.message = m.id
+             JOIN lanes l ON l.id = c.lane
+           WHERE p.campaign = $1 AND p.run = ANY ($2) GROUP BY p.run, m.variant, l.gateway"#,
+        id.0,
+        runs
+    )
+    .fetch_all(pool)
+    .await
+}
+
+pub async fn reports(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<Reports>> {
+    sqlx::query_as!(
+        Reports,
+        r#"SELECT p.run, m.variant AS "variant!", sum(r.acknowledged)::bigint AS "acknowledged!",
+             sum(r.displayed)::bigint AS "displayed!", sum(r.clicked)::bigint AS "clicked!", sum(r.closed)::bigint AS "closed!"
+           FROM campaign_parts p JOIN messages m ON m.id = p.message JOIN receipt_counts r ON r.message = m.id
+           WHERE p.campaign = $1 AND p.run = ANY ($2) GROUP BY p.run, m.variant"#,
+        id.0,
+        runs
+    )
+    .fetch_all(pool)
+    .await
+}
+
+#[derive(Debug)]
+pub struct PartRow {
+    pub campaign: CampaignId,
+    pub run: i32,
+    pub variant: i16,
+    pub narrow: Json<Narrow>,
+}
+
+/// Returns the part of a message in its campaign. `None`: it belongs to no campaign, or the campaign was deleted.
+pub async fn part_of(pool: &PgPool, message: MessageId) -> sqlx::Result<Option<PartRow>> {
+    sqlx::query_as!(
+        PartRow,
+        r#"SELECT campaign AS "campaign: CampaignId", run, variant, narrow AS "narrow: Json<Narrow>"
+           FROM campaign_parts WHERE message = $1"#,
+        message.0
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// Returns the times and recipients of messages of the same run and variant.
+pub async fn parts_beside(pool: &PgPool, part: &PartRow) -> sqlx::Result<Vec<(Timestamp, Json<Narrow>)>> {
+    let rows = sqlx::query!(
+        r#"SELECT due_at, narrow AS "narrow: Json<Narrow>" FROM campaign_parts
+           WHERE campaign = $1 AND run = $2 AND variant = $3 ORDER BY due_at"#,
+        part.campaign.0,
+        part.run,
+        part.variant
+    );
+    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.due_at, row.narrow)).collect())
+}

@@ -1,0 +1,244 @@
+//! Connections to Postgres: their settings, the choice among several hosts, and the end of open ones.
+//!
+//! Settings are SET after a connection is opened. A PgBouncer in between would refuse start-up parameters, or drop them silently if
+//! configured to ignore them.
+
+pub mod engine;
+pub mod hosts;
+pub mod pooler;
+pub mod primary;
+pub mod recovery;
+pub mod replica;
+pub mod tls;
+pub mod watch;
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
+
+use super::operations::schema::SCHEMA;
+use super::operations::takeover::SESSION;
+use primary::Primary;
+
+/// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
+/// than a lease.
+const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout of statements. No normal statement takes longer, and its caller has given up by then.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of waiting for a connection.
+pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+const STANDBY_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for which a start waits for all connections of a pool.
+const OPEN_WITHIN: Duration = Duration::from_secs(2);
+/// A connection that rested for longer is tried before it is used. Trying each one costs a round trip per transaction.
+const TRUSTED_FOR: Duration = Duration::from_secs(5);
+/// Prepared statements that each connection keeps: more than the program has.
+const STATEMENTS: usize = 400;
+/// Application name of the connections in Postgres.
+const APPLICATION: &str = "bellwire";
+
+/// Receiver of measurements of the connections.
+pub trait ConnectionMetrics: Send + Sync {
+    /// Reports whether a host of the database accepts writes.
+    fn writable(&self, is_writable: bool);
+    /// Counts a switch to another primary.
+    fn failover(&self);
+    /// Reports whether commits wait too long for a synchronous standby.
+    fn commits_unconfirmed(&self, is_stuck: bool);
+    /// Reports whether reads use the standby, and its lag if known.
+    fn read_replica(&self, is_usable: bool, lag: Option<Duration>);
+}
+
+/// Settings of a pool's connections.
+#[derive(Clone)]
+pub struct Session {
+    options: PgConnectOptions,
+    settings: Vec<(&'static str, String)>,
+    primary: Primary,
+    standby: bool,
+    acquire_within: Duration,
+}
+
+/// Without the options, which hold a password.
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("settings", &self.settings)
+            .field("standby", &self.standby)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<PgConnectOptions> for Session {
+    /// Returns the common settings of all statements.
+    fn from(options: PgConnectOptions) -> Self {
+        let settings = vec![
+            ("search_path", SCHEMA.to_owned()),
+            ("idle_in_transaction_session_timeout", super::milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
+            ("statement_timeout", super::milliseconds(STATEMENT_TIMEOUT)),
+            // Statements take a millisecond. On a Postgres with default settings, compiling the lane poll at each look cost a
+            // quarter of a core, and parallel workers would cost more than they gain.
+            ("jit", "off".to_owned()),
+            ("max_parallel_workers_per_gather", "0".to_owned()),
+        ];
+        Self { options, settings, primary: Primary::unwatched(), standby: false, acquire_within: ACQUIRE_TIMEOUT }
+    }
+}
+
+/// Returns settings of connections for the dispatch engine. Its tables fill and empty within seconds, so the planner's statistics
+/// are always wrong. Each statement is written for exactly one plan, by index, which these settings leave as the only one.
+pub fn by_index_only(session: impl Into<Session>) -> Session {
+    let mut session = session.into();
+    let off = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"];
+    session.settings.extend(off.map(|plan| (plan, "off".to_owned())));
+    session.settings.push(("plan_cache_mode", "force_generic_plan".to_owned()));
+    session
+}
+
+impl Session {
+    pub fn of(mut self, primary: &Primary) -> Self {
+        self.primary = primary.clone();
+        self
+    }
+
+    /// Allows a standby, for reading. A caller without one reads from the primary, so waits are short.
+    pub fn or_standby(mut self) -> Self {
+        (self.standby, self.acquire_within) = (true, STANDBY_ACQUIRE_TIMEOUT);
+        self
+    }
+
+    /// Sets everything on a connection that was just opened, in one round trip. Refuses one that a primary's pool has no use for: of
+    /// a standby, or of a primary whose place another one has taken.
+    async fn begin(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
+        let (names, values): (Vec<String>, Vec<String>) =
+            self.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).unzip();
+        let began = sqlx::query!(
+            r#"SELECT pg_is_in_recovery() AS "standby!",
+                      CASE WHEN $3 AND NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END AS wal_file,
+                      to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL AS "has_citus!",
+                      ARRAY(SELECT set_config(name, value, false)
+                            FROM unnest($1::text[], $2::text[]) AS setting (name, value)) AS "set!""#,
+            &names,
+            &values,
+            self.primary.has_timelines()
+        )
+        .fetch_one(&mut *connection)
+        .await?;
+        let is_distributed = began.has_citus && engine::look(connection).await?;
+        engine::remember(is_distributed);
+        if is_distributed {
+            engine::set(connection).await?;
+        }
+        if began.standby && !self.standby {
+            return Err(sqlx::Error::Configuration("this Postgres is a standby, which takes no writes".into()));
+        }
+        if began.wal_file.as_deref().and_then(primary::timeline_of).is_some_and(|of| self.primary.is_past(of)) {
+            return Err(sqlx::Error::Configuration("this Postgres was the primary before another one".into()));
+        }
+        Ok(())
+    }
+}
+
+/// Opens a pool of up to `connections`, and proves that it can connect.
+pub async fn connect(session: impl Into<Session>, connections: u32) -> Result<PgPool, sqlx::Error> {
+    let pool = connect_lazily(session, connections);
+    pool.acquire().await?;
+    Ok(pool)
+}
+
+/// The same, but connects when it is first used.
+pub fn connect_lazily(session: impl Into<Session>, connections: u32) -> PgPool {
+    let session = session.into();
+    let options = for_pool(session.options.clone());
+    pool_options(session, connections).connect_lazy_with(options)
+}
+
+/// The same for what may rest for hours, and is in a hurry then: what it has opened it keeps. Who opens a connection waits for
+/// that, and for every statement to be parsed and planned on it. Of a former primary none stays: see [`primary`].
+pub fn connect_to_stay(session: impl Into<Session>, connections: u32) -> PgPool {
+    let session = session.into();
+    let options = for_pool(session.options.clone());
+    pool_options(session, connections).idle_timeout(None).max_lifetime(None).connect_lazy_with(options)
+}
+
+fn pool_options(session: Session, connections: u32) -> PgPoolOptions {
+    let primary = session.primary.clone();
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(session.acquire_within)
+        .test_before_acquire(false)
+        .after_connect(move |connection, _| {
+            let session = session.clone();
+            Box::pin(async move { session.begin(connection).await })
+        })
+        .before_acquire(move |connection, about| {
+            let is_stale = primary.is_stale(about.age);
+            Box::pin(async move {
+                if !is_stale && about.idle_for > TRUSTED_FOR {
+                    connection.ping().await?;
+                }
+                Ok(!is_stale)
+            })
+        })
+}
+
+/// Returns options of a pool's connections to a host. `extra_float_digits` keeps the default of Postgres, which is exact since
+/// version 12, because PgBouncer refuses it.
+fn for_pool(options: PgConnectOptions) -> PgConnectOptions {
+    plain(options).statement_cache_capacity(STATEMENTS)
+}
+
+/// Returns options of any connection, without start-up parameters that PgBouncer refuses. A process with its own name for
+/// sessions keeps it.
+pub fn plain(options: PgConnectOptions) -> PgConnectOptions {
+    let named = options.get_application_name().is_some_and(|name| name.starts_with(SESSION));
+    let options = if named { options } else { options.application_name(APPLICATION) };
+    tls::fall_back(options.extra_float_digits(None))
+}
+
+/// With statements logged as slow, at `warn`, that take longer than this.
+pub fn slow_after(options: PgConnectOptions, limit: Duration) -> PgConnectOptions {
+    // A level of the crate `log`, which we have no other use for.
+    options.log_slow_statements("warn".parse().expect("a level"), limit)
+}
+
+/// Returns a pool of one connection to the host of another pool, opened at its first use, for statements that must not wait for
+/// the other pool.
+pub fn alone_beside(pool: &PgPool) -> PgPool {
+    pool.options().clone().max_connections(1).connect_lazy_with((*pool.connect_options()).clone())
+}
+
+/// Opens all connections of a pool. Otherwise it opens them when they run short, which is under load. Those that cannot be opened
+/// soon, because Postgres allows fewer for example, are opened then.
+pub async fn open_all(pool: &PgPool) {
+    let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
+    drop(tokio::time::timeout(OPEN_WITHIN, futures_util::future::join_all(connections)).await);
+}
+
+/// Tests the open connections of a pool one by one, and closes dead ones. A firewall in between drops a connection that is silent
+/// for some minutes, and the next user would notice by waiting.
+pub async fn try_all(pool: &PgPool) {
+    for _ in 0..pool.size() {
+        drop(pool.acquire().await); // it is tried because it rested; they come by in turn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn permanent_connections_never_expire() {
+        let nowhere = || PgConnectOptions::new().socket("/nonexistent");
+        let staying = connect_to_stay(nowhere(), 3);
+        let options = staying.options();
+        assert_eq!((options.get_idle_timeout(), options.get_max_lifetime()), (None, None));
+        assert_eq!(
+            (options.get_max_connections(), options.get_min_connections()),
+            (3, 0),
+            "of no use where nothing is sent"
+        );
+        assert!(connect_lazily(nowhere(), 3).options().get_idle_timeout().is_some());
+    }
+}

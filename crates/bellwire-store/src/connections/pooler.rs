@@ -1,0 +1,83 @@
+//! Checks of a foreign database at the start: a pooler in between must keep sessions together, and commits must be confirmed.
+
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::tls;
+
+/// A setting of ours that means nothing to Postgres.
+const MARK: &str = "bellwire.session";
+/// Text of PgBouncer's error about a transaction in statement mode.
+const STATEMENT_MODE: &str = "statement pooling mode";
+/// Times that a pooler may happen to hand out the right session.
+const TRIES: usize = 3;
+/// Timeout of a second connection of a pooler. One with a single connection keeps it together.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether settings of a connection apply to it alone and as long as it lasts. They do not with a PgBouncer in transaction or
+/// statement mode, which lends a session to one client after another. Settings, prepared statements and advisory locks then
+/// belong to any client.
+pub async fn keeps_sessions(options: &PgConnectOptions) -> sqlx::Result<bool> {
+    let connect = || async { tls::connect(options).await };
+    let mut ours = connect().await?;
+    let mut other = match timeout(PATIENCE, connect()).await {
+        Ok(Ok(other)) => other,
+        _ => return Ok(true), // there is none to spare, for anybody
+    };
+    for _ in 0..TRIES {
+        let mark = Uuid::now_v7().to_string();
+        let set = format!("SELECT set_config('{MARK}', '{mark}', false)");
+        // The simple protocol: named statements are just what may not work.
+        sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut ours).await?;
+        // It keeps the session that it is lent while we ask for ours.
+        match timeout(PATIENCE, sqlx::raw_sql("BEGIN").execute(&mut other)).await {
+            Ok(Err(sqlx::Error::Database(refused))) if refused.message().contains(STATEMENT_MODE) => return Ok(false),
+            Ok(begun) => begun.map(|_| ())?,
+            Err(_) => return Ok(true),
+        }
+        let leaked = marked(&mut other).await? == mark;
+        let kept = timeout(PATIENCE, marked(&mut ours)).await;
+        sqlx::raw_sql("ROLLBACK").execute(&mut other).await?;
+        let is_kept = match kept {
+            Ok(kept) => kept? == mark,
+            Err(_) => false, // it waits for a session, having had one
+        };
+        if leaked || !is_kept {
+            return Ok(false);
+        }
+    }
+    other.close().await?;
+    ours.close().await?;
+    Ok(true)
+}
+
+async fn marked(connection: &mut PgConnection) -> sqlx::Result<String> {
+    use sqlx::Row as _;
+    let read = format!("SELECT coalesce(current_setting('{MARK}', true), '')");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(read)).fetch_one(connection).await?.try_get(0)
+}
+
+/// The names of the standbys that commits wait for; none: they wait for none.
+pub async fn awaited_standbys(options: &PgConnectOptions) -> sqlx::Result<Option<String>> {
+    let mut connection = tls::connect(options).await?;
+    let names = sqlx::query_scalar!(
+        r#"SELECT nullif(current_setting('synchronous_standby_names'), '')
+           WHERE current_setting('synchronous_commit') NOT IN ('off', 'local')"#
+    );
+    let names = names.fetch_optional(&mut connection).await?.flatten();
+    connection.close().await?;
+    Ok(names)
+}
+
+/// Commits something that leaves no trace. Returns once it is confirmed, which may be never.
+pub async fn commit(options: &PgConnectOptions) -> sqlx::Result<()> {
+    let mut connection = tls::connect(options).await?;
+    sqlx::query_scalar!(r#"SELECT pg_logical_emit_message(true, 'bellwire', '')::text"#)
+        .fetch_one(&mut connection)
+        .await?;
+    connection.close().await
+}

@@ -1,0 +1,166 @@
+//! Standby for reads that may lag: lists, charts, searches, exports. Callers that have to read their own writes use the primary.
+//!
+//! The lag is measured by the primary's WAL positions and their times, not by the standby's clock or its last commit. The lag of
+//! a disconnected standby grows, and that of an idle one does not.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPool};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tracing::{info, warn};
+
+use super::hosts::{DatabaseHosts, name};
+use super::primary::Primary;
+use super::{ConnectionMetrics, Session, connect_lazily, for_pool};
+
+/// Interval of reading the positions of primary and standby.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Pool for reads that may lag. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Reads {
+    primary: PgPool,
+    replica: Option<Replica>,
+}
+
+/// A standby, if it can be used.
+#[derive(Debug, Clone)]
+struct Replica {
+    pool: PgPool,
+    hosts: DatabaseHosts,
+    host: Primary,
+    lag_max: Duration,
+    is_usable: Arc<AtomicBool>,
+}
+
+impl Reads {
+    pub fn at(primary: PgPool) -> Self {
+        Self { primary, replica: None }
+    }
+
+    /// At a standby of these hosts, while one lags by no more than `lag_max`.
+    pub fn or_at(primary: PgPool, hosts: DatabaseHosts, connections: u32, lag_max: Duration) -> Self {
+        let host = Primary::unwatched();
+        let pool = connect_lazily(Session::from(hosts.all()[0].clone()).of(&host).or_standby(), connections);
+        Self { primary, replica: Some(Replica { pool, hosts, host, lag_max, is_usable: Arc::default() }) }
+    }
+
+    pub fn pool(&self) -> &PgPool {
+        match &self.replica {
+            Some(replica) if replica.is_usable.load(Ordering::Acquire) => &replica.pool,
+            _ => &self.primary,
+        }
+    }
+
+    /// The standby's connections, if there is one.
+    pub fn replica(&self) -> Option<&PgPool> {
+        self.replica.as_ref().map(|replica| &replica.pool)
+    }
+
+    /// Closes the connections to the standby.
+    pub async fn close(&self) {
+        if let Some(pool) = self.replica() {
+            pool.close().await;
+        }
+    }
+
+    /// Measures for ever how far the standby lags. Without one it is for ever only.
+    pub async fn watch_on(self, metrics: Arc<dyn ConnectionMetrics>) {
+        let Some(replica) = self.replica else { return std::future::pending().await };
+        let mut written = WalPositions::default();
+        let mut ticks = interval(ASK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut host, mut was_usable) = (0, None);
+        loop {
+            ticks.tick().await;
+            let asked = Instant::now();
+            if let Ok(Ok(up_to)) = timeout(ANSWER_WITHIN, position(&self.primary)).await {
+                written.note(asked, up_to);
+            }
+            let lag = match timeout(ANSWER_WITHIN, position(&replica.pool)).await {
+                Ok(Ok(replayed)) => Ok(written.lag(replayed, Instant::now())),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err("it does not answer".to_owned()),
+            };
+            let is_usable = matches!(lag, Ok(Some(lag)) if lag <= replica.lag_max);
+            replica.is_usable.store(is_usable, Ordering::Release);
+            metrics.read_replica(is_usable, lag.as_ref().ok().copied().flatten());
+            let options = &replica.hosts.all()[host];
+            if was_usable.replace(is_usable) != Some(is_usable) {
+                tell(is_usable, options, &lag);
+            }
+            if !is_usable && replica.hosts.are_several() {
+                host = (host + 1) % replica.hosts.all().len();
+                replica.host.chosen(0);
+                replica.pool.set_connect_options(for_pool(replica.hosts.all()[host].clone()));
+            }
+        }
+    }
+}
+
+fn tell(is_usable: bool, options: &PgConnectOptions, lag: &Result<Option<Duration>, String>) {
+    let host = name(options);
+    match (is_usable, lag) {
+        (true, _) => info!(host, "reads that may lag go to this standby"),
+        (false, Err(error)) => {
+            warn!(host, error, "the standby for reading cannot be used; the primary is read instead")
+        }
+        (false, Ok(lag)) => {
+            let lag_s = lag.map(|lag| lag.as_secs_f64());
+            warn!(host, lag_s, "the standby for reading lags too far; the primary is read instead");
+        }
+    }
+}
+
+/// Up to where a Postgres has written, or, if it is a standby, replayed: octets of WAL.
+async fn position(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END
+                   - '0/0'::pg_lsn)::bigint AS "position!""#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Positions of the primary with their times, the oldest first.
+#[derive(Debug, Default)]
+struct WalPositions(VecDeque<(Instant, i64)>);
+
+impl WalPositions {
+    /// Times that are remembered: ten minutes, which is the longest lag that is put up with.
+    const KEPT: usize = 1_200;
+
+    fn note(&mut self, at: Instant, up_to: i64) {
+        self.0.push_back((at, up_to));
+        if self.0.len() > Self::KEPT {
+            self.0.pop_front();
+        }
+    }
+
+    /// For how long what was replayed has not been all; none: for longer than is remembered.
+    fn lag(&self, replayed: i64, now: Instant) -> Option<Duration> {
+        self.0.iter().rev().find(|(_, up_to)| *up_to <= replayed).map(|(at, _)| now - *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_is_the_age_of_replayed_state() {
+        let (mut written, start) = (WalPositions::default(), Instant::now());
+        let at = |s| start + Duration::from_secs(s);
+        assert_eq!(written.lag(100, at(0)), None, "nothing is known yet");
+        for (s, up_to) in [(0, 10), (1, 20), (2, 20), (3, 30)] {
+            written.note(at(s), up_to);
+        }
+        assert_eq!(written.lag(30, at(4)), Some(Duration::from_secs(1)));
+        assert_eq!(written.lag(25, at(4)), Some(Duration::from_secs(2)));
+        assert_eq!(written.lag(9, at(4)), None);
+    }
+}

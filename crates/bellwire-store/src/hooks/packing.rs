@@ -1,0 +1,307 @@
+//! Notes and stream events, packed into deliveries of webhooks in one transaction, so that each event is packed once after any
+//! interruption.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+use uuid::Uuid;
+
+use crate::audience::subscriptions::row::SubscriptionKeys;
+use crate::connections::engine::{self, shards_of};
+use crate::outcomes::alerts::{self, Alert, AlertKind};
+use crate::outcomes::stream::{self, Position, StreamRow};
+use crate::transactions::begin_by_index;
+use bellwire_core::clock::{Timestamp, derived_uuid_of};
+use bellwire_core::id::{AppId, CampaignId, EventId, HookDeliveryId, MessageId, SubscriptionId, WebhookId};
+
+pub const NOTES_MAX: i64 = 5_000;
+/// Stored events of the stream that one round takes.
+pub const STREAM_MAX: i64 = 500;
+/// Deliveries of a webhook that are kept for it, waiting or failed: what comes on top is dropped, with an alert.
+const KEPT_MAX: i64 = 5_000;
+
+const CLICKED: i16 = 22;
+/// Endings with a response of an attempt.
+const WITH_ANSWER: std::ops::RangeInclusive<i16> = 2..=7;
+
+#[derive(Debug, Clone)]
+pub struct Hearer {
+    pub id: WebhookId,
+    pub app: AppId,
+    /// Event types, by the names of [`EventType`](bellwire_core::event_type::EventType).
+    pub events: Vec<String>,
+    pub max_events: i32,
+    pub heard_from: Timestamp,
+    /// Number of further deliveries that fit.
+    pub room: i64,
+}
+
+#[derive(Debug)]
+pub struct Note {
+    pub id: EventId,
+    pub app: AppId,
+    /// Number of the event type, for [`EventType::of_note`](bellwire_core::event_type::EventType::of_note).
+    pub kind: i16,
+    pub at: Timestamp,
+    pub message: MessageId,
+    pub campaign: Option<CampaignId>,
+    pub subscription: SubscriptionId,
+    pub user_id: Option<String>,
+    /// The last attempt, of a delivery that was not accepted: its number, HTTP status and reason.
+    pub attempt: Option<i32>,
+    pub status: Option<i16>,
+    pub reason: Option<String>,
+    pub action: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct NewDelivery {
+    pub id: HookDeliveryId,
+    pub webhook: WebhookId,
+    pub events: usize,
+    /// Sealed body of the request.
+    pub body: Vec<u8>,
+    pub subscriptions: Vec<SubscriptionId>,
+}
+
+/// Begins a round, unless another process runs one.
+pub async fn begin(pool: &PgPool) -> sqlx::Result<Option<Transaction<'static, Postgres>>> {
+    let mut tx = begin_by_index(pool).await?;
+    let alone = sqlx::query_scalar!(
+        r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0)) AS "alone!""#
+    );
+    Ok(alone.fetch_one(&mut *tx).await?.then_some(tx))
+}
+
+/// Whether any webhook receives events, or notes exist that no webhook receives any longer.
+pub async fn any(pool: &PgPool) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM webhooks WHERE state = 'active') OR EXISTS (SELECT FROM webhook_notes) AS "any!""#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Returns all active webhooks, locked until the round ends. A concurrent deletion waits, and then deletes the packed deliveries,
+/// too.
+pub async fn hearers(conn: &mut PgConnection) -> sqlx::Result<Vec<Hearer>> {
+    sqlx::query_as!(
+        Hearer,
+        r#"SELECT w.id AS "id: WebhookId", w.app AS "app: AppId", w.events, w.max_events, w.heard_from,
+                  $1 - (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state <> 'delivered') AS "room!"
+           FROM webhooks w WHERE w.state = 'active' FOR KEY SHARE OF w"#,
+        KEPT_MAX
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Takes notes with the data of their events. Those of deleted messages are dropped. Also returns the number taken.
+pub async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>)> {
+    let rows = sqlx::query!(
+        r#"
+        WITH taken AS (
+            DELETE FROM webhook_notes WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_notes LIMIT $1))
+            RETURNING message, subscription, kind, at
+        )
+        SELECT t.message AS "message!: MessageId", t.subscription AS "subscription!: SubscriptionId", t.kind AS "kind!", t.at AS "at!",
+               m.app AS "app?: AppId", p.campaign AS "campaign?: CampaignId"
+        FROM taken t
+        LEFT JOIN messages m ON m.id = t.message
+        LEFT JOIN LATERAL (SELECT campaign FROM campaign_parts WHERE message = t.message LIMIT 1) p ON true
+        "#,
+        NOTES_MAX
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let taken = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    let deliveries = |is: fn(i16) -> bool| {
+        rows.iter().filter(|row| row.app.is_some() && is(row.kind)).map(|row| (row.message, row.subscription)).collect()
+    };
+    let users = users(conn, deliveries(|_| true)).await?;
+    let answers = last_answers(conn, deliveries(|kind| WITH_ANSWER.contains(&kind))).await?;
+    let actions = clicked_actions(conn, deliveries(|kind| kind == CLICKED)).await?;
+    let notes = rows.into_iter().filter_map(|row| {
+        let of = (row.message, row.subscription);
+        let answer = answers.get(&of).filter(|_| WITH_ANSWER.contains(&row.kind));
+        Some(Note {
+            // A pack that is repeated since a failover forgot it names its events the same.
+            id: EventId(derived_uuid_of(
+                row.at,
+                &[row.message.0.as_bytes(), row.subscription.0.as_bytes(), &row.kind.to_be_bytes()],
+            )),
+            app: row.app?,
+            kind: row.kind,
+            at: row.at,
+            message: row.message,
+            campaign: row.campaign,
+            subscription: row.subscription,
+            user_id: users.get(&row.subscription).cloned().flatten(),
+            attempt: answer.map(|answer| answer.attempt),
+            status: answer.and_then(|answer| answer.status),
+            reason: answer.and_then(|answer| answer.reason.clone()),
+            action: actions.get(&of).filter(|_| row.kind == CLICKED).cloned().flatten(),
+        })
+    });
+    Ok((taken, notes.collect()))
+}
+
+type Deliveries = Vec<(MessageId, SubscriptionId)>;
+
+struct WebhookResponse {
+    attempt: i32,
+    status: Option<i16>,
+    reason: Option<String>,
+}
+
+async fn users(conn: &mut PgConnection, of: Deliveries) -> sqlx::Result<HashMap<SubscriptionId, Option<String>>> {
+    let ids: BTreeSet<SubscriptionId> = of.into_iter().map(|(_, subscription)| subscription).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let keys = SubscriptionKeys::of(ids.into_iter().collect());
+    macro_rules! users {
+        ($within:literal $(, $shards:expr)?) => {
+            sqlx::query!(
+                r#"SELECT s.id AS "id: SubscriptionId", s.user_id FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id"# + $within,
+                &keys.shards,
+                &keys.ids as &[SubscriptionId]
+                $(, $shards)?
+            )
+            .map(|row| (row.id, row.user_id))
+        };
+    }
+    let found = match engine::is_distributed() {
+        false => users!("").fetch_all(conn).await?,
+        true => users!(" WHERE s.shard = ANY ($3)", &shards_of(&keys.ids)).fetch_all(conn).await?,
+    };
+    Ok(found.into_iter().collect())
+}
+
+async fn last_answers(
+    conn: &mut PgConnection,
+    of: Deliveries,
+) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), WebhookResponse>> {
+    if of.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (messages, subscriptions): (Vec<MessageId>, Vec<SubscriptionId>) = of.into_iter().unzip();
+    let found = sqlx::query!(
+        r#"SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", a.attempt, a.status, a.reason
+           FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS d (message, subscription, shard)
+           JOIN attempts a ON a.message = d.message AND a.subscription = d.subscription AND a.shard = d.shard
+           ORDER BY a.attempt"#,
+        &messages as &[MessageId],
+        &subscriptions as &[SubscriptionId],
+        &subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>()
+    );
+    let mut last = HashMap::new();
+    for row in found.fetch_all(conn).await? {
+        let answer = WebhookResponse { attempt: row.attempt, status: row.status, reason: row.reason };
+        last.insert((row.message, row.subscription), answer);
+    }
+    Ok(last)
+}
+
+/// Returns the clicked buttons. `None`: the notification itself.
+async fn clicked_actions(
+    conn: &mut PgConnection,
+    of: Deliveries,
+) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), Option<String>>> {
+    if of.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (messages, subscriptions): (Vec<MessageId>, Vec<SubscriptionId>) = of.into_iter().unzip();
+    let found = sqlx::query!(
+        r#"SELECT r.message AS "message: MessageId", r.subscription AS "subscription: SubscriptionId", r.action
+           FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS d (message, subscription, shard)
+           JOIN receipts r ON r.message = d.message AND r.subscription = d.subscription AND r.shard = d.shard AND r.kind = 2"#,
+        &messages as &[MessageId],
+        &subscriptions as &[SubscriptionId],
+        &subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>()
+    );
+    Ok(found.fetch_all(conn).await?.into_iter().map(|row| ((row.message, row.subscription), row.action)).collect())
+}
+
+#[derive(Debug)]
+pub struct PackedEvent {
+    pub id: EventId,
+    pub app: AppId,
+    pub kind: String,
+    pub at: Timestamp,
+    pub data: Value,
+}
+
+/// Takes the stream events of these apps, and moves the cursor. The rows stay for listeners. Also returns the number taken.
+pub async fn take_stream(
+    pool: &PgPool,
+    conn: &mut PgConnection,
+    apps: &[AppId],
+    kinds: &[String],
+) -> sqlx::Result<(i64, Vec<PackedEvent>)> {
+    let cursor = sqlx::query!(r#"SELECT xid::text::bigint AS "xid!", seq FROM webhook_cursor"#);
+    let cursor = cursor.fetch_one(&mut *conn).await?;
+    let at = Position { xid: cursor.xid, seq: cursor.seq };
+    let end = stream::kept(pool).await?.end;
+    // A cursor that came with a dump says nothing about this cluster's transactions.
+    let after = if at > end { end } else { at };
+    let rows = stream::read(pool, after, Position::LAST, Some(apps), Some(kinds), STREAM_MAX).await?;
+    let taken = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    let to = rows.last().map_or(after, StreamRow::position);
+    if to != at {
+        sqlx::query!("UPDATE webhook_cursor SET xid = $1::bigint::text::xid8, seq = $2", to.xid, to.seq)
+            .execute(conn)
+            .await?;
+    }
+    let told = rows.into_iter().filter_map(|row| {
+        let StreamRow { at, app, kind, data, .. } = row;
+        let app = app?;
+        let id = derived_uuid_of(at, &[app.0.as_bytes(), kind.as_bytes(), data.to_string().as_bytes()]);
+        Some(PackedEvent { id: EventId(id), app, kind, at, data })
+    });
+    Ok((taken, told.collect()))
+}
+
+pub async fn add(conn: &mut PgConnection, deliveries: &[NewDelivery], now: Timestamp) -> sqlx::Result<()> {
+    for new in deliveries {
+        sqlx::query!(
+            "INSERT INTO webhook_deliveries (id, webhook, events, body, subscriptions, due_at, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $6)",
+            new.id.0,
+            new.webhook.0,
+            i32::try_from(new.events).unwrap_or(i32::MAX),
+            new.body,
+            &new.subscriptions as &[SubscriptionId],
+            now
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Counts events that there was no room for, and raises an alert.
+pub async fn dropped(conn: &mut PgConnection, hearer: &Hearer, n: usize, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE webhooks SET dropped = dropped + $2 WHERE id = $1",
+        hearer.id.0,
+        i64::try_from(n).unwrap_or(i64::MAX)
+    )
+    .execute(&mut *conn)
+    .await?;
+    let detail = format!(
+        "events for a webhook are dropped: {KEPT_MAX} requests to its receiver wait or have failed. See to its receiver, or disable it"
+    );
+    let subject = hearer.id.to_string();
+    let alert = Alert { app: Some(hearer.app), kind: AlertKind::Webhook, subject: &subject, detail: &detail };
+    alerts::raise(conn, &alert, now).await.map(drop)
+}
+
+pub fn named(subscriptions: impl Iterator<Item = SubscriptionId>) -> Vec<SubscriptionId> {
+    let mut named: Vec<Uuid> = subscriptions.map(Uuid::from).collect();
+    named.sort_unstable();
+    named.dedup();
+    named.into_iter().map(SubscriptionId).collect()
+}

@@ -1,0 +1,135 @@
+//! Apps: the tenants of a server.
+
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use crate::keyset::{Keyset, paged};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::AppId;
+use bellwire_core::permission::BrowsersMay;
+
+pub const WEIGHT_MAX: i16 = 100;
+
+#[derive(Debug, Clone)]
+pub struct App {
+    pub id: AppId,
+    /// Short name, unique on this server.
+    pub slug: String,
+    pub name: String,
+    /// Origins that browsers may call from.
+    pub origins: Vec<String>,
+    pub allow_other_gateways: bool,
+    /// Rights of browsers in addition to joining and leaving open topics.
+    pub browsers_may: BrowsersMay,
+    /// Maximum of `retries` in QStash's form of policies, and their default: 0 to 1,000.
+    pub max_retries: i16,
+    /// Turns relative to another app with one: 1 to [`WEIGHT_MAX`].
+    pub weight: i16,
+    pub created_at: Timestamp,
+    /// Start of its deletion. Such an app is visible to operators only.
+    pub deleting_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    Done,
+    /// Another one has its slug, which may be one that is being deleted.
+    SlugTaken,
+}
+
+pub async fn create(conn: &mut PgConnection, app: &App) -> Result<Created, sqlx::Error> {
+    let done = sqlx::query!(
+        "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (slug) DO NOTHING",
+        app.id.0,
+        app.slug,
+        app.name,
+        &app.origins,
+        app.allow_other_gateways,
+        &app.browsers_may.names(),
+        app.max_retries,
+        app.weight,
+        app.created_at
+    )
+    .execute(conn)
+    .await?;
+    Ok(if done.rows_affected() == 1 { Created::Done } else { Created::SlugTaken })
+}
+
+/// The app of that id or slug, unless it is being deleted.
+pub async fn find(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
+    Ok(find_any(pool, id, slug).await?.filter(|app| app.deleting_at.is_none()))
+}
+
+/// The app of that id or slug, even if it is being deleted.
+pub async fn find_any(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
+    sqlx::query_as!(
+        App,
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+         FROM apps WHERE id = $1 OR slug = $2",
+        id.map(|id| id.0),
+        slug
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// The app of the example page, if it was made and is not being deleted.
+pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
+    sqlx::query_as!(
+        App,
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+         FROM apps WHERE is_example AND deleting_at IS NULL"
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+pub async fn mark_example(conn: &mut PgConnection, id: AppId) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE apps SET is_example = true WHERE id = $1", id.0).execute(conn).await.map(drop)
+}
+
+/// Apps with ids beyond the page's key, those being deleted included, the nearest first.
+pub async fn list(pool: &PgPool, page: Keyset) -> Result<Vec<App>, sqlx::Error> {
+    paged!(
+        page,
+        query_as!(
+            App,
+            ["SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+         FROM apps WHERE id" < "$1
+         ORDER BY id" DESC "LIMIT $2"],
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
+    )
+}
+
+/// The app of that id, which stays as it is read until the transaction ends; none while it is being deleted.
+pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sqlx::Error> {
+    sqlx::query_as!(
+        App,
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+         FROM apps WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE",
+        id.0
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Writes everything but what never changes of an app that is [locked](lock).
+pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, browsers_may = $5, max_retries = $6, weight = $7
+         WHERE id = $1",
+        app.id.0,
+        app.name,
+        &app.origins,
+        app.allow_other_gateways,
+        &app.browsers_may.names(),
+        app.max_retries,
+        app.weight
+    )
+    .execute(executor)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Accounts at an OpenID provider, and the teammates that they belong to.
+
+use sqlx::PgConnection;
+
+use crate::keys::team::TeammateStatus;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::TeammateId;
+
+#[derive(Debug, Clone, Copy)]
+pub struct ProviderAccount<'a> {
+    /// The provider, as its tokens name it: 1 to 2,048 characters.
+    pub issuer: &'a str,
+    /// Name of the account at the provider: 1 to 255 characters.
+    pub subject: &'a str,
+}
+
+/// Returns the teammate of an account, if it is linked.
+pub async fn owner(conn: &mut PgConnection, account: ProviderAccount<'_>) -> sqlx::Result<Option<TeammateStatus>> {
+    sqlx::query_as!(
+        TeammateStatus,
+        r#"SELECT t.id, t.disabled_at IS NOT NULL AS "is_disabled!"
+         FROM oidc_accounts a JOIN teammates t ON t.id = a.teammate WHERE a.issuer = $1 AND a.subject = $2"#,
+        account.issuer,
+        account.subject
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// The accounts that are linked to a teammate: issuer and subject of each.
+pub async fn accounts(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<Vec<(String, String)>> {
+    let rows = sqlx::query!("SELECT issuer, subject FROM oidc_accounts WHERE teammate = $1", teammate.0);
+    Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.issuer, row.subject)).collect())
+}
+
+/// Links an account to a teammate. False: it is linked, or the teammate has another one at that provider.
+pub async fn link(
+    conn: &mut PgConnection,
+    teammate: TeammateId,
+    account: ProviderAccount<'_>,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let done = sqlx::query!(
+        "INSERT INTO oidc_accounts (teammate, issuer, subject, linked_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+        teammate.0,
+        account.issuer,
+        account.subject,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Unlinks all accounts of a teammate. Returns false without any. Pending passkey challenges after the provider's sign-in become
+/// invalid.
+pub async fn unlink(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<bool> {
+    sqlx::query!("DELETE FROM passkey_challenges WHERE teammate = $1 AND oidc_issuer IS NOT NULL", teammate.0)
+        .execute(&mut *conn)
+        .await?;
+    let done = sqlx::query!("DELETE FROM oidc_accounts WHERE teammate = $1", teammate.0).execute(conn).await?;
+    Ok(done.rows_affected() > 0)
+}

@@ -1,0 +1,298 @@
+//! Passkeys of teammates, and the challenges that they answer.
+
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use crate::keys::team::open_hash;
+use crate::results::WriteOutcome;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{PasskeyId, SessionId, TeammateId};
+use bellwire_vault::{LINK_PASSWORD, Vault};
+
+pub const PASSKEYS_MAX: i64 = 10;
+/// Rows that one transaction deletes.
+const CHUNK: i64 = 10_000;
+
+#[derive(Debug, Clone)]
+pub struct Passkey {
+    pub id: PasskeyId,
+    /// Name for its owner, 1 to 64 characters.
+    pub name: String,
+    /// Id from its authenticator, 1 to 1,023 octets, unique among passkeys.
+    pub credential_id: Vec<u8>,
+    /// A COSE key, at most 2,048 octets.
+    pub public_key: Vec<u8>,
+    /// The number of a COSE algorithm.
+    pub algorithm: i32,
+    /// Signature counter of its authenticator at its last use, 32 bits. 0: it does not count.
+    pub counter: i64,
+    /// Transports of its authenticator.
+    pub transports: Vec<String>,
+    pub created_at: Timestamp,
+    /// Time of the last sign-in with it.
+    pub last_used_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddPasskeyResult {
+    Done,
+    /// The teammate has [`PASSKEYS_MAX`] already.
+    TooMany,
+    Known,
+}
+
+pub async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: &Passkey) -> sqlx::Result<AddPasskeyResult> {
+    // Whoever adds another one waits: the number could be exceeded otherwise.
+    sqlx::query!("SELECT id FROM teammates WHERE id = $1 FOR NO KEY UPDATE", teammate.0).fetch_one(&mut *conn).await?;
+    let count = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM passkeys WHERE teammate = $1"#, teammate.0);
+    if count.fetch_one(&mut *conn).await? >= PASSKEYS_MAX {
+        return Ok(AddPasskeyResult::TooMany);
+    }
+    let done = sqlx::query!(
+        "INSERT INTO passkeys (id, teammate, name, credential_id, public_key, algorithm, counter, transports, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (credential_id) DO NOTHING",
+        passkey.id.0,
+        teammate.0,
+        passkey.name,
+        passkey.credential_id,
+        passkey.public_key,
+        passkey.algorithm,
+        passkey.counter,
+        &passkey.transports,
+        passkey.created_at
+    )
+    .execute(conn)
+    .await?;
+    Ok(if done.rows_affected() == 1 { AddPasskeyResult::Done } else { AddPasskeyResult::Known })
+}
+
+pub async fn list(executor: impl PgExecutor<'_>, teammate: TeammateId) -> sqlx::Result<Vec<Passkey>> {
+    sqlx::query_as!(
+        Passkey,
+        "SELECT id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at
+         FROM passkeys WHERE teammate = $1 ORDER BY id DESC",
+        teammate.0
+    )
+    .fetch_all(executor)
+    .await
+}
+
+/// The passkey that a teammate's authenticator calls so, kept from others until the transaction ends: its counter is compared and
+/// then written.
+pub async fn lock(
+    conn: &mut PgConnection,
+    teammate: TeammateId,
+    credential_id: &[u8],
+) -> sqlx::Result<Option<Passkey>> {
+    sqlx::query_as!(
+        Passkey,
+        "SELECT id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at
+         FROM passkeys WHERE teammate = $1 AND credential_id = $2 FOR UPDATE",
+        teammate.0,
+        credential_id
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Records a sign-in with a [locked](lock) passkey.
+pub async fn note_use(conn: &mut PgConnection, id: PasskeyId, counter: u32, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("UPDATE passkeys SET counter = $2, last_used_at = $3 WHERE id = $1", id.0, i64::from(counter), now)
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+pub async fn rename(
+    conn: &mut PgConnection,
+    teammate: TeammateId,
+    id: PasskeyId,
+    name: &str,
+) -> sqlx::Result<Option<Passkey>> {
+    sqlx::query_as!(
+        Passkey,
+        "UPDATE passkeys SET name = $3 WHERE id = $2 AND teammate = $1
+         RETURNING id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at",
+        teammate.0,
+        id.0,
+        name
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+pub async fn remove(conn: &mut PgConnection, teammate: TeammateId, id: PasskeyId) -> sqlx::Result<WriteOutcome> {
+    let done =
+        sqlx::query!("DELETE FROM passkeys WHERE id = $2 AND teammate = $1", teammate.0, id.0).execute(conn).await?;
+    Ok(WriteOutcome::by(done.rows_affected()))
+}
+
+/// Removes all passkeys of a teammate. Returns how many.
+pub async fn remove_all(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<i64> {
+    let done = sqlx::query!("DELETE FROM passkeys WHERE teammate = $1", teammate.0).execute(conn).await?;
+    Ok(i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
+}
+
+/// Proof of a person before the passkey.
+#[derive(Debug)]
+pub enum FirstFactor {
+    Password,
+    Link(ShownLink),
+    Oidc(ShownAccount),
+}
+
+/// An account at an OpenID provider that is linked, if it is not yet, once the second factor has been shown, too.
+#[derive(Debug, Clone)]
+pub struct ShownAccount {
+    /// The provider, as its tokens name it: 1 to 2,048 characters.
+    pub issuer: String,
+    /// Name of the account at the provider: 1 to 255 characters.
+    pub subject: String,
+}
+
+/// A one-time link that is used up once the second factor has been shown, too.
+#[derive(Clone)]
+pub struct ShownLink {
+    /// The HMAC by which it is found.
+    pub mac: [u8; 32],
+    /// The hash of the password to set, if one was given with it.
+    pub password_hash: Option<String>,
+}
+
+impl std::fmt::Debug for ShownLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ShownLink(…)")
+    }
+}
+
+/// Keeps a challenge to add a passkey in that session until then, in place of any before it.
+pub async fn put_challenge_to_add(
+    pool: &PgPool,
+    challenge_mac: &[u8; 32],
+    teammate: TeammateId,
+    session: SessionId,
+    expires_at: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "WITH before AS (DELETE FROM passkey_challenges WHERE session = $3)
+         INSERT INTO passkey_challenges (challenge_mac, teammate, session, expires_at) VALUES ($1, $2, $3, $4)",
+        challenge_mac.as_slice(),
+        teammate.0,
+        session.0,
+        expires_at
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+pub async fn put_challenge_to_sign_in(
+    pool: &PgPool,
+    vault: &Vault,
+    challenge_mac: &[u8; 32],
+    teammate: TeammateId,
+    shown: &FirstFactor,
+    expires_at: Timestamp,
+) -> sqlx::Result<()> {
+    let (link, account) = match shown {
+        FirstFactor::Password => (None, None),
+        FirstFactor::Link(link) => (Some(link), None),
+        FirstFactor::Oidc(account) => (None, Some(account)),
+    };
+    let hash = link.and_then(|link| link.password_hash.as_deref());
+    sqlx::query!(
+        "INSERT INTO passkey_challenges
+           (challenge_mac, teammate, link_mac, password_sealed, oidc_issuer, oidc_subject, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        challenge_mac.as_slice(),
+        teammate.0,
+        link.map(|link| link.mac.as_slice()),
+        hash.map(|hash| vault.seal(LINK_PASSWORD, teammate, hash.as_bytes())),
+        account.map(|account| &*account.issuer),
+        account.map(|account| &*account.subject),
+        expires_at
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Uses a challenge to add a passkey in that session. Returns false if it does not exist or expired.
+pub async fn take_challenge_to_add(
+    conn: &mut PgConnection,
+    challenge_mac: &[u8; 32],
+    session: SessionId,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let done = sqlx::query!(
+        "DELETE FROM passkey_challenges WHERE challenge_mac = $1 AND session = $2 AND expires_at > $3",
+        challenge_mac.as_slice(),
+        session.0,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Uses a challenge to sign in. Returns its teammate and earlier proof. `None`: it does not exist, expired, or its teammate is
+/// suspended.
+pub async fn take_challenge_to_sign_in(
+    pool: &PgPool,
+    vault: &Vault,
+    challenge_mac: &[u8; 32],
+    now: Timestamp,
+) -> sqlx::Result<Option<(TeammateId, FirstFactor)>> {
+    let taken = sqlx::query!(
+        "DELETE FROM passkey_challenges c USING teammates t
+         WHERE c.challenge_mac = $1 AND c.session IS NULL AND c.expires_at > $2
+           AND t.id = c.teammate AND t.disabled_at IS NULL
+         RETURNING c.teammate, c.link_mac, c.password_sealed, c.oidc_issuer, c.oidc_subject",
+        challenge_mac.as_slice(),
+        now
+    )
+    .fetch_optional(pool)
+    .await?;
+    let Some(row) = taken else { return Ok(None) };
+    let id = TeammateId(row.teammate);
+    let mac = row.link_mac.and_then(|mac| <[u8; 32]>::try_from(mac).ok());
+    let shown = match (mac, row.oidc_issuer, row.oidc_subject) {
+        (Some(mac), ..) => {
+            let password_hash = open_hash(vault, LINK_PASSWORD, id, row.password_sealed)?;
+            FirstFactor::Link(ShownLink { mac, password_hash })
+        }
+        (None, Some(issuer), Some(subject)) => FirstFactor::Oidc(ShownAccount { issuer, subject }),
+        (None, ..) => FirstFactor::Password,
+    };
+    Ok(Some((id, shown)))
+}
+
+/// Returns a pending challenge to sign in after an OpenID provider: its teammate and its expiry. It is not used.
+pub async fn find_challenge_after_oidc(
+    pool: &PgPool,
+    challenge_mac: &[u8; 32],
+    now: Timestamp,
+) -> sqlx::Result<Option<(TeammateId, Timestamp)>> {
+    let found = sqlx::query!(
+        "SELECT teammate, expires_at FROM passkey_challenges
+         WHERE challenge_mac = $1 AND oidc_issuer IS NOT NULL AND expires_at > $2",
+        challenge_mac.as_slice(),
+        now
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(found.map(|row| (TeammateId(row.teammate), row.expires_at)))
+}
+
+/// Deletes a chunk of expired challenges, and returns their number.
+pub async fn clear_challenges(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let done = sqlx::query!(
+        "DELETE FROM passkey_challenges WHERE challenge_mac = ANY (ARRAY(
+           SELECT challenge_mac FROM passkey_challenges WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2
+           FOR UPDATE SKIP LOCKED))",
+        now,
+        CHUNK
+    )
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected())
+}

@@ -1,0 +1,199 @@
+//! VAPID key pairs. A retired key keeps signing for the subscriptions that were made with it, so none is ever deleted.
+
+use sqlx::{PgConnection, PgExecutor, PgPool};
+use uuid::Uuid;
+
+use crate::keyset::{Keyset, paged};
+use crate::results::WriteOutcome;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, VapidKeyId};
+use bellwire_core::named;
+
+named! {
+    /// Use of a key, as stored in `vapid_keys.state`.
+    #[derive(Default)]
+    #[schema(as = VapidKeyRole)]
+    pub enum Role {
+        /// New subscribers get it; each app has exactly one. Making or importing one sets it, and retires the one before.
+        #[default]
+        Active = "active",
+        /// It signs for the subscriptions that were made with it, for as long as there is one; it never becomes active
+        /// again. The next active key sets it, or importing it so.
+        Retired = "retired",
+    }
+}
+
+/// A row of `vapid_keys`, without the private key.
+#[derive(Debug, Clone)]
+pub struct VapidKey {
+    /// Id of the key.
+    pub id: VapidKeyId,
+    /// The app it belongs to.
+    pub app: AppId,
+    /// Uncompressed point, the `applicationServerKey` of browsers.
+    pub public_key: Vec<u8>,
+    /// Value of the `sub` claim.
+    pub subject: String,
+    /// Use of the key.
+    pub state: Role,
+    /// Time of creation or import.
+    pub created_at: Timestamp,
+    /// Time at which another key replaced it.
+    pub retired_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddVapidKeyResult {
+    Done,
+    Known,
+}
+
+/// Adds a key pair. An active one retires the one before it.
+/// `private_key` is sealed under [`bellwire_vault::VAPID_PRIVATE`] and the key's id.
+pub async fn add(
+    conn: &mut PgConnection,
+    key: &VapidKey,
+    private_key: &[u8],
+) -> Result<AddVapidKeyResult, sqlx::Error> {
+    if key.state == Role::Active {
+        // Rotations of one app take turns here, so that the later one finds what the earlier one made.
+        sqlx::query!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", key.app.0)
+            .fetch_optional(&mut *conn)
+            .await?;
+        let known = sqlx::query_scalar!(
+            r#"SELECT EXISTS (SELECT 1 FROM vapid_keys WHERE app = $1 AND public_key = $2) AS "known!""#,
+            key.app.0,
+            &key.public_key
+        )
+        .fetch_one(&mut *conn)
+        .await?;
+        if known {
+            return Ok(AddVapidKeyResult::Known);
+        }
+        sqlx::query!(
+            "UPDATE vapid_keys SET state = 'retired', retired_at = $2 WHERE app = $1 AND state = 'active'",
+            key.app.0,
+            key.created_at
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    let done = sqlx::query!(
+        "INSERT INTO vapid_keys (id, app, public_key, private_key, subject, state, created_at, retired_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (app, public_key) DO NOTHING",
+        key.id.0,
+        key.app.0,
+        &key.public_key,
+        private_key,
+        key.subject,
+        key.state.name(),
+        key.created_at,
+        key.retired_at
+    )
+    .execute(conn)
+    .await?;
+    Ok(if done.rows_affected() == 1 { AddVapidKeyResult::Done } else { AddVapidKeyResult::Known })
+}
+
+/// The key that new subscribers are handed. Every app has one.
+pub async fn active(pool: &PgPool, app: AppId) -> Result<VapidKey, sqlx::Error> {
+    sqlx::query_as!(
+        VapidKey,
+        r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
+         WHERE app = $1 AND state = 'active'"#,
+        app.0
+    )
+    .fetch_one(pool)
+    .await
+}
+
+pub async fn find(pool: &PgPool, app: AppId, id: VapidKeyId) -> Result<Option<VapidKey>, sqlx::Error> {
+    sqlx::query_as!(
+        VapidKey,
+        r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
+         WHERE app = $1 AND id = $2"#,
+        app.0,
+        id.0
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// The key of an app that has this public half.
+pub async fn find_public(pool: &PgPool, app: AppId, public_key: &[u8]) -> Result<Option<VapidKeyId>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT id AS "id: VapidKeyId" FROM vapid_keys WHERE app = $1 AND public_key = $2"#,
+        app.0,
+        public_key
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// A key, and how many active subscriptions depend on it.
+struct KeyUsageRow {
+    id: Uuid,
+    app: Uuid,
+    public_key: Vec<u8>,
+    subject: String,
+    state: Role,
+    created_at: Timestamp,
+    retired_at: Option<Timestamp>,
+    subscriptions: i64,
+}
+
+/// An app's keys with ids beyond the page's key, the nearest first, each with how many active subscriptions depend on it.
+pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
+    let rows = paged!(
+        page,
+        query_as!(
+            KeyUsageRow,
+            [r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT coalesce(sum(a.n), 0)::bigint
+             FROM lanes l JOIN audiences a ON a.topic = 0 AND a.lane = l.id WHERE l.vapid_key = k.id) AS "subscriptions!"
+         FROM vapid_keys k WHERE k.app = $1 AND k.id"# < "$2 ORDER BY k.id" DESC "LIMIT $3"],
+            app.0,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
+    )?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let key = VapidKey {
+                id: VapidKeyId(row.id),
+                app: AppId(row.app),
+                public_key: row.public_key,
+                subject: row.subject,
+                state: row.state,
+                created_at: row.created_at,
+                retired_at: row.retired_at,
+            };
+            (key, row.subscriptions)
+        })
+        .collect())
+}
+
+/// The sealed private key, for export to another server.
+pub async fn private_key(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    id: VapidKeyId,
+) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", app.0, id.0)
+        .fetch_optional(executor)
+        .await
+}
+
+/// Writes the `sub` claim of a key. Workers sign with it once their cached tokens are renewed.
+pub async fn set_subject(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    id: VapidKeyId,
+    subject: &str,
+) -> Result<WriteOutcome, sqlx::Error> {
+    let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app.0, id.0, subject)
+        .execute(executor)
+        .await?;
+    Ok(WriteOutcome::by(done.rows_affected()))
+}

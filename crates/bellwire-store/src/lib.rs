@@ -1,0 +1,168 @@
+//! All SQL, in rooms by what they keep. One file for each group of tables; functions are named after the transition that
+//! they make.
+//!
+//! This file distinguishes temporary errors from permanent ones. [`connections`] opens connections, and
+//! [`schema`](operations::schema) defines the place of all data in a database.
+//!
+//! # The order of locks
+//!
+//! A transaction that changes several rows locks them in this order, so that no two wait for each other:
+//!
+//! 0. `workers`, where one is [ended](operations::takeover); `campaigns` by id, with their runs and parts
+//! 0. `subscription_holds` by subscription; `gone_watches` by lane, with their `gone_suspects`
+//! 1. `messages` by id, where a message is steered, and its `cursors` by lane; the batch that is being settled
+//! 2. `subscriptions` by (shard, id), and with them the rows of the same key: `topic_members`, policies, stops; `cap_uses` by person.
+//!    A transaction that creates a lane then takes the advisory lock of its app's lanes, and shares `messages` for later, by id, before it
+//!    takes `cursors`; one that stores such a message shares the advisory lock. Both take `topics` after it. Neither steers a message
+//! 3. `receipt_counts` by message
+//! 4. `queue` by (shard, subscription, message), but for rows that are skipped where they are locked
+//! 5. `dead_letters` by (message, id), and then `messages` whose content they hold, by id
+//! 6. `message_counts` by (message, lane)
+//! 7. `webhooks` by id, and `apps` for what they hear
+//! 8. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
+//!
+//! A transaction that [adds to or deletes `habits`](audience::habits) waits for an advisory lock and holds it to its end. It
+//! takes no lock of 0 to 5 after it.
+//!
+//! Rows that many transactions add to come late, so that they are locked for a short time. [`tally`](outcomes::tally) writes 6.
+//! Data for metrics over time and [webhooks](hooks) are [noted](outcomes::notes) at any place, because inserted rows block no
+//! other transaction. Parts of one statement have no order of their own (Postgres runs unreferenced ones backwards): where one
+//! statement writes both, the later part refers to the earlier. Remaining collisions are rolled back by Postgres and [run
+//! again](operations::retrying).
+
+#![allow(missing_docs, reason = "internal to the server: names and types document most items")]
+
+pub mod audience;
+pub mod campaigns;
+pub mod connections;
+pub mod hooks;
+pub mod keys;
+pub mod keyset;
+pub mod operations;
+pub mod outcomes;
+pub mod queue;
+pub mod results;
+pub mod transactions;
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgExecutor};
+
+use bellwire_core::clock::Timestamp;
+pub use connections::{alone_beside, connect_to_stay, open_all};
+pub use connections::{by_index_only, connect, connect_lazily};
+pub use operations::schema::migrate_new;
+pub use operations::schema::{Beside, SchemaError, check_schema, migrate};
+pub use results::ChunkProgress;
+pub use results::WriteOutcome;
+
+/// Gives each statement of a transaction so long, instead of the time that all statements have.
+async fn limit_statements(connection: &mut PgConnection, to: Duration) -> sqlx::Result<()> {
+    sqlx::query_scalar!("SELECT set_config('statement_timeout', $1, true)", milliseconds(to))
+        .fetch_one(connection)
+        .await
+        .map(drop)
+}
+
+fn milliseconds(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}
+
+/// The database's time: what [`bellwire_core::clock::Clock`] follows, and the only time that SQL is asked for.
+pub async fn database_now(executor: impl PgExecutor<'_>) -> Result<Timestamp, sqlx::Error> {
+    sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(executor).await
+}
+
+/// Whether the same work may succeed later: the connection was lost, Postgres is stopping or short of resources, or the
+/// transaction collided with another one. Other errors fail in the same way each time.
+///
+/// After a lost connection the transaction may have been committed, so a repetition needs a fence.
+pub fn is_transient(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| is_transient_state(&code)),
+        // A connection cut in the middle of a message or of its handshake shows as a protocol or TLS error.
+        sqlx::Error::Io(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::BeginFailed => true,
+        _ => false,
+    }
+}
+
+/// Whether an error was caused by one that [`is_transient`].
+pub fn is_transient_cause(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref()).any(is_transient)
+}
+
+/// Whether a machine of Citus may have been lost in the middle of a statement, which it reports as an internal error, like some
+/// other errors, such as a row that COPY refuses there.
+pub fn may_be_lost_machine(error: &sqlx::Error) -> bool {
+    let is_internal = error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "XX000");
+    is_internal && connections::engine::is_distributed()
+}
+
+pub fn is_statement_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
+}
+
+/// Whether Postgres undid a transaction for the sake of others: a lock timeout, a deadlock or a serialization failure.
+pub fn is_conflict(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "55P03" | "40P01" | "40001"))
+}
+
+/// Whether a value of the request has no representation in Postgres: NUL in a text or in JSON, or a time out of range.
+pub fn is_unstorable(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "22021" | "22P05" | "22008"))
+}
+
+/// Whether Postgres has no connection left, for anybody or for us.
+pub fn is_out_of_connections(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "53300")
+}
+
+/// Whether a statement gave up waiting for a lock.
+pub fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
+}
+
+/// [`is_transient`] by SQLSTATE (PostgreSQL manual, appendix A).
+fn is_transient_state(code: &str) -> bool {
+    match code {
+        "40001" | "40P01" => true, // serialization failure, deadlock
+        "40003" => true,           // completion unknown
+        "55P03" => true,           // lock timeout
+        "25P03" => true,           // idle in a transaction for too long
+        "25006" => true,           // read-only: a standby, until the failover is through
+        "58030" => true,           // I/O error
+        _ => match code.get(..2) {
+            Some("08") => true,            // connection
+            Some("53") => true,            // out of connections, memory, disk
+            Some("57") => code != "57P04", // stopped, stopping, starting, cancelled by timeout; not: database dropped
+            _ => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_told_from_what_stays() {
+        for code in ["08006", "40001", "40P01", "53100", "53300", "55P03", "57014", "57P01", "57P02", "57P03", "25P03"]
+        {
+            assert!(is_transient_state(code), "{code}");
+        }
+        for code in ["23505", "23514", "22P02", "42P01", "42601", "57P04", "XX000", "", "0"] {
+            assert!(!is_transient_state(code), "{code}");
+        }
+        assert!(is_transient(&sqlx::Error::PoolTimedOut));
+        assert!(is_transient(&std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()));
+        assert!(!is_transient(&sqlx::Error::PoolClosed), "the process is stopping");
+        assert!(!is_transient(&sqlx::Error::RowNotFound));
+    }
+}

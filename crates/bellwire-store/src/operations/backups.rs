@@ -1,0 +1,72 @@
+//! The record of backups: when each was made, for the check of their age.
+
+use sqlx::{PgExecutor, PgPool};
+use uuid::Uuid;
+
+use bellwire_core::clock::Timestamp;
+use bellwire_core::named;
+
+/// Tables whose rows are not in backups, with all that refer to them. Workers, stops and events of streams are meaningless to
+/// another cluster. Sessions, challenges and one-time links may have ended or been used since. The missing identity of the
+/// cluster marks an unsettled restore.
+pub const NOT_BACKED_UP: [&str; 7] =
+    ["workers", "lane_limits", "stops", "sessions", "passkey_challenges", "invitations", "cluster_identity"];
+
+named! {
+    /// Kind of a backup.
+    pub enum BackupKind {
+        Dump = "dump",
+        Other = "other",
+    }
+}
+
+pub async fn begin(executor: impl PgExecutor<'_>, id: Uuid, kind: BackupKind, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("INSERT INTO backups (id, kind, started_at) VALUES ($1, $2, $3)", id, kind.name(), now)
+        .execute(executor)
+        .await
+        .map(drop)
+}
+
+/// Notes that it is whole. `octets`: of its file, where that is known.
+pub async fn complete(
+    executor: impl PgExecutor<'_>,
+    id: Uuid,
+    octets: Option<u64>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let octets = octets.map(|octets| i64::try_from(octets).unwrap_or(i64::MAX));
+    sqlx::query!("UPDATE backups SET completed_at = $2, octets = $3 WHERE id = $1", id, now, octets)
+        .execute(executor)
+        .await
+        .map(drop)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackupStatus {
+    /// Start of the newest complete backup. `None`: none exists.
+    pub last_at: Option<Timestamp>,
+    /// Setup of the database. `None`: not set up yet.
+    pub since: Option<Timestamp>,
+}
+
+pub async fn known(pool: &PgPool) -> sqlx::Result<BackupStatus> {
+    sqlx::query_as!(
+        BackupStatus,
+        "SELECT (SELECT started_at FROM backups WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT 1) AS last_at,
+           (SELECT min(created_at) FROM data_keys) AS since"
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Deletes a chunk of the records of backups that were begun before that; the newest whole one stays. Returns how many.
+pub async fn clear(pool: &PgPool, before: Timestamp) -> sqlx::Result<u64> {
+    let deleted = sqlx::query!(
+        "DELETE FROM backups WHERE id = ANY (ARRAY(
+           SELECT id FROM backups WHERE started_at < $1 AND id IS DISTINCT FROM
+             (SELECT id FROM backups WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT 1)
+           LIMIT 1000))",
+        before
+    );
+    Ok(deleted.execute(pool).await?.rows_affected())
+}

@@ -1,0 +1,123 @@
+//! The database's clock is set back: every stored time that was "in ten seconds" is then in an hour and ten seconds.
+//!
+//! Each look notes the time. A look at an earlier time moves what waits along with the clock, once, whichever server looks first. Times
+//! that people chose stay as they are: `send_at`, schedules, sessions, an operator's hold of long ago.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use sqlx::{PgConnection, PgPool};
+
+use crate::limit_statements;
+use crate::operations::retrying::retrying;
+use crate::transactions::begin;
+use bellwire_core::clock::Timestamp;
+
+/// Clocks of servers differ by less, and looks are less far apart.
+pub const TOLERATED: TimeDelta = TimeDelta::seconds(5);
+/// Timeout of shifting a large backlog.
+const SHIFT_WITHIN: Duration = Duration::from_secs(600);
+
+/// Notes the time, or moves what waits if the clock was set back.
+pub async fn look(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
+    let mark = sqlx::query_scalar!(
+        "INSERT INTO clock_marks AS m (at) VALUES ($1) ON CONFLICT (one) DO UPDATE SET at = greatest(m.at, excluded.at) RETURNING at",
+        now
+    );
+    if mark.fetch_one(pool).await? - now <= TOLERATED {
+        return Ok(());
+    }
+    retrying(|| shift(pool, now)).await
+}
+
+async fn shift(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
+    let mut tx = begin(pool).await?;
+    limit_statements(&mut tx, SHIFT_WITHIN).await?;
+    let mark = sqlx::query_scalar!("SELECT at FROM clock_marks FOR UPDATE").fetch_one(&mut *tx).await?;
+    let back = mark - now;
+    if back <= TOLERATED {
+        return Ok(()); // another server has moved everything
+    }
+    let step_us = back.num_microseconds().unwrap_or(i64::MAX);
+    // What was due between the last look and the change is due, too.
+    let was_due = mark + TOLERATED;
+    shift_deliveries(&mut tx, now, was_due, step_us).await?;
+    shift_lanes(&mut tx, now, step_us).await?;
+    sqlx::query!("UPDATE clock_marks SET at = $1", now).execute(&mut *tx).await?;
+    tracing::warn!(back_s = back.num_seconds(), "the database's clock was set back: what waits is moved along");
+    tx.commit().await
+}
+
+/// Makes due what was due, and moves retries, deferred deliveries and turns. What is scheduled and was not due stays.
+async fn shift_deliveries(
+    conn: &mut PgConnection,
+    now: Timestamp,
+    was_due: Timestamp,
+    step_us: i64,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE queue SET due_at = CASE WHEN due_at <= $2 THEN $1 ELSE due_at - $3::bigint * interval '1 microsecond' END
+         WHERE due_at > $1 AND due_at < 'infinity'
+           AND (due_at <= $2 OR lease IS NULL AND (retries > 0 OR due_at > scheduled_at))",
+        now,
+        was_due,
+        step_us
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "UPDATE cursors SET due_at = CASE WHEN due_at <= $2 THEN $1 ELSE due_at - $3::bigint * interval '1 microsecond' END
+         WHERE due_at > $1 AND due_at < 'infinity' AND (due_at <= $2 OR pace_us IS NOT NULL)",
+        now,
+        was_due,
+        step_us
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("UPDATE batches SET due_at = $1 WHERE due_at > $1 AND due_at <= $2", now, was_due)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query!(
+        "UPDATE throttles SET next_at = next_at - $2::bigint * interval '1 microsecond' WHERE next_at > $1",
+        now,
+        step_us
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "WITH breakers AS (
+           UPDATE webhooks SET open_until = open_until - $2::bigint * interval '1 microsecond' WHERE open_until > $1)
+         UPDATE webhook_deliveries SET due_at = due_at - $2::bigint * interval '1 microsecond'
+         WHERE state = 'pending' AND due_at > $1",
+        now,
+        step_us
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Moves holds and breakers that began after the time that the clock shows now. A hold that began before keeps its end.
+async fn shift_lanes(conn: &mut PgConnection, now: Timestamp, step_us: i64) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE lane_states s
+         SET held_until = CASE WHEN held_at > $1 THEN held_until - step ELSE held_until END,
+             held_at = CASE WHEN held_at > $1 THEN held_at - step ELSE held_at END,
+             released_at = CASE WHEN released_at > $1 THEN released_at - step ELSE released_at END,
+             key_held_until = CASE WHEN key_held_at > $1 THEN key_held_until - step ELSE key_held_until END,
+             key_held_at = CASE WHEN key_held_at > $1 THEN key_held_at - step ELSE key_held_at END,
+             key_released_at = CASE WHEN key_released_at > $1 THEN key_released_at - step ELSE key_released_at END,
+             open_until = CASE WHEN breaker_changed_at > $1 THEN open_until - step ELSE open_until END,
+             breaker_changed_at = CASE WHEN breaker_changed_at > $1 THEN breaker_changed_at - step ELSE breaker_changed_at END,
+             probe_until = CASE WHEN probe_until > $1 THEN probe_until - step ELSE probe_until END,
+             payload_at = CASE WHEN payload_at > $1 THEN payload_at - step ELSE payload_at END,
+             changed_at = $1
+         FROM (SELECT $2::bigint * interval '1 microsecond' AS step) t
+         WHERE s.changed_at > $1",
+        now,
+        step_us
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,120 @@
+//! Detection of a database that was restored, but not [settled](super::restoring::settle).
+//!
+//! Two states are certain. The row that `bellwire backup` leaves out is missing: `pg_restore` restored a backup. Or Postgres was
+//! recovered to a target and promoted since the database was last used. A failover increases the timeline, too, but has no
+//! target: a standby with one would not follow its primary. Snapshots of disks, recoveries to the end of the log and other dumps
+//! cannot be distinguished from a failover or an upgrade of Postgres.
+
+use sqlx::PgConnection;
+
+use bellwire_core::clock::Timestamp;
+
+/// Why a database must be settled first.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsettled {
+    #[error(
+        "a backup was restored into this database without `bellwire restore`, so pending messages are not held back: run \
+         `bellwire restore --in-place`, then start again"
+    )]
+    Dump,
+    #[error(
+        "Postgres was recovered to {target} since the last start (timeline {before}, now {now}), so pending messages are not held \
+         back: run `bellwire restore --in-place --since TIME` with the time of the recovery, then start again. If no message was \
+         sent since then, add --resume-pending"
+    )]
+    Target { target: String, before: i32, now: i32 },
+}
+
+/// A cluster as it is recorded, or as it is. `None`: not recorded, or not readable, as on some managed services.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Identity {
+    system_identifier: Option<i64>,
+    timeline: Option<i32>,
+}
+
+/// Decides whether a database was restored and not settled. `recorded` is `None` where the row is missing; `target` is the recovery
+/// target that Postgres was started with.
+fn judge(recorded: Option<Identity>, found: Identity, target: Option<String>) -> Result<(), Unsettled> {
+    let Some(recorded) = recorded else { return Err(Unsettled::Dump) };
+    let is_same_system = recorded.system_identifier == found.system_identifier;
+    match (recorded.timeline, found.timeline, target) {
+        (Some(before), Some(now), Some(target)) if is_same_system && now > before => {
+            Err(Unsettled::Target { target, before, now })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a database that was restored and not settled. Records the cluster otherwise.
+pub async fn check(conn: &mut PgConnection, now: Timestamp) -> anyhow::Result<()> {
+    let recorded = sqlx::query_as!(Identity, "SELECT system_identifier, timeline FROM cluster_identity");
+    let recorded = recorded.fetch_optional(&mut *conn).await?;
+    let found = read(conn).await?;
+    let target = sqlx::query_scalar!(
+        r#"SELECT name || ' = ' || setting AS "target!" FROM pg_settings
+           WHERE name IN ('recovery_target', 'recovery_target_lsn', 'recovery_target_name', 'recovery_target_time', 'recovery_target_xid')
+             AND setting <> ''"#
+    );
+    judge(recorded, found, target.fetch_optional(&mut *conn).await?)?;
+    if recorded != Some(found) {
+        record(conn, now).await?;
+    }
+    Ok(())
+}
+
+/// Records the cluster that the database is on.
+pub(super) async fn record(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
+    let Identity { system_identifier, timeline } = read(conn).await?;
+    sqlx::query!(
+        "INSERT INTO cluster_identity (system_identifier, timeline, recorded_at) VALUES ($1, $2, $3)
+         ON CONFLICT (only_row) DO UPDATE SET system_identifier = $1, timeline = $2, recorded_at = $3",
+        system_identifier,
+        timeline,
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Reads Postgres's identity of the cluster from its current log: the control file has the previous timeline until the first
+/// checkpoint after a promotion.
+async fn read(conn: &mut PgConnection) -> sqlx::Result<Identity> {
+    let may = sqlx::query_scalar!(
+        r#"SELECT has_function_privilege('pg_control_system()', 'EXECUTE')
+             AND has_function_privilege('pg_walfile_name(pg_lsn)', 'EXECUTE') AS "may!""#
+    );
+    if !may.fetch_one(&mut *conn).await? {
+        return Ok(Identity::default());
+    }
+    sqlx::query_as!(
+        Identity,
+        "SELECT (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
+           ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer AS timeline"
+    )
+    .fetch_one(conn)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_certain_restores_are_refused() {
+        let on = |system, timeline| Identity { system_identifier: Some(system), timeline: Some(timeline) };
+        let target = || Some("recovery_target_time = 2030-01-31".to_owned());
+        assert_eq!(judge(None, on(1, 1), None), Err(Unsettled::Dump));
+        for (recorded, found, target, is_refused) in [
+            (on(1, 1), on(1, 2), target(), true),
+            (on(1, 1), on(1, 2), None, false),     // failover
+            (on(1, 2), on(1, 2), target(), false), // settled: Postgres keeps the setting
+            (on(1, 1), on(2, 1), None, false),     // upgrade of Postgres
+            (on(1, 1), on(2, 2), target(), false), // another cluster
+            (Identity::default(), on(1, 2), target(), false),
+            (on(1, 1), Identity::default(), target(), false),
+        ] {
+            assert_eq!(judge(Some(recorded), found, target).is_err(), is_refused, "{recorded:?} {found:?}");
+        }
+    }
+}

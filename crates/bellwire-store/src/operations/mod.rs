@@ -1,0 +1,23 @@
+//! Operation of the database: schema, partitions, retention, sweeps, workers, setup, backups, and the responses to requests with
+//! an `Idempotency-Key`.
+
+pub mod backups;
+pub mod clock_marks;
+pub mod cluster_identity;
+pub mod distribution;
+pub mod edits;
+pub mod exports;
+pub mod idempotency;
+pub mod log_level;
+pub mod partitions;
+pub mod removal;
+pub mod reports;
+pub mod restoring;
+pub mod retention;
+pub mod retrying;
+pub mod schema;
+pub mod setup;
+pub mod statistics;
+pub mod sweeps;
+pub mod takeover;
+pub mod workers;

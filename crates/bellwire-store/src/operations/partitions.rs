@@ -1,0 +1,320 @@
+//! Daily partitions of the tables that only grow, bounded by message id.
+//!
+//! A message's id is a UUIDv7, which begins with its time, so midnight is an id, too. All rows of a message lie in the partition
+//! of the day of its creation. Rows outside all partitions (of a message older or newer than the days created ahead) go into a
+//! default partition, so no row is refused for lack of one.
+//!
+//! Each change here locks the table, and, which is worse, blocks it while it waits for the lock: behind a backup that reads the
+//! table for an hour, all deliveries would queue. So a change that does not get its lock at once gives up
+//! ([`is_lock_timeout`](crate::is_lock_timeout)), and is repeated much later.
+
+use chrono::{Days, NaiveDate};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::connections::engine;
+use crate::transactions::begin_by_index;
+use bellwire_core::clock::{Timestamp, time_of};
+
+const TABLES: [&str; 2] = ["attempts", "receipts"];
+/// Days that have partitions before today: clocks of other replicas, messages of just now.
+const DAYS_BEHIND: u64 = 1;
+/// Days that have partitions after today: how long maintenance may be away before rows go into the default partition.
+const DAYS_AHEAD: u64 = 8;
+/// Maximum days ahead of scheduled messages. A day further ahead than [`DAYS_AHEAD`] has partitions only if a message of it
+/// exists: before its time, only cancellations write rows there.
+const DAYS_OF_MESSAGES: u64 = 91;
+/// Rows from which a default partition is crowded: moving them, or only reading them, would take too long.
+const CROWD: i64 = 10_000;
+/// Days ahead of today at which a partition can still be created beside a crowded default partition. Until then, rows of that day
+/// are refused, which has no effect while none exist.
+const DAYS_CLEAR: u64 = 2;
+/// Timeout of waiting for other changes of partitions, which blocks no reading and writing.
+const TURN_TIMEOUT: &str = "SET LOCAL lock_timeout = '3s'";
+/// Timeout of waiting for readers and writers, because all others would wait, too.
+const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
+/// Timeout of checking a crowded default partition, which takes minutes and blocks nothing.
+const PROOF_TIMEOUT: &str = "SET LOCAL statement_timeout = '1h'";
+
+/// Creates the default partitions and the missing ones of the days around `now`, and of later days with messages, moving rows of
+/// those days out of the default partition. Returns the number created. Several processes may do this at once.
+///
+/// If maintenance was absent for so long that the default partition is crowded, the days of its rows stay in it permanently, and
+/// partitions begin with the day after tomorrow, or after the last day with rows in it. On Citus, where no rows are moved, each
+/// day with rows in it stays.
+pub async fn ensure(pool: &PgPool, now: Timestamp) -> Result<usize, sqlx::Error> {
+    let today = now.date_naive();
+    let later = days_of_messages(pool, today + Days::new(DAYS_AHEAD + 1)).await?;
+    let mut made = 0;
+    for table in TABLES {
+        made += usize::from(ensure_default(pool, table).await?);
+        let there = existing(pool, table).await?;
+        let days = (0..=DAYS_BEHIND + DAYS_AHEAD).map(|n| today - Days::new(DAYS_BEHIND) + Days::new(n));
+        let days = days.chain(later.iter().copied());
+        let missing: Vec<_> = days.filter(|day| !there.contains(&name_of(table, *day))).collect();
+        if missing.is_empty() {
+            continue;
+        }
+        made += match is_crowded(pool, table).await? {
+            true => {
+                let clear = day_after_crowd(pool, table).await?.max(Some(today + Days::new(DAYS_CLEAR)));
+                ensure_beside_crowd(pool, table, &missing, clear.unwrap_or(today)).await?
+            }
+            false => ensure_days(pool, table, &missing).await?,
+        };
+    }
+    Ok(made)
+}
+
+/// The days from `first` on that have messages, which are all for later.
+async fn days_of_messages(pool: &PgPool, first: NaiveDate) -> Result<Vec<NaiveDate>, sqlx::Error> {
+    let days: Vec<_> = (0..=DAYS_OF_MESSAGES).map(|n| first + Days::new(n)).collect();
+    let midnights: Vec<Uuid> = days.iter().map(|day| midnight(*day)).collect();
+    let found = sqlx::query_scalar!(
+        r#"SELECT d.n AS "n!" FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS d (from_id, to_id, n)
+           WHERE (SELECT true FROM messages WHERE id >= d.from_id AND id < d.to_id LIMIT 1) ORDER BY d.n"#,
+        &midnights[..midnights.len() - 1],
+        &midnights[1..]
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(found.into_iter().filter_map(|n| days.get(usize::try_from(n - 1).ok()?).copied()).collect())
+}
+
+/// The day after the last of which the default partition holds rows.
+async fn day_after_crowd(pool: &PgPool, table: &'static str) -> Result<Option<NaiveDate>, sqlx::Error> {
+    let last = format!("SELECT message FROM {table}_default ORDER BY message DESC LIMIT 1");
+    let last: Option<Uuid> = sqlx::query_scalar(AssertSqlSafe(last)).persistent(false).fetch_optional(pool).await?;
+    Ok(last.and_then(time_of).map(|time| time.date_naive() + Days::new(1)))
+}
+
+/// From today on, for how many days in a row there are partitions of every table.
+pub async fn days_ahead(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let today = now.date_naive();
+    let mut ahead = DAYS_AHEAD + 1;
+    for table in TABLES {
+        let there = existing(pool, table).await?;
+        let days = (0..ahead).take_while(|n| there.contains(&name_of(table, today + Days::new(*n))));
+        ahead = days.count() as u64;
+    }
+    Ok(ahead)
+}
+
+/// Drops the partitions of all days that ended before `cutoff`. Returns how many. The cutoff must lie further back than the
+/// longest time to live.
+pub async fn drop_before(pool: &PgPool, cutoff: Timestamp) -> Result<usize, sqlx::Error> {
+    let first_kept = cutoff.date_naive();
+    let mut dropped = 0;
+    for table in TABLES {
+        for name in existing(pool, table).await? {
+            if day_of(table, &name).is_some_and(|day| day < first_kept) {
+                let mut tx = lock(pool, table).await?;
+                execute(&mut tx, format!("DROP TABLE IF EXISTS {name}")).await?;
+                tx.commit().await?;
+                dropped += 1;
+            }
+        }
+    }
+    Ok(dropped)
+}
+
+/// Deletes a chunk of what the default partitions hold of days that ended before `cutoff`. Returns how many rows.
+pub async fn clear_defaults(pool: &PgPool, cutoff: Timestamp) -> Result<u64, sqlx::Error> {
+    let mut deleted = 0;
+    for table in TABLES {
+        let mut tx = begin_by_index(pool).await?;
+        let cutoff = midnight(cutoff.date_naive());
+        let delete = match engine::is_distributed() {
+            // A row's place says nothing where its table lies in parts.
+            true => format!("DELETE FROM {table}_default WHERE message < '{cutoff}'"),
+            false => format!(
+                "DELETE FROM {table}_default WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table}_default \
+                 WHERE message < '{cutoff}' ORDER BY message LIMIT {CROWD}))"
+            ),
+        };
+        deleted += execute(&mut tx, delete).await?;
+        tx.commit().await?;
+    }
+    Ok(deleted)
+}
+
+/// A partition only grows and is dropped as a whole, and is read by key alone: vacuum has nothing to do there, and statistics by
+/// each tenth row have no effect. During a campaign on a young partition, both cost a quarter of Postgres's CPU time.
+const APPEND_ONLY: &str = "autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 1000000, \
+                           autovacuum_analyze_scale_factor = 1";
+
+async fn ensure_default(pool: &PgPool, table: &'static str) -> Result<bool, sqlx::Error> {
+    let name = format!("{table}_default");
+    let Some(mut tx) = lock_if_missing(pool, table, &name).await? else { return Ok(false) };
+    execute(&mut tx, format!("CREATE TABLE {name} PARTITION OF {table} DEFAULT")).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Whether the default partition holds so much that it should not be moved, or be looked through under a lock.
+async fn is_crowded(pool: &PgPool, table: &'static str) -> Result<bool, sqlx::Error> {
+    let counted = format!("SELECT count(*) FROM (SELECT message FROM {table}_default LIMIT {CROWD} + 1) rows");
+    let rows: i64 = sqlx::query_scalar(AssertSqlSafe(counted)).persistent(false).fetch_one(pool).await?;
+    Ok(rows > CROWD)
+}
+
+async fn ensure_days(pool: &PgPool, table: &'static str, days: &[NaiveDate]) -> Result<usize, sqlx::Error> {
+    let mut made = 0;
+    for day in days {
+        made += usize::from(ensure_day(pool, table, *day).await?);
+    }
+    Ok(made)
+}
+
+/// Creates the partitions of days from `clear` on. A constraint, checked without blocking, proves that the default partition has
+/// no rows of them. Otherwise Postgres would read all of it for each, with the table locked.
+async fn ensure_beside_crowd(
+    pool: &PgPool,
+    table: &'static str,
+    missing: &[NaiveDate],
+    clear: NaiveDate,
+) -> Result<usize, sqlx::Error> {
+    let days: Vec<_> = missing.iter().copied().filter(|day| *day >= clear).collect();
+    if days.is_empty() {
+        return Ok(0);
+    }
+    let alter = format!("ALTER TABLE {table}_default");
+    let end_of_crowd = format!("{alter} DROP CONSTRAINT IF EXISTS {table}_crowd");
+    let mut tx = lock(pool, table).await?;
+    execute(&mut tx, end_of_crowd.clone()).await?; // of a try that broke off
+    let check = format!("ADD CONSTRAINT {table}_crowd CHECK (message < '{}') NOT VALID", midnight(clear));
+    execute(&mut tx, format!("{alter} {check}")).await?;
+    tx.commit().await?;
+    let made = async {
+        let mut tx = lock(pool, table).await?;
+        sqlx::query(PROOF_TIMEOUT).execute(&mut *tx).await?;
+        execute(&mut tx, format!("{alter} VALIDATE CONSTRAINT {table}_crowd")).await?;
+        tx.commit().await?;
+        ensure_days(pool, table, &days).await
+    };
+    let made = made.await;
+    let mut tx = lock(pool, table).await?;
+    execute(&mut tx, end_of_crowd).await?;
+    tx.commit().await?;
+    made
+}
+
+async fn ensure_day(pool: &PgPool, table: &'static str, day: NaiveDate) -> Result<bool, sqlx::Error> {
+    let name = name_of(table, day);
+    let (from, to) = (midnight(day), midnight(day + Days::new(1)));
+    let Some(mut tx) = lock_if_missing(pool, table, &name).await? else { return Ok(false) };
+    if engine::is_distributed() {
+        // Citus makes it on every machine, unless the default partition holds rows of that day: these stay where they are, and those
+        // that come with them. The days after it have their own.
+        if holds_rows(&mut tx, table, from, to).await? {
+            return Ok(false);
+        }
+        let bounds = format!("FOR VALUES FROM ('{from}') TO ('{to}')");
+        execute(&mut tx, format!("CREATE TABLE {name} PARTITION OF {table} {bounds} WITH ({APPEND_ONLY})")).await?;
+        tx.commit().await?;
+        return Ok(true);
+    }
+    // Attaching a table that is already filled keeps the rows visible all the time, and locks writers out only of the
+    // default partition, which is normally empty.
+    execute(&mut tx, format!("LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE")).await?;
+    execute(&mut tx, format!("CREATE TABLE {name} (LIKE {table} INCLUDING ALL) WITH ({APPEND_ONLY})")).await?;
+    execute(
+        &mut tx,
+        format!(
+            "WITH moved AS (DELETE FROM {table}_default WHERE message >= '{from}' AND message < '{to}' RETURNING *) \
+             INSERT INTO {name} SELECT * FROM moved"
+        ),
+    )
+    .await?;
+    execute(&mut tx, format!("ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{from}') TO ('{to}')"))
+        .await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Whether the default partition holds rows of messages from one id on and before another one.
+async fn holds_rows(connection: &mut PgConnection, table: &str, from: Uuid, to: Uuid) -> Result<bool, sqlx::Error> {
+    let found = format!(
+        "SELECT count(*) FROM (SELECT message FROM {table}_default WHERE message >= '{from}' AND message < '{to}' LIMIT 1) rows"
+    );
+    let rows: i64 = sqlx::query_scalar(AssertSqlSafe(found)).persistent(false).fetch_one(connection).await?;
+    Ok(rows > 0)
+}
+
+/// [`lock`]s the table if it lacks a partition of that name, and still lacks it then.
+async fn lock_if_missing(
+    pool: &PgPool,
+    table: &str,
+    name: &String,
+) -> Result<Option<sqlx::PgTransaction<'static>>, sqlx::Error> {
+    if existing(pool, table).await?.contains(name) {
+        return Ok(None);
+    }
+    let mut tx = lock(pool, table).await?;
+    let another_was_faster = existing(&mut *tx, table).await?.contains(name);
+    Ok((!another_was_faster).then_some(tx))
+}
+
+/// Begins a transaction that locks out other changes of the table's partitions, while rows may still be written.
+async fn lock(pool: &PgPool, table: &str) -> Result<sqlx::PgTransaction<'static>, sqlx::Error> {
+    let mut tx = begin_by_index(pool).await?;
+    sqlx::query(TURN_TIMEOUT).execute(&mut *tx).await?;
+    execute(&mut tx, format!("LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE")).await?;
+    sqlx::query(LOCK_TIMEOUT).execute(&mut *tx).await?;
+    Ok(tx)
+}
+
+/// Runs a statement that no parameter can express. Its parts are our own table names, days and ids.
+async fn execute(connection: &mut PgConnection, sql: String) -> Result<u64, sqlx::Error> {
+    Ok(sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await?.rows_affected())
+}
+
+async fn existing(executor: impl sqlx::PgExecutor<'_>, table: &str) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT child.relname::text AS "name!"
+           FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid
+           WHERE inhparent = to_regclass($1)"#,
+        table
+    )
+    .fetch_all(executor)
+    .await
+}
+
+/// The smallest id of a day: its first millisecond and nothing else.
+fn midnight(day: NaiveDate) -> Uuid {
+    let start = day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis();
+    Uuid::from_u128(u128::try_from(start).unwrap_or(0) << 80)
+}
+
+fn name_of(table: &str, day: NaiveDate) -> String {
+    format!("{table}_{}", day.format("%Y%m%d"))
+}
+
+fn day_of(table: &str, name: &str) -> Option<NaiveDate> {
+    let day = name.strip_prefix(table)?.strip_prefix('_')?;
+    NaiveDate::parse_from_str(day, "%Y%m%d").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_lies_in_the_partition_of_its_day() {
+        let day = NaiveDate::from_ymd_opt(2026, 11, 20).unwrap();
+        let last_ms = day.and_hms_milli_opt(23, 59, 59, 999).unwrap().and_utc().timestamp();
+        let id = Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, last_ms as u64, 999_000_000));
+        assert!(midnight(day) < id && id < midnight(day + Days::new(1)));
+        let first = Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, (last_ms - 86_399) as u64, 0));
+        assert!(midnight(day) < first, "the version stands after the time");
+    }
+
+    #[test]
+    fn a_partitions_name_tells_its_day() {
+        let day = NaiveDate::from_ymd_opt(2026, 1, 2).unwrap();
+        assert_eq!(name_of("attempts", day), "attempts_20260102");
+        assert_eq!(day_of("attempts", "attempts_20260102"), Some(day));
+        assert_eq!(day_of("attempts", "attempts_default"), None);
+        assert_eq!(day_of("receipts", "attempts_20260102"), None);
+    }
+}

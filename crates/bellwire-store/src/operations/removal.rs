@@ -1,0 +1,326 @@
+//! Deletion of an app. At once the app is unreachable and its flow is closed for good: no delivery is claimed or sent. Deliveries in
+//! progress are cancelled. Then its rows are deleted in chunks, keys and lanes last. Each step selects the remaining rows, so any process
+//! can continue after an interruption.
+//!
+//! Attempts, receipts and counts per minute stay until the retention of their day or minute. They are no longer accessible, contain only
+//! bare ids and lane numbers, and their tables are dropped by the day.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+use uuid::Uuid;
+
+use crate::audience::audience_counts::Difference;
+use crate::audience::membership::forget_topics;
+use crate::audience::subscriptions::row::SubscriptionKeys;
+use crate::audience::{habits, user_shards};
+use crate::database_now;
+use crate::hooks::webhooks;
+use crate::operations::retrying::retrying;
+use crate::outcomes::ledger::take::{self, QueuedDelivery};
+use crate::outcomes::ledger::unsent::{self, How};
+use crate::queue::claims::LEASE;
+use crate::queue::flows::{self, Change, Flow};
+use crate::queue::steering::cancel_locked;
+use crate::queue::stops::Stop;
+use crate::transactions::{self, begin_by_index};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::fact::Loss;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+
+/// Requests that were let in before the app was deleted have ended by then: no statement takes longer.
+const REQUESTS_END: Duration = Duration::from_secs(60);
+const MESSAGES_AT_ONCE: i64 = 100;
+/// Rows that one transaction deletes.
+const CHUNK: i64 = 10_000;
+/// Rows that take others along: a message its counts, a subscription its topics.
+const CHUNK_OF_MANY: i64 = 2_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemovalProgress {
+    More,
+    /// Workers hold some of it, requests may be under way, or figures over time have yet to take in what was lost: there is
+    /// more to do later.
+    Later,
+    Gone,
+}
+
+/// Begins the deletion of an app: it can no longer be found, its keys are revoked, and nothing is sent. Returns the stops for
+/// this process's dispatch. Repeating it changes nothing.
+pub async fn begin(conn: &mut PgConnection, app: AppId, flow: Uuid, now: Timestamp) -> sqlx::Result<Flow> {
+    sqlx::query!("UPDATE apps SET deleting_at = coalesce(deleting_at, $2) WHERE id = $1", app.0, now)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query!("UPDATE api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE app = $1", app.0, now)
+        .execute(&mut *conn)
+        .await?;
+    flows::change(conn, flow, app, None, Change::Paused(true), now).await
+}
+
+/// Apps that are being deleted, with the times when that was asked for.
+pub async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(AppId, Timestamp)>> {
+    sqlx::query!(r#"SELECT id, deleting_at AS "at!" FROM apps WHERE deleting_at IS NOT NULL ORDER BY deleting_at"#)
+        .map(|row| (AppId(row.id), row.at))
+        .fetch_all(pool)
+        .await
+}
+
+/// Does the next part of a deletion that was begun at `begun_at`.
+pub async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<RemovalProgress> {
+    if !cancel_messages(pool, app, now).await?.is_empty()
+        || cancel_waiting(pool, app, now).await? > 0
+        || cancel_lost_batches(pool, app, now).await? > 0
+    {
+        return Ok(RemovalProgress::More);
+    }
+    if is_moving(pool, app).await? || now < begun_at + REQUESTS_END {
+        return Ok(RemovalProgress::Later);
+    }
+    let people = delete_subscriptions(pool, app).await? + delete_cap_uses(pool, app).await?;
+    if people > 0 || forget_people(pool, app).await? + delete_archive(pool, app).await? > 0 {
+        return Ok(RemovalProgress::More);
+    }
+    if is_noted(pool, app).await? {
+        return Ok(RemovalProgress::Later);
+    }
+    if delete_messages(pool, app).await? > 0 {
+        return Ok(RemovalProgress::More);
+    }
+    delete_rest(pool, app).await?;
+    Ok(RemovalProgress::Gone)
+}
+
+/// Cancels some of the messages that are being fanned out or are in workers' hands. Returns what this process's dispatch has
+/// to obey; none: there are no more.
+pub async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
+    let mut tx = begin_by_index(pool).await?;
+    let messages = sqlx::query_scalar!(
+        r#"
+        WITH mine AS MATERIALIZED (SELECT id FROM lanes WHERE app = $1),
+        moving AS (
+            SELECT c.message FROM mine JOIN cursors c ON c.lane = mine.id
+            UNION SELECT p.message FROM mine JOIN batches p ON p.lane = mine.id
+            -- What is under a lease is due when that runs out: not all that waits is looked at.
+            UNION SELECT q.message FROM mine CROSS JOIN generate_series(1, 3) AS t (tier)
+                  JOIN queue q ON q.lane = mine.id AND q.tier = t.tier AND q.due_at > $2 AND q.due_at <= $3
+                  WHERE q.lease IS NOT NULL
+        )
+        SELECT m.id FROM moving JOIN messages m ON m.id = moving.message AND m.state <> 'cancelled' ORDER BY m.id LIMIT $4
+        "#,
+        app.0,
+        now,
+        now + LEASE,
+        MESSAGES_AT_ONCE
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    let mut stops = Vec::with_capacity(messages.len());
+    for message in messages {
+        let cancelled = retrying(|| async move {
+            let mut tx = transactions::begin(pool).await?;
+            sqlx::query!("SELECT id FROM messages WHERE id = $1 FOR NO KEY UPDATE", message)
+                .fetch_optional(&mut *tx)
+                .await?;
+            let stop = cancel_locked(&mut tx, MessageId(message), now).await?;
+            tx.commit().await?;
+            Ok(stop)
+        });
+        stops.push(cancelled.await?);
+    }
+    Ok(stops)
+}
+
+/// Cancels a chunk of waiting deliveries that are not leased, and returns their number.
+async fn cancel_waiting(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
+    retrying(|| async move {
+        let mut tx = begin_by_index(pool).await?;
+        let rows = take::of_app(&mut tx, app, now).await?;
+        end_deleted(tx, rows, now).await
+    })
+    .await
+}
+
+/// Cancels what is left of some batches whose workers were lost. Returns how many deliveries.
+async fn cancel_lost_batches(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
+    retrying(|| async move {
+        let mut tx = begin_by_index(pool).await?;
+        let rows = take::of_lost_batches(&mut tx, app, now).await?;
+        end_deleted(tx, rows, now).await
+    })
+    .await
+}
+
+async fn end_deleted(
+    mut tx: Transaction<'_, Postgres>,
+    rows: Vec<QueuedDelivery>,
+    now: Timestamp,
+) -> sqlx::Result<usize> {
+    let n = rows.len();
+    unsent::end(&mut tx, rows, How::Cancelled("app deleted"), now).await?;
+    tx.commit().await?;
+    Ok(n)
+}
+
+/// Whether anything is still in workers' hands.
+async fn is_moving(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
+    let mut tx = begin_by_index(pool).await?;
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+             SELECT 1 FROM lanes l WHERE l.app = $1 AND (
+               (SELECT true FROM cursors WHERE lane = l.id LIMIT 1) OR (SELECT true FROM batches WHERE lane = l.id LIMIT 1)
+               OR (SELECT true FROM queue WHERE lane = l.id LIMIT 1))) AS "moving!""#,
+        app.0
+    )
+    .fetch_one(&mut *tx)
+    .await
+}
+
+/// Whether notes of its lanes are not folded into metrics over time yet. They are added to those of the gateway while the lanes
+/// exist, and to those of its messages, which would reappear if they were deleted before.
+async fn is_noted(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM audience_changes WHERE lane IN (SELECT id FROM lanes WHERE app = $1))
+               OR EXISTS (SELECT FROM rollup_notes WHERE lane IN (SELECT id FROM lanes WHERE app = $1)) AS "noted!""#,
+        app.0
+    )
+    .fetch_one(pool)
+    .await
+}
+
+async fn delete_subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
+    let mut tx = begin_by_index(pool).await?;
+    let mine = sqlx::query_scalar!(
+        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions WHERE app = $1 ORDER BY id LIMIT $2"#,
+        app.0,
+        CHUNK_OF_MANY
+    );
+    let keys = SubscriptionKeys::of(mine.fetch_all(&mut *tx).await?);
+    if keys.ids.is_empty() {
+        return Ok(0);
+    }
+    let deleted = sqlx::query!(
+        r#"DELETE FROM subscriptions s USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           WHERE s.shard = k.shard AND s.id = k.id
+           RETURNING s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId", s.state = 'active' AS "was_active!""#,
+        &keys.shards,
+        &keys.ids as &[SubscriptionId]
+    );
+    let deleted = deleted.fetch_all(&mut *tx).await?;
+    let (mut changes, now) = (Difference::default(), database_now(&mut *tx).await?);
+    deleted.iter().filter(|row| row.was_active).for_each(|row| changes.lost(row.lane, now, Loss::Deleted));
+    changes.write(&mut tx).await?;
+    let deleted = SubscriptionKeys::of(deleted.into_iter().map(|row| row.id).collect());
+    forget_topics(&mut tx, &deleted).await?;
+    sqlx::query!(
+        "DELETE FROM throttles t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+         WHERE t.shard = k.shard AND t.subscription = k.id",
+        &deleted.shards,
+        &deleted.ids as &[SubscriptionId]
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(deleted.ids.len() as u64)
+}
+
+async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
+    let mut tx = begin_by_index(pool).await?;
+    let deleted = sqlx::query!(
+        "WITH mine AS (SELECT id FROM messages WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
+         counts AS (DELETE FROM message_counts c USING mine m WHERE c.message = m.id),
+         campaigns AS (DELETE FROM campaigns_in_motion k USING mine m WHERE k.message = m.id),
+         charts AS (DELETE FROM rollups r USING mine m WHERE r.step IN (1, 2, 3) AND r.message = m.id),
+         receipts AS (DELETE FROM receipt_counts r USING mine m WHERE r.message = m.id)
+         DELETE FROM messages USING mine WHERE messages.id = mine.id",
+        app.0,
+        CHUNK_OF_MANY
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(deleted.rows_affected())
+}
+
+/// A statement that deletes a chunk of an app's rows of a table.
+macro_rules! delete_of {
+    ($table:literal, $app:expr) => {
+        sqlx::query!(
+            "DELETE FROM "
+                + $table
+                + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM "
+                + $table
+                + " WHERE app = $1 LIMIT $2))",
+            $app.0,
+            CHUNK
+        )
+    };
+}
+
+async fn delete_cap_uses(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
+    let mut tx = begin_by_index(pool).await?;
+    let deleted = delete_of!("cap_uses", app).execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
+}
+
+/// Deletes the engagement of people whose subscriptions are deleted.
+async fn forget_people(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
+    Ok(habits::forget_app(pool, app).await? + user_shards::forget_app(pool, app).await?)
+}
+
+/// Deletes letters, their trail, events, stream rows, and responses to idempotent requests.
+async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
+    let mut tx = begin_by_index(pool).await?;
+    let letters = delete_of!("dead_letters", app);
+    let trail = delete_of!("dead_letter_actions", app);
+    let events = delete_of!("events", app);
+    let told = delete_of!("stream_events", app);
+    let answers = delete_of!("idempotency_keys", app);
+    sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
+    let deleted = letters.execute(&mut *tx).await?.rows_affected()
+        + trail.execute(&mut *tx).await?.rows_affected()
+        + events.execute(&mut *tx).await?.rows_affected()
+        + told.execute(&mut *tx).await?.rows_affected()
+        + answers.execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
+}
+
+/// Deletes the remaining rows: settings, lanes with their reports, keys and the app itself, whose short name is then free. Fails
+/// if another table still refers to any of them.
+async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
+    let mut tx = transactions::begin(pool).await?;
+    webhooks::remove_all(&mut tx, app).await?;
+    sqlx::query!("DELETE FROM campaigns WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM diagnoses WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM message_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM imports WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM exports WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM held_back WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM topics WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM segments WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM templates WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM tier_settings WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM identity_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM erasures WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM alerts WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM flows WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM guards WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!(
+        "WITH suspects AS (DELETE FROM gone_suspects WHERE lane IN (SELECT id FROM lanes WHERE app = $1))
+         DELETE FROM gone_watches WHERE lane IN (SELECT id FROM lanes WHERE app = $1)",
+        app.0
+    )
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query!("DELETE FROM lane_states WHERE lane IN (SELECT id FROM lanes WHERE app = $1)", app.0)
+        .execute(&mut *tx)
+        .await?;
+    sqlx::query!("DELETE FROM lanes WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM vapid_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM teammate_roles WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM api_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM apps WHERE id = $1", app.0).execute(&mut *tx).await?;
+    tx.commit().await
+}

@@ -1,0 +1,355 @@
+//! The schema that everything of ours lies in: what a database holds of it, and how it gets there.
+//!
+//! A database may be shared with other applications, so all of ours lies in a schema of its own, [`SCHEMA`], the table of
+//! migrations included. Every connection looks there and nowhere else.
+
+use std::time::Duration;
+
+use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration, Migrator};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::time::{Instant, sleep};
+
+use super::restoring;
+use super::workers::SILENCE;
+use crate::connections::{ACQUIRE_TIMEOUT, tls};
+use crate::is_out_of_connections;
+use bellwire_postgres::OLDEST_MAJOR;
+
+/// Schema of all tables and functions.
+pub const SCHEMA: &str = "bellwire";
+/// Interval of queries to a Postgres without a free connection.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Line of a migration that allows servers of the previous version to run beside it, and older programs to start.
+const BESIDE: &str = "-- beside: yes";
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
+
+/// Why the database cannot be used as it is. The texts are written for the person who started Bellwire.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// A connection or a statement failed.
+    #[error("the database cannot be used: {0}")]
+    Sql(#[from] sqlx::Error),
+    /// A migration failed; what it did was rolled back.
+    #[error("migration {version} failed: {source}")]
+    Migration {
+        /// Number of the migration.
+        version: i64,
+        /// Error of its statement.
+        source: sqlx::Error,
+    },
+    /// Too old a Postgres.
+    #[error("the database runs Postgres {major}; Bellwire needs {OLDEST_MAJOR} or newer")]
+    Postgres {
+        /// Number of the major version.
+        major: u32,
+    },
+    /// Migrations are missing, and `--no-migrate` forbids them.
+    #[error("the database lacks migrations {missing:?}: run `bellwire migrate`, or start without --no-migrate")]
+    Old {
+        /// Numbers of the migrations.
+        missing: Vec<i64>,
+    },
+    /// The database was migrated by another program: a newer Bellwire, or none.
+    #[error(
+        "the database has migration {version}, which is newer than this program: run the newer Bellwire that made it"
+    )]
+    Foreign {
+        /// Number of the first unknown one.
+        version: i64,
+    },
+    /// An applied migration differs from this program's: the database of an unreleased or modified build.
+    #[error(
+        "the tables of this database were created by an unreleased or modified build of Bellwire (its migration {version} \
+         differs), and no other build can migrate them: export the apps with that build (`bellwire export`), and import them \
+         into an empty database: another one, or this one after `DROP SCHEMA {SCHEMA} CASCADE`; for the embedded Postgres, \
+         give another --data-dir"
+    )]
+    Changed {
+        /// Number of the migration.
+        version: i64,
+    },
+    /// Workers with the previous schema are running.
+    #[error(
+        "{workers} worker(s) of another version are at work on this database, and would send messages twice if it were \
+         migrated under them: stop all servers, and try again (one that was killed counts as dead {} s after its last sign of \
+         life), or migrate all the same by `bellwire migrate --force`",
+        SILENCE.as_secs()
+    )]
+    InUse {
+        /// Number of running workers.
+        workers: i64,
+    },
+    /// Workers are at work on a database that is to be replaced.
+    #[error("{workers} worker(s) are at work on this database: stop all servers, and try again")]
+    AtWork {
+        /// Number of running workers.
+        workers: i64,
+    },
+    /// Another application has a schema of this name.
+    #[error(
+        "the schema `{SCHEMA}` holds {table}, which Bellwire did not make: drop or rename it, or use another database"
+    )]
+    Taken {
+        /// One of its tables.
+        table: String,
+    },
+    /// The role may not make the schema.
+    #[error(
+        "this role may not make the schema `{SCHEMA}`: let the database's owner run `CREATE SCHEMA {SCHEMA} AUTHORIZATION \
+         <the role>`"
+    )]
+    Forbidden,
+    /// A restore is under way, or broke off.
+    #[error(
+        "a backup is being restored into this database, or that broke off: let it end, or run `bellwire restore` again"
+    )]
+    Restoring,
+    /// Another fault of migrations.
+    #[error("the database cannot be migrated: {0}")]
+    Other(MigrateError),
+}
+
+impl From<MigrateError> for SchemaError {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Execute(source) => Self::Sql(source),
+            MigrateError::ExecuteMigration(source, version) => Self::Migration { version, source },
+            MigrateError::VersionMissing(version) => Self::Foreign { version },
+            MigrateError::VersionMismatch(version) => Self::Changed { version },
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Content of a database before any change.
+#[derive(Debug)]
+pub enum Contents {
+    /// No tables at all.
+    Nothing,
+    /// Tables of other applications (one of them is named), and none of Bellwire.
+    Others(String),
+    /// Ours, made by these migrations; none if the first one was interrupted.
+    Ours(Vec<AppliedMigration>),
+}
+
+/// Inspects a database. Refuses a Postgres that is too old, and one where another application has [`SCHEMA`].
+pub async fn inspect(options: &PgConnectOptions) -> Result<Contents, SchemaError> {
+    let mut connection = connect_once(options, SCHEMA).await?;
+    if restoring::is_under_way(&mut connection).await? {
+        return Err(SchemaError::Restoring);
+    }
+    let contents = contents(&mut connection).await?;
+    connection.close().await?;
+    Ok(contents)
+}
+
+async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError> {
+    let table = format!("{SCHEMA}.{}", MIGRATIONS.table_name);
+    let readable = sqlx::query_scalar!(
+        r#"SELECT coalesce(has_table_privilege(to_regclass($1), 'SELECT'), false) AS "readable!""#,
+        table
+    );
+    if readable.fetch_one(&mut *connection).await? {
+        return Ok(Contents::Ours(connection.list_applied_migrations(&table).await?));
+    }
+    // Tables that extensions bring belong to nobody.
+    let other = sqlx::query!(
+        r#"SELECT n.nspname = $1 AS "is_here!", format('%I.%I', n.nspname, c.relname) AS "table!"
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+           WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+             AND NOT EXISTS (
+                 SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+           ORDER BY 1 DESC, 2 LIMIT 1"#,
+        SCHEMA
+    );
+    Ok(match other.fetch_optional(connection).await? {
+        Some(other) if other.is_here => return Err(SchemaError::Taken { table: other.table }),
+        Some(other) => Contents::Others(other.table),
+        None => Contents::Nothing,
+    })
+}
+
+/// Action while workers with the previous schema run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Refuse: their statements would fail, and what they POSTed would be POSTed again by others.
+    Refuse,
+    /// Migrate while they run.
+    Force,
+}
+
+/// Makes the schema if need be, and applies the migrations that are missing. Replicas that
+/// start together take turns. Without the statement timeout that connections of pools have: an index on a large table takes
+/// its time.
+pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), SchemaError> {
+    let mut connection = connect_once(options, SCHEMA).await?;
+    connection.lock().await?; // `run_direct` takes it once more, and the end of the session lets go of it
+    let contents = contents(&mut connection).await?;
+    if let Contents::Ours(applied) = &contents {
+        refuse_unknown(&mut connection, applied).await?;
+        if missing_of(applied).next().is_none() {
+            return Ok(connection.close().await?); // nothing to do, even if a newer program has applied more
+        }
+        if beside == Beside::Refuse && missing_of(applied).any(|missing| !runs_beside(missing)) {
+            refuse_beside_workers(&mut connection).await?;
+        }
+    } else {
+        make_schema(&mut connection).await?;
+    }
+    // Citus warns of each function that it makes on the coordinator alone, where all of them run.
+    sqlx::query!(
+        r#"SELECT set_config('client_min_messages', 'error', false) AS "set!"
+           WHERE to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL"#
+    )
+    .fetch_optional(&mut connection)
+    .await?;
+    // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
+    MIGRATIONS.run_direct(None, &mut connection, false).await?;
+    let beside: Vec<_> = MIGRATIONS.iter().filter(|ours| runs_beside(ours)).map(|ours| ours.version).collect();
+    sqlx::query!("INSERT INTO migrations_beside (version) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING", &beside)
+        .execute(&mut connection)
+        .await?;
+    Ok(connection.close().await?)
+}
+
+/// The migrations of this program that are not among those.
+fn missing_of(applied: &[AppliedMigration]) -> impl Iterator<Item = &'static Migration> {
+    MIGRATIONS.iter().filter(|ours| !applied.iter().any(|applied| applied.version == ours.version))
+}
+
+/// Whether servers of the version before may run beside a migration.
+fn runs_beside(migration: &Migration) -> bool {
+    migration.sql.as_str().lines().any(|line| line == BESIDE)
+}
+
+/// Refuses applied migrations that differ from this program's, and unknown ones unless this program may run beside them.
+async fn refuse_unknown(connection: &mut PgConnection, applied: &[AppliedMigration]) -> Result<(), SchemaError> {
+    let differs = |it: &&AppliedMigration| {
+        MIGRATIONS.iter().any(|ours| ours.version == it.version && ours.checksum != it.checksum)
+    };
+    if let Some(&AppliedMigration { version, .. }) = applied.iter().find(differs) {
+        return Err(SchemaError::Changed { version });
+    }
+    let unknown: Vec<_> =
+        applied.iter().map(|applied| applied.version).filter(|it| !MIGRATIONS.version_exists(*it)).collect();
+    let there =
+        sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, format!("{SCHEMA}.migrations_beside"));
+    let beside = if !unknown.is_empty() && there.fetch_one(&mut *connection).await? {
+        let beside = sqlx::query_scalar!("SELECT version FROM migrations_beside WHERE version = ANY ($1)", &unknown);
+        beside.fetch_all(connection).await?
+    } else {
+        Vec::new()
+    };
+    match unknown.into_iter().find(|version| !beside.contains(version)) {
+        Some(version) => Err(SchemaError::Foreign { version }),
+        None => Ok(()),
+    }
+}
+
+/// Returns the number of the newest migration of this program.
+pub fn newest() -> i64 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// Refuses a database with a live worker of any version.
+pub async fn refuse_beside_any_worker(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let mut connection = connect_once(options, SCHEMA).await?;
+    match refuse_beside_workers(&mut connection).await {
+        Err(SchemaError::InUse { workers }) => Err(SchemaError::AtWork { workers }),
+        refused => refused,
+    }
+}
+
+/// Returns an error while a worker lives, according to the table of workers, if it exists.
+async fn refuse_beside_workers(connection: &mut PgConnection) -> Result<(), SchemaError> {
+    let table = format!("{SCHEMA}.workers");
+    let there = sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, table);
+    if !there.fetch_one(&mut *connection).await? {
+        return Ok(());
+    }
+    // Workers' clocks follow the database's.
+    let alive = format!("SELECT count(*) FROM {table} WHERE beat_at >= clock_timestamp() - $1 * interval '1 second'");
+    let alive = sqlx::query_scalar(AssertSqlSafe(alive)).bind(SILENCE.as_secs_f64()).persistent(false);
+    match alive.fetch_one(connection).await? {
+        0 => Ok(()),
+        workers => Err(SchemaError::InUse { workers }),
+    }
+}
+
+/// Applies all migrations to a database without any, and refuses one with another schema than this program's: a command must not
+/// change it under a running server.
+pub async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    match check_schema(options).await {
+        Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => {
+            migrate(options, Beside::Refuse).await
+        }
+        checked => checked,
+    }
+}
+
+/// Refuses a database whose schema is not exactly this program's.
+pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let applied = match inspect(options).await? {
+        Contents::Ours(applied) => applied,
+        Contents::Nothing | Contents::Others(_) => Vec::new(),
+    };
+    refuse_unknown(&mut connect_once(options, SCHEMA).await?, &applied).await?;
+    let missing: Vec<_> = missing_of(&applied).map(|missing| missing.version).collect();
+    if missing.is_empty() { Ok(()) } else { Err(SchemaError::Old { missing }) }
+}
+
+/// Creates the schema. A user without that permission may have been given this one, which `IF NOT EXISTS` would not notice.
+async fn make_schema(connection: &mut PgConnection) -> Result<(), SchemaError> {
+    let there = sqlx::query_scalar!(r#"SELECT to_regnamespace($1) IS NOT NULL AS "there!""#, SCHEMA);
+    if there.fetch_one(&mut *connection).await? {
+        return Ok(());
+    }
+    match execute(connection, format!("CREATE SCHEMA {SCHEMA}")).await {
+        Err(sqlx::Error::Database(refused)) if refused.code().as_deref() == Some("42501") => {
+            Err(SchemaError::Forbidden)
+        }
+        made => Ok(made?),
+    }
+}
+
+/// Runs a statement that no parameter can express. Its parts are names of our own.
+async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()> {
+    sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await.map(drop)
+}
+
+/// A connection without the pool's timeouts, to a Postgres that is new enough. Names mean the tables of that schema. Where Postgres
+/// has none left it waits for one, as the pool does.
+pub async fn connect_once(options: &PgConnectOptions, schema: &str) -> Result<PgConnection, SchemaError> {
+    let deadline = Instant::now() + ACQUIRE_TIMEOUT;
+    let mut connection = loop {
+        match tls::connect(options).await {
+            Err(error) if is_out_of_connections(&error) && Instant::now() < deadline => sleep(ASK_AGAIN).await,
+            connected => break connected?,
+        }
+    };
+    let version = sqlx::query!(
+        r#"SELECT current_setting('server_version_num')::integer AS "number!", set_config('search_path', $1, false) AS path"#,
+        schema
+    );
+    let version = version.fetch_one(&mut connection).await?;
+    let major = u32::try_from(version.number).unwrap_or(0) / 10_000;
+    if major < OLDEST_MAJOR { Err(SchemaError::Postgres { major }) } else { Ok(connection) }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::SqlSafeStr as _;
+    use sqlx::migrate::MigrationType;
+
+    use super::*;
+
+    #[test]
+    fn a_line_lets_older_servers_run_beside() {
+        let of = |sql: &'static str| Migration::new(8, "x".into(), MigrationType::Simple, sql.into_sql_str(), false);
+        assert!(runs_beside(&of("-- Reason.\n-- beside: yes\nSELECT 1")));
+        assert!(!runs_beside(&of("-- Not beside: yes\nSELECT 1")));
+    }
+}

@@ -1,0 +1,176 @@
+//! Takeover of a worker's deliveries by others: when it leaves, or when they found it silent for too long.
+//!
+//! A lease identifies its worker: its last four octets are those of the worker's id ([`lease_of`]). So no table needs a column
+//! for it, and no statement that claims or settles writes one. Rows that are missed here, because they were locked or just being
+//! claimed, are due when their lease expires, as usual.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::retrying::retrying;
+use crate::hooks::deliveries::LEASE as REQUEST_LEASE;
+use crate::queue::claims::LEASE;
+use crate::transactions::begin;
+use bellwire_core::clock::Timestamp;
+
+/// Prefix of the names of sessions of a process that may be ended with its worker. The id of the process follows.
+pub const SESSION: &str = "bellwire ";
+/// Timeout of ending a session.
+const END_WITHIN: Duration = Duration::from_millis(200);
+/// A worker whose clock was wrong may have leases that run out later than any should: they are looked for this far ahead.
+const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// Octets of an id before those that identify a worker.
+const BEFORE_TAG: usize = 12;
+
+/// Returns a fresh id as a lease of a worker. The bits that order ids within a millisecond stay, and the random ones identify the
+/// worker.
+pub fn lease_of(worker: Uuid, fresh: Uuid) -> Uuid {
+    let mut octets = fresh.into_bytes();
+    octets[BEFORE_TAG..].copy_from_slice(&worker.as_bytes()[BEFORE_TAG..]);
+    Uuid::from_bytes(octets)
+}
+
+/// Whether a lease is that worker's. Two of 2³² workers may be taken for each other.
+pub fn is_lease_of(worker: Uuid, lease: Uuid) -> bool {
+    worker.as_bytes()[BEFORE_TAG..] == lease.as_bytes()[BEFORE_TAG..]
+}
+
+/// Rows of a worker that became due.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TakenOver {
+    /// Number of batches.
+    pub batches: u64,
+    /// Number of queue rows.
+    pub rows: u64,
+    /// Requests to receivers of webhooks.
+    pub requests: u64,
+    /// Rights to probe an origin.
+    pub probes: u64,
+}
+
+/// Ends a worker whose count of heartbeats is still `beats`: removes it from the list, ends its process's sessions, and makes all
+/// its rows due. `None`: it lives, or another worker ends it, or has ended it.
+pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp) -> sqlx::Result<Option<TakenOver>> {
+    let taken = retrying(|| async move {
+        let mut tx = begin(pool).await?;
+        let found = sqlx::query_scalar!(
+            "SELECT session FROM workers WHERE id = $1 AND beats = $2 FOR NO KEY UPDATE SKIP LOCKED",
+            worker,
+            beats
+        );
+        let Some(session) = found.fetch_optional(&mut *tx).await? else { return Ok(None) };
+        if let Some(session) = session {
+            end_sessions(&mut tx, &session).await?;
+        }
+        let taken = release(&mut tx, worker, now).await?;
+        sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(Some(taken))
+    })
+    .await?;
+    let Some(mut taken) = taken else { return Ok(None) };
+    // Apart, since it reads all that waits. What is left now is nobody's.
+    taken.rows += release_rows(&mut *pool.acquire().await?, worker, now, now + FAR).await?;
+    Ok(Some(taken))
+}
+
+/// Removes a stopping worker from the list, and makes its remaining rows due.
+pub async fn leave(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
+    retrying(|| async move {
+        let mut tx = begin(pool).await?;
+        let left = sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(&mut *tx).await?;
+        let taken = match left.rows_affected() {
+            0 => TakenOver::default(), // whoever took it off the list has seen to that
+            _ => release(&mut tx, worker, now).await?,
+        };
+        tx.commit().await?;
+        Ok(taken)
+    })
+    .await
+}
+
+/// Ends the remaining sessions of a process. Without the permission it continues: Postgres ends idle transactions later.
+async fn end_sessions(conn: &mut PgConnection, session: &str) -> sqlx::Result<()> {
+    let ended = sqlx::query_scalar!(
+        r#"SELECT count(pg_terminate_backend(pid, $2)) AS "n!" FROM pg_stat_activity
+           WHERE application_name = $1 AND datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"#,
+        session,
+        i64::try_from(END_WITHIN.as_millis()).unwrap_or(i64::MAX)
+    );
+    ended.fetch_one(conn).await.map(drop)
+}
+
+/// Makes all rows of a worker due. Locked ones are being settled or claimed.
+async fn release(conn: &mut PgConnection, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
+    let batches = sqlx::query!(
+        "UPDATE batches SET due_at = $2 WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM batches WHERE substring(uuid_send(lease) FROM 13) = substring(uuid_send($1::uuid) FROM 13) AND due_at > $2
+           FOR UPDATE SKIP LOCKED))",
+        worker,
+        now
+    );
+    let batches = batches.execute(&mut *conn).await?.rows_affected();
+    let rows = release_rows(conn, worker, now, now + LEASE * 2).await?;
+    let requests = sqlx::query!(
+        "UPDATE webhook_deliveries SET due_at = $2 WHERE id = ANY (ARRAY(
+           SELECT d.id FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
+           WHERE d.state = 'pending' AND d.due_at > $2 AND d.due_at < $3 AND d.lease IS NOT NULL
+             AND substring(uuid_send(d.lease) FROM 13) = substring(uuid_send($1::uuid) FROM 13)
+           FOR UPDATE OF d SKIP LOCKED))",
+        worker,
+        now,
+        now + REQUEST_LEASE * 2
+    );
+    let requests = requests.execute(&mut *conn).await?.rows_affected();
+    let probes = sqlx::query!(
+        "UPDATE lane_states SET prober = NULL, probe_until = NULL, changed_at = $2 WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM lane_states WHERE prober = $1 FOR UPDATE SKIP LOCKED))",
+        worker,
+        now
+    );
+    let probes = probes.execute(conn).await?.rows_affected();
+    Ok(TakenOver { batches, rows, requests, probes })
+}
+
+/// Makes a worker's rows due whose leases expire before `until`. A skip scan, like that for due lanes, finds the (lane, tier)
+/// with any rows.
+async fn release_rows(conn: &mut PgConnection, worker: Uuid, now: Timestamp, until: Timestamp) -> sqlx::Result<u64> {
+    let released = sqlx::query!(
+        "WITH RECURSIVE
+         l AS (
+             (SELECT lane, tier FROM queue ORDER BY lane, tier, due_at LIMIT 1)
+             UNION ALL
+             SELECT n.lane, n.tier FROM l, LATERAL (
+                 SELECT lane, tier FROM queue WHERE (lane, tier) > (l.lane, l.tier) ORDER BY lane, tier, due_at LIMIT 1) n
+         )
+         UPDATE queue SET due_at = $2 WHERE ctid = ANY (ARRAY(
+             SELECT q.ctid FROM l, LATERAL (
+                 SELECT ctid FROM queue WHERE lane = l.lane AND tier = l.tier AND due_at > $2 AND due_at < $3 AND lease IS NOT NULL
+                   AND substring(uuid_send(lease) FROM 13) = substring(uuid_send($1::uuid) FROM 13)
+                 FOR UPDATE SKIP LOCKED) q))",
+        worker,
+        now,
+        until
+    );
+    Ok(released.execute(conn).await?.rows_affected())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use bellwire_core::clock::Clock;
+
+    #[test]
+    fn leases_name_their_worker_and_differ() {
+        let clock = Clock::stub(Timestamp::from_timestamp(1_800_000_000, 0).unwrap());
+        let (one, other) = (clock.uuid(), clock.uuid());
+        let leases: HashSet<Uuid> = (0..10_000).map(|_| lease_of(one, clock.uuid())).collect();
+        assert_eq!(leases.len(), 10_000);
+        assert!(leases.iter().all(|lease| is_lease_of(one, *lease) && !is_lease_of(other, *lease)));
+        assert_eq!(leases.iter().next().unwrap().get_version_num(), 7);
+    }
+}

@@ -1,0 +1,146 @@
+//! Alerts for operators.
+
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use crate::keyset::{Keyset, paged};
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::id::{AlertId, AppId};
+use bellwire_core::named;
+
+named! {
+    /// Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repetitions before that are
+    /// counted, and later ones open a new alert.
+    #[schema(as = AlertKind)]
+    pub enum AlertKind {
+        /// Gateways refuse a VAPID key. Dispatch raises it as it holds the key's lane; its deliveries wait.
+        KeyRefused = "key_refused",
+        /// A push service suddenly calls many working subscriptions of a lane gone. Dispatch raises it as it holds the lane; nothing is
+        /// pruned before it is confirmed.
+        MassGone = "mass_gone",
+        /// A delivery's row was changed by hand. Dispatch raises it as it claims the row, which becomes a dead letter.
+        Tampered = "tampered",
+        /// A delivery that had ended was put back. Dispatch raises it as it claims the row, which becomes a dead letter.
+        Replayed = "replayed",
+        /// A reliability metric misses its target. Maintenance raises it, and nothing follows by itself.
+        Sli = "sli",
+        /// An app sent far more than its size explains. Maintenance raises it when it holds the app, and releasing the app
+        /// resolves it.
+        Runaway = "runaway",
+        /// A webhook was disabled because it failed for days or is gone, or its events are dropped because too many wait. Raised
+        /// by the task that sends to it or packs its events.
+        Webhook = "webhook",
+        /// The accelerator of sealing computed another result than AWS-LC. The worker that found it seals one at a time from then
+        /// on, and raises it.
+        Sealing = "sealing",
+        /// The proxy that connections leave by has let none through to a push service for a minute. The worker that found it raises
+        /// it; deliveries wait.
+        Egress = "egress",
+    }
+}
+
+/// An alert to raise.
+#[derive(Debug, Clone, Copy)]
+pub struct Alert<'a> {
+    /// The app it concerns; none: the server as a whole.
+    pub app: Option<AppId>,
+    /// Kind of the alert.
+    pub kind: AlertKind,
+    /// Key, message, lane or reliability metric of the alert. One open alert exists per kind and subject. Never a secret.
+    pub subject: &'a str,
+    /// For people. Never a secret.
+    pub detail: &'a str,
+}
+
+/// Raises an alert, or counts it once more if it is open already. True: it is new, and was logged.
+pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -> sqlx::Result<bool> {
+    let n = sqlx::query_scalar!(
+        "INSERT INTO alerts AS a (id, app, kind, subject, detail, first_at, last_at) VALUES ($1, $2, $3, $4, $5, $6, $6)
+         ON CONFLICT (kind, subject) WHERE resolved_at IS NULL
+         DO UPDATE SET n = a.n + 1, detail = excluded.detail, last_at = excluded.last_at RETURNING n",
+        uuid_of(now),
+        alert.app.map(|app| app.0),
+        alert.kind.name(),
+        alert.subject,
+        alert.detail,
+        now
+    )
+    .fetch_one(conn)
+    .await?;
+    if n == 1 {
+        tracing::error!(kind = alert.kind.name(), subject = alert.subject, "alert: {}", alert.detail);
+    }
+    Ok(n == 1)
+}
+
+#[derive(Debug)]
+pub struct AlertRow {
+    pub id: AlertId,
+    pub app: Option<AppId>,
+    pub kind: AlertKind,
+    pub subject: String,
+    /// Text for people.
+    pub detail: String,
+    /// Number of occurrences since it was opened.
+    pub n: i64,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+    pub resolved_at: Option<Timestamp>,
+}
+
+/// Lists alerts beyond the page's key, the nearest first. The list has the open ones and then the resolved ones, each from the
+/// newest alert. A key that no alert has is that of an end of the list.
+pub async fn list(pool: &PgPool, page: Keyset) -> sqlx::Result<Vec<AlertRow>> {
+    paged!(
+        page,
+        query_as!(
+            AlertRow,
+            [r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: AlertKind", a.subject, a.detail, a.n, a.first_at, a.last_at,
+           a.resolved_at FROM alerts a
+         WHERE coalesce((a.resolved_at IS NULL, a.id)"# < "(SELECT last.resolved_at IS NULL, last.id FROM alerts last WHERE last.id = $1), true)
+         ORDER BY a.resolved_at IS NULL" DESC ", a.id" DESC "LIMIT $2"],
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
+    )
+}
+
+/// Resolves an alert, so that its next occurrence opens a new one. `None`: the alert does not exist. A resolved one does not
+/// change.
+pub async fn resolve(executor: impl PgExecutor<'_>, id: AlertId, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
+    sqlx::query_as!(
+        AlertRow,
+        r#"UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
+         RETURNING id, app AS "app: AppId", kind AS "kind: AlertKind", subject, detail, n, first_at, last_at, resolved_at"#,
+        id.0,
+        now
+    )
+    .fetch_optional(executor)
+    .await
+}
+
+pub async fn resolve_all(
+    executor: impl PgExecutor<'_>,
+    kind: AlertKind,
+    subject: &str,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE alerts SET resolved_at = $3 WHERE kind = $1 AND subject = $2 AND resolved_at IS NULL",
+        kind.name(),
+        subject,
+        now
+    )
+    .execute(executor)
+    .await
+    .map(drop)
+}
+
+pub async fn open(pool: &PgPool) -> sqlx::Result<[(AlertKind, i64); AlertKind::ALL.len()]> {
+    let found = sqlx::query!(
+        r#"SELECT kind AS "kind: AlertKind", count(*) AS "n!" FROM alerts WHERE resolved_at IS NULL GROUP BY kind"#
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(AlertKind::ALL.map(|kind| (kind, found.iter().find(|row| row.kind == kind).map_or(0, |row| row.n))))
+}

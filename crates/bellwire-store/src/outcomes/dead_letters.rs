@@ -1,0 +1,344 @@
+//! The archive of deliveries that failed: reading it. What is done with dead letters is in [`handling`].
+//!
+//! Statements are built from the given filters and planned each time: a common plan would be bad for most of them.
+
+pub mod handling;
+pub mod trail;
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use sqlx::postgres::{PgPool, Postgres};
+use sqlx::{FromRow, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::connections::engine::shards_of;
+use crate::keyset::Keyset;
+use crate::transactions::begin_by_index;
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::named;
+use bellwire_core::request_time;
+use bellwire_rules::classify::DeadReason;
+
+pub const GROUPS_MAX: i64 = 1000;
+
+named! {
+    /// State of a dead letter, as stored in `dead_letters.state`.
+    #[schema(as = DeadLetterState)]
+    pub enum DeadLetterState {
+        /// To be replayed or discarded. Set when a delivery ends as dead. The content of its message is kept as long.
+        Open = "open",
+        /// Sent again, in another message. A replay sets it (`handling`). The new message has the result of the delivery.
+        Replayed = "replayed",
+        /// Discarded by a caller, or by the erasure of its user. Retention deletes it.
+        Discarded = "discarded",
+        /// Gone or expired: kept for the record, without payload and without a way back, from the beginning.
+        Closed = "closed",
+    }
+}
+
+/// Filter of dead letters, which match all given members.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DeadLetterFilter {
+    /// Only this dead letter; not for requests.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    #[param(ignore)]
+    pub id: Option<DeadLetterId>,
+    /// Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`.
+    #[serde(default, deserialize_with = "reason", skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// HTTP status of the last answer.
+    #[serde(default, deserialize_with = "status", skip_serializing_if = "Option::is_none")]
+    pub status: Option<i16>,
+    /// State of the dead letters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub state: Option<DeadLetterState>,
+    /// Message that was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+    /// Recipient of the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<SubscriptionId>,
+    /// The topic that the message was addressed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// Tier of the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub tier: Option<Tier>,
+    /// Push service of the recipient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub gateway: Option<Gateway>,
+    /// Died at this time or later, to the millisecond.
+    #[serde(default, deserialize_with = "request_time::optional", skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+    /// Died before this time.
+    #[serde(default, deserialize_with = "request_time::optional", skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
+    /// Retries that were made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<i32>,
+}
+
+fn reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let closed = [Ending::Gone.name(), Ending::Expired.name()];
+    match Option::<String>::deserialize(deserializer)? {
+        Some(name) if DeadReason::from_name(&name).is_none() && !closed.contains(&name.as_str()) => {
+            let names: Vec<_> = DeadReason::ALL.map(DeadReason::name).into_iter().chain(closed).collect();
+            Err(serde::de::Error::custom(format!("must be one of {}", names.join(", "))))
+        }
+        reason => Ok(reason),
+    }
+}
+
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i16>, D::Error> {
+    match Option::<i16>::deserialize(deserializer)? {
+        Some(status) if !(100..1000).contains(&status) => Err(serde::de::Error::custom("must be 100 to 999")),
+        status => Ok(status),
+    }
+}
+
+impl DeadLetterFilter {
+    /// Only this dead letter.
+    pub fn one(id: DeadLetterId) -> Self {
+        Self { id: Some(id), ..Self::default() }
+    }
+
+    /// Every member that requests may give.
+    pub const NAMES: [&str; 11] = [
+        "reason",
+        "status",
+        "state",
+        "message",
+        "subscription",
+        "topic",
+        "tier",
+        "gateway",
+        "since",
+        "until",
+        "retries",
+    ];
+}
+
+/// Ends a statement that reads `dead_letters l JOIN lanes g` by the conditions of a filter.
+fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &DeadLetterFilter) {
+    query.push(" WHERE l.app = ").push_bind(app);
+    // Written out, so that the planner sees that the index of open dead letters serves.
+    if let Some(state) = filter.state {
+        query.push(format_args!(" AND l.state = '{}'", state.name()));
+    }
+    if let Some(id) = filter.id {
+        query.push(" AND l.id = ").push_bind(id.0);
+    }
+    if let Some(reason) = &filter.reason {
+        query.push(" AND l.reason = ").push_bind(reason.clone());
+    }
+    if let Some(status) = filter.status {
+        query.push(" AND l.status = ").push_bind(status);
+    }
+    if let Some(message) = filter.message {
+        query.push(" AND l.message = ").push_bind(message);
+    }
+    if let Some(subscription) = filter.subscription {
+        query.push(" AND l.shard = ").push_bind(subscription.shard());
+        query.push(" AND l.subscription = ").push_bind(subscription);
+    }
+    if let Some(topic) = &filter.topic {
+        query.push(" AND EXISTS (SELECT 1 FROM messages m WHERE m.id = l.message AND m.audience ->> 'topic' = ");
+        query.push_bind(topic.clone()).push(")");
+    }
+    if let Some(tier) = filter.tier {
+        query.push(" AND l.tier = ").push_bind(tier.code());
+    }
+    if let Some(gateway) = filter.gateway {
+        query.push(" AND g.gateway = ").push_bind(gateway);
+    }
+    if let Some(since) = filter.since {
+        query.push(" AND l.id >= ").push_bind(first_uuid_of(since));
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND l.id < ").push_bind(first_uuid_of(until));
+    }
+    if let Some(retries) = filter.retries {
+        query.push(" AND l.retries = ").push_bind(retries);
+    }
+}
+
+#[derive(Debug, Clone, FromRow)]
+pub struct DeadLetterRow {
+    /// Id of the letter, a UUIDv7 of the time of death.
+    pub id: DeadLetterId,
+    pub state: DeadLetterState,
+    pub reason: String,
+    /// HTTP status of the last answer.
+    pub status: Option<i16>,
+    pub detail: Option<String>,
+    pub retries: i32,
+    /// Code from [`Tier::code`].
+    pub tier: i16,
+    pub gateway: Gateway,
+    pub message: MessageId,
+    pub subscription: SubscriptionId,
+    pub at: Timestamp,
+    pub settled_at: Option<Timestamp>,
+    pub replay: Option<MessageId>,
+    pub attempts: i64,
+}
+
+/// An app's dead letters with ids beyond the page's key that fit, the nearest first.
+pub async fn list(
+    pool: &PgPool,
+    app: AppId,
+    filter: &DeadLetterFilter,
+    page: Keyset,
+) -> sqlx::Result<Vec<DeadLetterRow>> {
+    let mut query = QueryBuilder::new(
+        "SELECT l.id, l.state, l.reason, l.status, l.detail, l.retries, l.tier, g.gateway, l.message, l.subscription, \
+           l.at, l.settled_at, l.replay, 0::bigint AS attempts \
+         FROM dead_letters l JOIN lanes g ON g.id = l.lane",
+    );
+    push_filter(&mut query, app, filter);
+    query.push(" AND l.id").push(page.towards.comparison()).push_bind(page.beyond);
+    query.push(" ORDER BY l.id").push(page.towards.order()).push("LIMIT ").push_bind(page.limit);
+    let mut letters: Vec<DeadLetterRow> = query.build_query_as().persistent(false).fetch_all(pool).await?;
+    let attempts = attempts_of(pool, &letters).await?;
+    for letter in &mut letters {
+        letter.attempts = attempts.get(&(letter.message, letter.subscription)).copied().unwrap_or(0);
+    }
+    Ok(letters)
+}
+
+/// Returns the number of attempts of the deliveries of these dead letters.
+async fn attempts_of(
+    pool: &PgPool,
+    letters: &[DeadLetterRow],
+) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), i64>> {
+    let ids: Vec<SubscriptionId> = letters.iter().map(|letter| letter.subscription).collect();
+    let mut tx = begin_by_index(pool).await?;
+    // A delivery can have left several dead letters.
+    let counted = sqlx::query!(
+        r#"SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", count(*) AS "n!"
+           FROM (SELECT DISTINCT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[])) AS d (message, subscription, shard)
+           JOIN attempts a ON a.shard = d.shard AND a.message = d.message AND a.subscription = d.subscription
+           WHERE a.shard = ANY ($4) GROUP BY a.message, a.subscription"#,
+        &letters.iter().map(|letter| letter.message).collect::<Vec<_>>() as &[MessageId],
+        &ids as &[SubscriptionId],
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &shards_of(&ids)
+    );
+    let counted = counted.fetch_all(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(counted.into_iter().map(|row| ((row.message, row.subscription), row.n)).collect())
+}
+
+/// Property by which dead letters are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupBy {
+    /// Reason of the death.
+    Reason,
+    /// Push service of the recipient.
+    Gateway,
+    /// HTTP status of the last answer; null: there was none.
+    Status,
+    /// Tier of the message.
+    Tier,
+    /// Message that was sent.
+    Message,
+    /// The day they died, in UTC.
+    Day,
+}
+
+impl GroupBy {
+    fn sql(self) -> &'static str {
+        match self {
+            GroupBy::Reason => "l.reason",
+            GroupBy::Gateway => "g.gateway",
+            GroupBy::Status => "l.status::text",
+            GroupBy::Tier => "(ARRAY['transactional', 'promotional', 'engagement'])[l.tier]",
+            GroupBy::Message => "'msg_' || l.message",
+            GroupBy::Day => "to_char(l.at AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
+        }
+    }
+}
+
+/// Letters that are alike.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize, ToSchema)]
+pub struct DeadLetterGroup {
+    /// Value of the property.
+    pub key: Option<String>,
+    pub count: i64,
+    /// Time of the latest death.
+    pub newest: DateTime<Utc>,
+}
+
+/// Counts the dead letters that fit, the largest groups first, at most [`GROUPS_MAX`].
+pub async fn groups(
+    pool: &PgPool,
+    app: AppId,
+    filter: &DeadLetterFilter,
+    by: GroupBy,
+) -> sqlx::Result<Vec<DeadLetterGroup>> {
+    let mut query = QueryBuilder::new("SELECT ");
+    query.push(by.sql()).push(" AS key, count(*) AS count, max(l.at) AS newest FROM dead_letters l ");
+    query.push("JOIN lanes g ON g.id = l.lane");
+    push_filter(&mut query, app, filter);
+    query.push(" GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ").push_bind(GROUPS_MAX);
+    query.build_query_as().persistent(false).fetch_all(pool).await
+}
+
+#[derive(Debug, Clone)]
+pub struct Enclosed {
+    pub policy: Option<Value>,
+    /// The message's sealed content; none once it was deleted.
+    pub content: Option<Vec<u8>>,
+}
+
+pub async fn enclosed(pool: &PgPool, app: AppId, id: DeadLetterId) -> sqlx::Result<Option<Enclosed>> {
+    sqlx::query_as!(
+        Enclosed,
+        r#"SELECT l.policy, m.content AS "content?" FROM dead_letters l LEFT JOIN messages m ON m.id = l.message
+           WHERE l.app = $1 AND l.id = $2"#,
+        app.0,
+        id.0
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn filter_matches_exactly_its_members() {
+        let all = json!({
+            "reason": "gone", "status": 410, "state": "closed", "message": MessageId(Uuid::nil()),
+            "subscription": SubscriptionId(Uuid::nil()), "topic": "news", "tier": "promotional", "gateway": "fcm",
+            "since": "2027-01-01T00:00:00Z", "until": "2027-01-02T00:00:00Z", "retries": 3
+        });
+        let filter: DeadLetterFilter = serde_json::from_value(all.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&filter).unwrap(), all);
+        let mut names: Vec<_> = all.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut given = DeadLetterFilter::NAMES.to_vec();
+        names.sort_unstable();
+        given.sort_unstable();
+        assert_eq!(names, given);
+        for bad in [json!({"id": "dl_x"}), json!({"reason": "bad"}), json!({"status": 99}), json!({"state": "shut"})] {
+            assert!(serde_json::from_value::<DeadLetterFilter>(bad.clone()).is_err(), "{bad}");
+        }
+    }
+}

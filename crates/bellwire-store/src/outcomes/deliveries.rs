@@ -1,0 +1,146 @@
+//! Deliveries one by one: where each stands, and what was attempted.
+
+use sqlx::{PgExecutor, PgPool};
+
+use crate::keyset::{Keyset, paged};
+use crate::operations::retrying::retrying;
+use crate::outcomes::ledger::take;
+use crate::outcomes::ledger::unsent::{self, How};
+use crate::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+
+#[derive(Debug, Clone)]
+pub struct DeliveryRow {
+    pub subscription: SubscriptionId,
+    /// Attempts that a retry followed, while it waits.
+    pub retries: Option<i32>,
+    pub held: bool,
+    /// Due time while it waits. `None`: its message is paused.
+    pub due_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+pub struct AttemptRow {
+    pub subscription: SubscriptionId,
+    /// 0: the first POST.
+    pub attempt: i32,
+    /// Time of the response.
+    pub at: Timestamp,
+    /// Code from [`bellwire_core::delivery::Ending::code`].
+    pub ending: i16,
+    pub status: Option<i16>,
+    /// From the start of the POST to the answer.
+    pub took_ms: Option<i32>,
+    pub reason: Option<String>,
+}
+
+/// A message's deliveries to subscriptions with ids below `before`, the newest subscriptions first. Beside history,
+/// queue and open pages stand in one snapshot. None at all if the message is another app's.
+pub async fn list(
+    pool: &PgPool,
+    app: AppId,
+    message: MessageId,
+    only: Option<SubscriptionId>,
+    page: Keyset,
+    now: Timestamp,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    let is_theirs = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM messages WHERE id = $1 AND app = $2) AS "is_theirs!""#,
+        message.0,
+        app.0
+    );
+    if !is_theirs.fetch_one(pool).await? {
+        return Ok(Vec::new());
+    }
+    paged!(
+        page,
+        query_as!(
+            DeliveryRow,
+            ["WITH batched AS (SELECT unnest(recipients) AS subscription FROM batches WHERE message = $1),
+           known AS (
+             (SELECT DISTINCT subscription FROM attempts WHERE message = $1 AND subscription" < "$2
+               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription" DESC "LIMIT $4)
+             UNION (SELECT subscription FROM queue WHERE message = $1 AND subscription" < "$2
+               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription" DESC "LIMIT $4)
+             UNION (SELECT subscription FROM batched WHERE subscription" < "$2
+               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription" DESC r#"LIMIT $4))
+         SELECT k.subscription AS "subscription!", q.retries AS "retries?",
+           coalesce(q.lease IS NOT NULL AND q.due_at > $5, false)
+             OR EXISTS (SELECT 1 FROM batched p WHERE p.subscription = k.subscription) AS "held!",
+           nullif(q.due_at, 'infinity') AS "due_at?"
+         FROM known k LEFT JOIN queue q ON q.shard = get_byte(uuid_send(k.subscription), 15) & 63
+           AND q.subscription = k.subscription AND q.message = $1
+         ORDER BY k.subscription"# DESC "LIMIT $4"],
+            message.0,
+            page.beyond,
+            only.map(|id| id.0),
+            page.limit,
+            now
+        )
+        .fetch_all(pool)
+    )
+}
+
+pub async fn attempts(
+    executor: impl PgExecutor<'_>,
+    message: MessageId,
+    subscriptions: &[SubscriptionId],
+) -> Result<Vec<AttemptRow>, sqlx::Error> {
+    sqlx::query_as!(
+        AttemptRow,
+        "SELECT subscription, attempt, at, ending, status, took_ms, reason FROM attempts
+         WHERE message = $1 AND subscription = ANY($2) ORDER BY subscription, attempt",
+        message.0,
+        subscriptions as &[SubscriptionId]
+    )
+    .fetch_all(executor)
+    .await
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryActionResult {
+    Done,
+    NotWaiting,
+}
+
+/// Makes a waiting delivery due now, unless its message is paused. The planned time of its policy stays stored.
+pub async fn hurry(
+    pool: &PgPool,
+    app: AppId,
+    message: MessageId,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> Result<DeliveryActionResult, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE queue SET due_at = least(due_at, $4) WHERE shard = $1 AND subscription = $2 AND message = $3
+           AND lease IS NULL AND due_at < 'infinity' AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)",
+        subscription.shard(),
+        subscription.0,
+        message.0,
+        now,
+        app.0
+    )
+    .execute(pool)
+    .await?;
+    Ok(if done.rows_affected() == 1 { DeliveryActionResult::Done } else { DeliveryActionResult::NotWaiting })
+}
+
+pub async fn cancel(
+    pool: &PgPool,
+    app: AppId,
+    message: MessageId,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> Result<DeliveryActionResult, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = begin(pool).await?;
+        let Some(row) = take::of_delivery(&mut tx, app, message, subscription, now).await? else {
+            return Ok(DeliveryActionResult::NotWaiting);
+        };
+        unsent::end(&mut tx, vec![row], How::Cancelled("delivery cancelled"), now).await?;
+        tx.commit().await?;
+        Ok(DeliveryActionResult::Done)
+    })
+    .await
+}

@@ -1,0 +1,197 @@
+//! Events of an app: each event is written in the transaction that causes it. Equal events within a minute are one event with a
+//! count, so that a burst of failures is not a burst of calls.
+//!
+//! All equal failures within a minute share a row, so [`record`] comes last in its transaction. It holds the rows' locks only
+//! during the commit, and waits for no lock of other transactions.
+
+use chrono::{DurationRound as _, TimeDelta};
+use serde::{Deserialize, Serialize};
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
+use utoipa::ToSchema;
+
+use crate::keyset::{Keyset, paged};
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::delivery::Tier;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::{AppId, DeadLetterId, EventId, LaneId, MessageId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+
+/// Content of an event. Its shape is stable: members may be added, but not changed or removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", content = "data")]
+pub enum EventData {
+    /// Deliveries died of the same reason.
+    #[serde(rename = "dead_letter.created")]
+    DeadLetterCreated {
+        /// Reason of the deaths.
+        reason: String,
+        /// The first dead letter of the minute.
+        dead_letter: DeadLetterId,
+    },
+    /// Subscriptions of one push service and VAPID key that no longer exist.
+    #[serde(rename = "subscription.gone")]
+    SubscriptionGone {
+        /// Number of the lane.
+        #[schema(value_type = i32)]
+        lane: LaneId,
+        /// Push service of the subscriptions.
+        gateway: Gateway,
+        /// The key that they were made with.
+        vapid_key: VapidKeyId,
+    },
+    /// Deliveries of a tier were accepted later than the tier promises.
+    #[serde(rename = "sla.missed")]
+    SlaMissed {
+        /// Tier of the deliveries.
+        tier: Tier,
+        /// Required time in seconds from the API's acceptance.
+        sla_seconds: u32,
+        /// The message that was the first of the minute.
+        message: MessageId,
+    },
+}
+
+impl EventData {
+    fn kind(&self) -> EventType {
+        match self {
+            Self::DeadLetterCreated { .. } => EventType::DeadLetterCreated,
+            Self::SubscriptionGone { .. } => EventType::SubscriptionGone,
+            Self::SlaMissed { .. } => EventType::SlaMissed,
+        }
+    }
+
+    /// Returns the part that distinguishes events of one kind, app and minute.
+    fn subject(&self) -> String {
+        match self {
+            Self::DeadLetterCreated { reason, .. } => reason.clone(),
+            Self::SubscriptionGone { lane, .. } => lane.to_string(),
+            Self::SlaMissed { tier, .. } => tier.name().to_owned(),
+        }
+    }
+}
+
+/// Something that happened to an app, so many times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// App of the event.
+    pub app: AppId,
+    /// Content of the event.
+    pub body: EventData,
+    /// Number of occurrences, at least one.
+    pub n: i64,
+}
+
+impl Event {
+    /// `n` deliveries of a message were accepted later than its tier's `sla_seconds`, died or expired.
+    pub fn sla_missed(app: AppId, tier: Tier, sla_seconds: u32, message: MessageId, n: i64) -> Self {
+        Self { app, body: EventData::SlaMissed { tier, sla_seconds, message }, n }
+    }
+}
+
+/// Writes events, adding to those of the same minute: last in its transaction, see [above](self).
+pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timestamp) -> sqlx::Result<()> {
+    let key = |event: &Event| (event.app, event.body.kind(), event.body.subject());
+    events.sort_by_cached_key(key);
+    events.dedup_by(|next, first| {
+        let alike = key(next) == key(first);
+        first.n += if alike { next.n } else { 0 };
+        alike
+    });
+    if events.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        r#"
+        INSERT INTO events AS e (id, app, kind, subject, minute, n, body, at)
+        SELECT t.id, t.app, t.kind, t.subject, $7, t.n, t.body, $8
+        FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::jsonb[])
+            AS t (id, app, kind, subject, n, body)
+        ORDER BY t.app, t.kind, t.subject
+        ON CONFLICT (app, kind, subject, minute) DO UPDATE SET n = e.n + excluded.n
+        "#,
+        &events.iter().map(|_| uuid_of(now)).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.app.0).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.body.kind().name().to_owned()).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.body.subject()).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.n).collect::<Vec<_>>(),
+        &events.iter().map(|event| Json(&event.body)).collect::<Vec<_>>() as &[Json<&EventData>],
+        now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now),
+        now,
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// The events of subscriptions that went away, given so many of each lane.
+pub async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(LaneId, i64)]) -> sqlx::Result<Vec<Event>> {
+    if lanes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = sqlx::query!(
+        r#"SELECT l.id, l.app, l.vapid_key, l.gateway AS "gateway: Gateway", t.n AS "n!"
+           FROM unnest($1::integer[], $2::bigint[]) AS t (lane, n) JOIN lanes l ON l.id = t.lane"#,
+        &lanes.iter().map(|(lane, _)| *lane).collect::<Vec<_>>() as &[LaneId],
+        &lanes.iter().map(|(_, n)| *n).collect::<Vec<_>>(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(found
+        .into_iter()
+        .map(|row| {
+            let gateway = row.gateway;
+            let body =
+                EventData::SubscriptionGone { lane: LaneId(row.id), gateway, vapid_key: VapidKeyId(row.vapid_key) };
+            Event { app: AppId(row.app), body, n: row.n }
+        })
+        .collect())
+}
+
+#[derive(Debug, Clone)]
+pub struct EventRow {
+    /// Id of the event, a UUIDv7 of its first occurrence.
+    pub id: EventId,
+    /// Number of occurrences within its minute.
+    pub n: i64,
+    pub body: serde_json::Value,
+    pub at: Timestamp,
+}
+
+/// An app's events with ids beyond the page's key, the nearest first.
+pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<EventRow>> {
+    paged!(
+        page,
+        query_as!(
+            EventRow,
+            ["SELECT id, n, body, at FROM events WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
+            app.0,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn body_names_its_event_type() {
+        let (lane, vapid_key, message) = (LaneId(1), VapidKeyId(Uuid::nil()), MessageId(Uuid::nil()));
+        for body in [
+            EventData::DeadLetterCreated { reason: "gone".to_owned(), dead_letter: DeadLetterId(Uuid::nil()) },
+            EventData::SubscriptionGone { lane, gateway: Gateway::Fcm, vapid_key },
+            EventData::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message },
+        ] {
+            assert_eq!(serde_json::to_value(&body).unwrap()["kind"], body.kind().name());
+        }
+        let body = EventData::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message };
+        let data = json!({"tier": "transactional", "sla_seconds": 30, "message": message});
+        assert_eq!(serde_json::to_value(&body).unwrap(), json!({"kind": "sla.missed", "data": data}));
+    }
+}

@@ -1,0 +1,120 @@
+//! Writes the dead letters of all kinds of endings.
+
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use super::closing::Closing;
+use crate::outcomes::events::{Event, EventData};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Ending;
+use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
+use bellwire_rules::classify::DeadReason;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Cause {
+    Dead(DeadReason),
+    Gone,
+    Expired,
+}
+
+impl Cause {
+    fn name(self) -> &'static str {
+        match self {
+            Cause::Dead(reason) => reason.name(),
+            Cause::Gone => Ending::Gone.name(),
+            Cause::Expired => Ending::Expired.name(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct DeadLetter<'a> {
+    pub id: DeadLetterId,
+    /// App of the letter. `None`: that of its message.
+    pub app: Option<AppId>,
+    pub message: MessageId,
+    pub subscription: SubscriptionId,
+    pub lane: LaneId,
+    pub tier: i16,
+    pub cause: Cause,
+    pub status: Option<i16>,
+    pub detail: Option<&'a str>,
+    pub retries: i32,
+    pub policy: Option<&'a Value>,
+    pub at: Timestamp,
+}
+
+#[derive(Default)]
+pub(super) struct DeadLetters<'a> {
+    ids: Vec<DeadLetterId>,
+    apps: Vec<Option<AppId>>,
+    shards: Vec<i16>,
+    messages: Vec<MessageId>,
+    subscriptions: Vec<SubscriptionId>,
+    lanes: Vec<LaneId>,
+    tiers: Vec<i16>,
+    reasons: Vec<&'static str>,
+    statuses: Vec<Option<i16>>,
+    details: Vec<Option<&'a str>>,
+    retries: Vec<i32>,
+    policies: Vec<Option<&'a Value>>,
+    ats: Vec<Timestamp>,
+}
+
+impl<'a> DeadLetters<'a> {
+    /// Adds a dead letter and its event.
+    pub(super) fn push(&mut self, dead: DeadLetter<'a>, closing: &mut Closing) {
+        if let (Cause::Dead(reason), Some(app)) = (dead.cause, dead.app) {
+            let body = EventData::DeadLetterCreated { reason: reason.name().to_owned(), dead_letter: dead.id };
+            closing.tell([Event { app, body, n: 1 }]);
+        }
+        self.ids.push(dead.id);
+        self.apps.push(dead.app);
+        self.shards.push(dead.subscription.shard());
+        self.messages.push(dead.message);
+        self.subscriptions.push(dead.subscription);
+        self.lanes.push(dead.lane);
+        self.tiers.push(dead.tier);
+        self.reasons.push(dead.cause.name());
+        self.statuses.push(dead.status);
+        self.details.push(dead.detail);
+        self.retries.push(dead.retries);
+        self.policies.push(dead.policy);
+        self.ats.push(dead.at);
+    }
+
+    /// Writes them. What is gone or expired has no way back: its dead letter is closed from the start.
+    pub(super) async fn write(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        sqlx::query!(
+            r#"
+            INSERT INTO dead_letters
+                (app, id, shard, message, subscription, lane, tier, reason, status, detail, retries, policy, at, state)
+            SELECT coalesce(l.app, (SELECT app FROM messages WHERE id = l.message)), l.id, l.shard, l.message,
+                   l.subscription, l.lane, l.tier, l.reason, l.status, l.detail, l.retries, l.policy, l.at,
+                   CASE WHEN l.reason IN ('gone', 'expired') THEN 'closed' ELSE 'open' END
+            FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::uuid[], $5::uuid[], $6::integer[], $7::smallint[],
+                        $8::text[], $9::smallint[], $10::text[], $11::integer[], $12::jsonb[], $13::timestamptz[])
+                AS l (app, id, shard, message, subscription, lane, tier, reason, status, detail, retries, policy, at)
+            "#,
+            &self.apps as &[Option<AppId>],
+            &self.ids as &[DeadLetterId],
+            &self.shards,
+            &self.messages as &[MessageId],
+            &self.subscriptions as &[SubscriptionId],
+            &self.lanes as &[LaneId],
+            &self.tiers,
+            &self.reasons as &[&str],
+            &self.statuses as &[Option<i16>],
+            &self.details as &[Option<&str>],
+            &self.retries,
+            &self.policies as &[Option<&Value>],
+            &self.ats,
+        )
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+}

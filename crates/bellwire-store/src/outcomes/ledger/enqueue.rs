@@ -1,0 +1,159 @@
+//! Deliveries are put into `queue` here, but for those that are stored with their message.
+
+use std::collections::HashSet;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
+
+#[derive(Debug)]
+pub struct NewRow {
+    pub subscription: SubscriptionId,
+    pub message: MessageId,
+    pub lane: LaneId,
+    /// Code from [`bellwire_core::delivery::Tier::code`].
+    pub tier: i16,
+    pub retries: i32,
+    pub due_at: Timestamp,
+    /// Whether it is not due before its message is resumed, should that still be paused.
+    pub parked: bool,
+    pub scheduled_at: Timestamp,
+    /// The lease that it is under, if anybody holds it: `due_at` is when that runs out.
+    pub lease: Option<Uuid>,
+    pub leases: i16,
+    /// Signs it: see [`bellwire_vault::retry_token`].
+    pub token: Vec<u8>,
+    /// Time at which the previous attempt failed.
+    pub failed_at: Option<Timestamp>,
+    /// Whether its subscription's throttle has let it through for `due_at`.
+    pub has_turn: bool,
+    pub life: i32,
+}
+
+/// Deliveries that are to wait, column by column.
+#[derive(Debug, Default)]
+pub struct NewRows {
+    shards: Vec<i16>,
+    subscriptions: Vec<SubscriptionId>,
+    messages: Vec<MessageId>,
+    lanes: Vec<LaneId>,
+    tiers: Vec<i16>,
+    retries: Vec<i32>,
+    dues: Vec<Timestamp>,
+    parked: Vec<bool>,
+    scheduled: Vec<Timestamp>,
+    leases: Vec<Option<Uuid>>,
+    claims: Vec<i16>,
+    tokens: Vec<Vec<u8>>,
+    failed_at: Vec<Option<Timestamp>>,
+    has_turn: Vec<bool>,
+    lives: Vec<i32>,
+}
+
+impl Extend<NewRow> for NewRows {
+    fn extend<T: IntoIterator<Item = NewRow>>(&mut self, rows: T) {
+        for row in rows {
+            self.shards.push(row.subscription.shard());
+            self.subscriptions.push(row.subscription);
+            self.messages.push(row.message);
+            self.lanes.push(row.lane);
+            self.tiers.push(row.tier);
+            self.retries.push(row.retries);
+            self.dues.push(row.due_at);
+            self.parked.push(row.parked);
+            self.scheduled.push(row.scheduled_at);
+            self.leases.push(row.lease);
+            self.claims.push(row.leases);
+            self.tokens.push(row.token);
+            self.failed_at.push(row.failed_at);
+            self.has_turn.push(row.has_turn);
+            self.lives.push(row.life);
+        }
+    }
+}
+
+impl FromIterator<NewRow> for NewRows {
+    fn from_iter<T: IntoIterator<Item = NewRow>>(rows: T) -> Self {
+        let mut all = Self::default();
+        all.extend(rows);
+        all
+    }
+}
+
+impl NewRows {
+    /// Puts them into the queue. Returns those that were left out, since the same delivery waits there already.
+    pub async fn enqueue(&self, conn: &mut PgConnection) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
+        if self.subscriptions.is_empty() {
+            return Ok(HashSet::new());
+        }
+        // What was put there comes back only if something was left out, which is next to never.
+        let put = sqlx::query!(
+            r#"
+            WITH put AS (
+                INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, lease, leases,
+                                   token, failed_at, has_turn, life)
+                SELECT r.shard, r.subscription, r.message, r.lane, r.tier, r.retries,
+                       -- Whoever settles may have slept through the resume.
+                       CASE WHEN r.parked AND (SELECT state FROM messages WHERE id = r.message) = 'paused' THEN 'infinity'
+                            ELSE r.due END,
+                       r.scheduled, r.lease, r.leases, r.token, r.failed_at, r.has_turn, r.life
+                FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[], $5::smallint[], $6::integer[],
+                            $7::timestamptz[], $8::boolean[], $9::timestamptz[], $10::uuid[], $11::smallint[],
+                            $12::bytea[], $13::timestamptz[], $14::boolean[], $15::integer[])
+                    AS r (shard, subscription, message, lane, tier, retries, due, parked, scheduled, lease, leases, token,
+                          failed_at, has_turn, life)
+                ON CONFLICT DO NOTHING RETURNING subscription, message
+            )
+            SELECT coalesce(array_agg(subscription), '{}') AS "subscriptions!",
+                   coalesce(array_agg(message), '{}') AS "messages!"
+            FROM put HAVING count(*) < cardinality($2::uuid[])
+            "#,
+            &self.shards,
+            &self.subscriptions as &[SubscriptionId],
+            &self.messages as &[MessageId],
+            &self.lanes as &[LaneId],
+            &self.tiers,
+            &self.retries,
+            &self.dues,
+            &self.parked,
+            &self.scheduled,
+            &self.leases as &[Option<Uuid>],
+            &self.claims,
+            &self.tokens,
+            &self.failed_at as &[Option<Timestamp>],
+            &self.has_turn,
+            &self.lives,
+        )
+        .fetch_optional(conn)
+        .await?;
+        let Some(put) = put else { return Ok(HashSet::new()) };
+        let put: HashSet<(Uuid, Uuid)> = put.subscriptions.into_iter().zip(put.messages).collect();
+        let all = self.subscriptions.iter().copied().zip(self.messages.iter().copied());
+        Ok(all.filter(|(subscription, message)| !put.contains(&(subscription.0, message.0))).collect())
+    }
+}
+
+impl NewRows {
+    /// Replaces rows of the same deliveries with fewer attempts, unless they are leased. A row for an attempt that was already
+    /// made would look replayed.
+    pub(super) async fn overtake(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        if self.subscriptions.is_empty() {
+            return Ok(());
+        }
+        sqlx::query!(
+            "DELETE FROM queue q
+             USING unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[]) AS r (shard, subscription, message, retries)
+             WHERE q.shard = r.shard AND q.subscription = r.subscription AND q.message = r.message AND q.lease IS NULL
+               AND q.retries < r.retries",
+            &self.shards,
+            &self.subscriptions as &[SubscriptionId],
+            &self.messages as &[MessageId],
+            &self.retries
+        )
+        .execute(&mut *conn)
+        .await?;
+        self.enqueue(conn).await.map(drop)
+    }
+}

@@ -1,0 +1,267 @@
+//! Receipts: written in batches, counted exactly, read with their deliveries.
+
+mod citus;
+
+use chrono::TimeDelta;
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use crate::connections::engine;
+use crate::operations::retrying::retrying;
+use crate::outcomes::ledger::take::QueuedDelivery;
+use crate::outcomes::ledger::unsent::{self, How};
+use crate::outcomes::notes::CHARTED_ABOVE;
+use crate::transactions::begin_with;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::ReceiptKind;
+use bellwire_core::hook::WebhookKinds;
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+
+/// A report of a service worker.
+#[derive(Debug, Clone)]
+pub struct Receipt {
+    /// Message of the delivery.
+    pub message: MessageId,
+    /// Recipient of the delivery.
+    pub subscription: SubscriptionId,
+    /// Kind of the report.
+    pub kind: ReceiptKind,
+    /// Clicked button, at most 200 characters.
+    pub action: Option<String>,
+    /// Time of the event, as far as the worker's report gives its age.
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub struct ReceiptRow {
+    pub subscription: SubscriptionId,
+    /// Code from [`ReceiptKind::code`].
+    pub kind: i16,
+    pub at: Timestamp,
+    pub action: Option<String>,
+}
+
+/// Start of a transaction. Queue and receipts are read by key, because the planner's statistics are wrong for tables that fill
+/// and empty within seconds: see [`crate::by_index_only`].
+const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+                     SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+
+/// Writes a batch in one transaction: new receipts are stored, counted, and acknowledge their deliveries. Known receipts change
+/// nothing. A new receipt of a delivery that still waits in the queue (its push arrived, but the gateway's response was lost)
+/// ends it as accepted. A worker that holds it finds its row gone and writes nothing. The first receipt of a subscription proves
+/// its keys.
+///
+/// Receipts of messages that an app does not have, or that were accepted before `kept_since`, are dropped.
+pub async fn write(
+    pool: &PgPool,
+    receipts: &[(AppId, Receipt)],
+    kept_since: Timestamp,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    retrying(|| async move {
+        let mut tx = begin_with(pool, BEGIN).await?;
+        let counted = lock_counts(&mut tx, receipts, kept_since).await?;
+        let mut batch: Vec<Receipt> = receipts
+            .iter()
+            .filter(|(app, receipt)| counted.iter().any(|it| (it.message, it.app) == (receipt.message, *app)))
+            .map(|(_, r)| r.clone())
+            .collect();
+        bound_by_acceptance(&mut tx, &mut batch, now).await?;
+        let mut batch: Vec<&Receipt> = batch.iter().collect();
+        // The first of its kind counts; and everybody writes in the order of the key.
+        batch.sort_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind.code()));
+        batch.dedup_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind));
+        let heard: Vec<MessageId> = counted.iter().filter(|it| it.heard).map(|it| it.message).collect();
+        if !batch.is_empty() {
+            let arrived = insert(&mut tx, &batch, &heard, now).await?;
+            unsent::end(&mut tx, arrived, How::Accepted("a receipt came"), now).await?;
+            prove_keys(&mut tx, &batch, now).await?;
+        }
+        tx.commit().await
+    })
+    .await
+}
+
+/// Raises times of events that lie before the acceptance of their message: a browser's clock may have changed meanwhile.
+async fn bound_by_acceptance(conn: &mut PgConnection, batch: &mut [Receipt], now: Timestamp) -> sqlx::Result<()> {
+    // Reports without an age wait for their batch for less than a second.
+    if batch.iter().all(|receipt| receipt.at > now - TimeDelta::seconds(1)) {
+        return Ok(());
+    }
+    let accepted = citus::accepted_at(conn, batch.iter()).await?;
+    for receipt in batch {
+        let earliest = accepted.get(&receipt.message).copied().unwrap_or(now).min(now);
+        receipt.at = receipt.at.max(earliest);
+    }
+    Ok(())
+}
+
+struct ReceiptCount {
+    message: MessageId,
+    app: AppId,
+    heard: bool,
+}
+
+/// Locks the counts of the batch's messages, so that of two batches of one message the later one sees the rows of the earlier.
+/// Only then the first receipt of a delivery is certain. Returns the existing ones.
+async fn lock_counts(
+    conn: &mut PgConnection,
+    receipts: &[(AppId, Receipt)],
+    kept_since: Timestamp,
+) -> sqlx::Result<Vec<ReceiptCount>> {
+    let mut messages: Vec<MessageId> = receipts.iter().map(|(_, receipt)| receipt.message).collect();
+    messages.sort_unstable();
+    messages.dedup();
+    let rows = sqlx::query!(
+        r#"WITH there AS MATERIALIZED (
+             SELECT m.id, m.app FROM unnest($1::uuid[]) AS g (id) JOIN messages m ON m.id = g.id WHERE m.accepted_at >= $2),
+           locked AS (
+             INSERT INTO receipt_counts (message) SELECT id FROM there ORDER BY id
+             ON CONFLICT (message) DO UPDATE SET message = excluded.message)
+         SELECT id, app, (SELECT heard FROM apps WHERE id = there.app) AS "heard!" FROM there"#,
+        &messages as &[MessageId],
+        kept_since
+    )
+    .fetch_all(conn)
+    .await?;
+    let counted = rows.into_iter().map(|row| ReceiptCount {
+        message: MessageId(row.id),
+        app: AppId(row.app),
+        heard: WebhookKinds(row.heard).has_receipts(),
+    });
+    Ok(counted.collect())
+}
+
+/// Inserts, counts and notes, for figures over time, for [habits](crate::audience::habits) and, those of messages that
+/// are `heard`, for webhooks. Returns what the new ones took out of the queue. Receipts of a subscription that is erased are
+/// in no figures over time.
+async fn insert(
+    conn: &mut PgConnection,
+    batch: &[&Receipt],
+    heard: &[MessageId],
+    now: Timestamp,
+) -> sqlx::Result<Vec<QueuedDelivery>> {
+    if engine::is_distributed() {
+        return citus::insert(conn, batch, heard, now).await;
+    }
+    sqlx::query_as!(
+        QueuedDelivery,
+        r#"WITH inserted AS (
+             INSERT INTO receipts (message, subscription, kind, shard, at, action)
+             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::smallint[], $5::timestamptz[], $6::text[])
+             ON CONFLICT DO NOTHING
+             RETURNING message, subscription, kind, shard, at),
+           added AS (
+             SELECT i.message, count(DISTINCT i.subscription) FILTER (WHERE before.kind IS NULL) AS acknowledged,
+               count(*) FILTER (WHERE i.kind = 1) AS displayed, count(*) FILTER (WHERE i.kind = 2) AS clicked,
+               count(*) FILTER (WHERE i.kind = 3) AS closed
+             FROM inserted i LEFT JOIN LATERAL ( -- sees what stood there before this statement
+               SELECT kind FROM receipts r WHERE r.message = i.message AND r.subscription = i.subscription LIMIT 1) before
+               ON true
+             GROUP BY i.message),
+           counted AS (
+             UPDATE receipt_counts c SET acknowledged = c.acknowledged + a.acknowledged,
+               displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed
+             FROM added a WHERE c.message = a.message),
+           noted AS (
+             INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)
+             SELECT date_trunc('minute', $7::timestamptz), by_lane.lane, m.tier, CASE WHEN m.audience_estimate > $8 THEN m.id END,
+               20 + by_lane.kind, by_lane.n -- `Fact::Receipt`
+             FROM (SELECT i.message, s.lane, i.kind, count(*) AS n FROM inserted i
+                   JOIN subscriptions s ON s.shard = i.shard AND s.id = i.subscription
+                   GROUP BY i.message, s.lane, i.kind) by_lane
+             JOIN messages m ON m.id = by_lane.message),
+           habits AS (
+             INSERT INTO habit_notes (shard, subscription, message, kind, at)
+             SELECT shard, subscription, message, kind, at FROM inserted WHERE kind IN (1, 2)),
+           told AS (
+             INSERT INTO webhook_notes (message, subscription, kind, at)
+             SELECT message, subscription, 20 + kind, $7 FROM inserted WHERE message = ANY ($9))
+         DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM inserted) i
+         WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
+         RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
+        &batch.iter().map(|receipt| receipt.message).collect::<Vec<_>>() as &[MessageId],
+        &batch.iter().map(|receipt| receipt.subscription).collect::<Vec<_>>() as &[SubscriptionId],
+        &batch.iter().map(|receipt| receipt.kind.code()).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.at).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.action.as_deref()).collect::<Vec<_>>() as &[Option<&str>],
+        now,
+        CHARTED_ABOVE,
+        heard as &[MessageId]
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Records the browsers that can decrypt: the token of a receipt arrives in a push. A receipt of a message older than the
+/// subscription's keys, or its `since`, proves nothing, because the message may have been sealed with other keys. Subscriptions
+/// that are being changed wait for their next receipt: this comes last in its transaction and waits for no lock of others.
+async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
+    if engine::is_distributed() {
+        return citus::prove_keys(conn, batch, now).await;
+    }
+    sqlx::query!(
+        "WITH unproven AS MATERIALIZED (
+           SELECT s.shard, s.id, r.message FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS r (shard, id, message)
+           JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id WHERE s.keys_proven_at IS NULL),
+         free AS (
+           SELECT s.shard, s.id FROM unproven u JOIN messages m ON m.id = u.message
+           JOIN subscriptions s ON s.shard = u.shard AND s.id = u.id AND greatest(s.since, s.keys_since) <= m.accepted_at
+           FOR NO KEY UPDATE OF s SKIP LOCKED)
+         UPDATE subscriptions s SET keys_proven_at = $4 FROM free WHERE s.shard = free.shard AND s.id = free.id",
+        &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.subscription).collect::<Vec<_>>() as &[SubscriptionId],
+        &batch.iter().map(|receipt| receipt.message).collect::<Vec<_>>() as &[MessageId],
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// The receipts of these deliveries, in the order in which they came.
+pub async fn of(
+    executor: impl PgExecutor<'_>,
+    message: MessageId,
+    subscriptions: &[SubscriptionId],
+) -> sqlx::Result<Vec<ReceiptRow>> {
+    sqlx::query_as!(
+        ReceiptRow,
+        "SELECT subscription, kind, at, action FROM receipts WHERE message = $1 AND subscription = ANY($2)
+         ORDER BY subscription, at, kind",
+        message.0,
+        subscriptions as &[SubscriptionId]
+    )
+    .fetch_all(executor)
+    .await
+}
+
+/// The receipts of these deliveries, pairs of a message and a subscription, each with its message, in order.
+pub async fn of_pairs(
+    pool: &PgPool,
+    messages: &[MessageId],
+    subscriptions: &[SubscriptionId],
+) -> sqlx::Result<Vec<(MessageId, ReceiptRow)>> {
+    let mut tx = begin_with(pool, BEGIN).await?;
+    let rows = sqlx::query!(
+        r#"SELECT r.message AS "message: MessageId", r.subscription AS "subscription: SubscriptionId", r.kind, r.at, r.action
+           FROM unnest($1::uuid[], $2::uuid[]) AS p (message, subscription)
+           JOIN receipts r ON r.message = p.message AND r.subscription = p.subscription ORDER BY r.at, r.kind"#,
+        messages as &[MessageId],
+        subscriptions as &[SubscriptionId]
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    let rows = rows.into_iter();
+    Ok(rows
+        .map(|row| {
+            (row.message, ReceiptRow { subscription: row.subscription, kind: row.kind, at: row.at, action: row.action })
+        })
+        .collect())
+}
+
+/// Returns the time from which receipts are kept.
+pub fn kept_since(now: Timestamp, retention_days: u32) -> Timestamp {
+    now - TimeDelta::days(retention_days.into())
+}

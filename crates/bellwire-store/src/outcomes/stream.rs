@@ -1,0 +1,270 @@
+//! Data of the event streams: finally committed rows, in an order that never changes, and the progress of campaigns and outcomes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+use sqlx::PgPool;
+
+use crate::transactions::begin_by_index;
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::delivery::Ending;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::{AppId, CampaignId, MessageId};
+use bellwire_core::message::MessageState;
+
+/// Campaigns of an app whose progress is read, the newest first.
+const CAMPAIGNS_OF_APP_MAX: i64 = 200;
+/// Campaigns whose progress is read: the newest of each app, then the second newest of each, and so on, so that no app's
+/// hide another's.
+const CAMPAIGNS_MAX: i64 = 1_000;
+/// Campaigns that are found to have ended in one transaction.
+const CHUNK: i64 = 1_000;
+
+/// A place in the order of rows. Written `{xid}-{seq}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub xid: i64,
+    pub seq: i64,
+}
+
+impl Position {
+    pub const FIRST: Self = Self { xid: 0, seq: 0 };
+    pub const LAST: Self = Self { xid: i64::MAX, seq: i64::MAX };
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.xid, self.seq)
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number =
+            |digits: &str| digits.parse().ok().filter(|n| *n >= 0 && digits.bytes().all(|b| b.is_ascii_digit()));
+        let (xid, seq) = text.split_once('-').ok_or(())?;
+        Ok(Self { xid: number(xid).ok_or(())?, seq: number(seq).ok_or(())? })
+    }
+}
+
+#[derive(Debug)]
+pub struct StreamRow {
+    pub xid: i64,
+    pub seq: i64,
+    pub at: Timestamp,
+    /// The app it concerns; none: the server as a whole.
+    pub app: Option<AppId>,
+    pub kind: String,
+    pub data: Value,
+}
+
+impl StreamRow {
+    pub fn position(&self) -> Position {
+        Position { xid: self.xid, seq: self.seq }
+    }
+}
+
+/// Behind everything that is committed for good.
+pub async fn end(pool: &PgPool) -> sqlx::Result<Position> {
+    let xid = sqlx::query_scalar!(r#"SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS "xmin!""#);
+    Ok(Position { xid: xid.fetch_one(pool).await?, seq: 0 })
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Kept {
+    /// Everything behind this is kept still.
+    pub floor: Position,
+    /// Position after the last row. A later position belongs to another cluster, for example of before a dump, or is invented.
+    pub end: Position,
+}
+
+/// Returns the range of rows from which streams can resume now.
+pub async fn kept(pool: &PgPool) -> sqlx::Result<Kept> {
+    let row = sqlx::query!(
+        r#"SELECT xid::text::bigint AS "xid!", seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS "xmin!"
+           FROM stream_floor"#
+    );
+    let row = row.fetch_one(pool).await?;
+    let (floor, end) = (Position { xid: row.xid, seq: row.seq }, Position { xid: row.xmin, seq: 0 });
+    // A floor that came with a dump says nothing about this cluster's transactions.
+    Ok(Kept { floor: if floor > end { Position::FIRST } else { floor }, end })
+}
+
+/// Rows behind a position, in order and no further than `until`: of everything or of these apps, and of all kinds or of these. What
+/// a transaction that began earlier is still to commit comes before what follows it, so that is held back.
+pub async fn read(
+    pool: &PgPool,
+    after: Position,
+    until: Position,
+    apps: Option<&[AppId]>,
+    kinds: Option<&[String]>,
+    limit: i64,
+) -> sqlx::Result<Vec<StreamRow>> {
+    let Some(apps) = apps else {
+        let of_all = sqlx::query_as!(
+            StreamRow,
+            r#"SELECT xid::text::bigint AS "xid!", seq, at, app AS "app: AppId", kind, data FROM stream_events
+               WHERE (xid, seq) > ($1::bigint::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+                 AND (xid, seq) <= ($3::bigint::text::xid8, $4) AND ($5::text[] IS NULL OR kind = ANY ($5))
+               ORDER BY xid, seq LIMIT $6"#,
+            after.xid,
+            after.seq,
+            until.xid,
+            until.seq,
+            kinds,
+            limit
+        );
+        return of_all.fetch_all(pool).await;
+    };
+    // As many of each as there may be of all together: an app's rows lie in this order by themselves.
+    let of_some = sqlx::query_as!(
+        StreamRow,
+        r#"SELECT e.xid::text::bigint AS "xid!", e.seq AS "seq!", e.at AS "at!", e.app AS "app: AppId", e.kind AS "kind!",
+             e.data AS "data!"
+           FROM unnest($7::uuid[]) AS wanted (app), LATERAL (
+               SELECT xid, seq, at, app, kind, data FROM stream_events
+               WHERE app = wanted.app AND (xid, seq) > ($1::bigint::text::xid8, $2)
+                 AND xid < pg_snapshot_xmin(pg_current_snapshot()) AND (xid, seq) <= ($3::bigint::text::xid8, $4)
+                 AND ($5::text[] IS NULL OR kind = ANY ($5))
+               ORDER BY xid, seq LIMIT $6) e
+           ORDER BY e.xid, e.seq LIMIT $6"#,
+        after.xid,
+        after.seq,
+        until.xid,
+        until.seq,
+        kinds,
+        limit,
+        apps as &[AppId]
+    );
+    of_some.fetch_all(pool).await
+}
+
+/// Progress of a campaign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamProgress {
+    pub message: MessageId,
+    pub app: AppId,
+    pub campaign: Option<CampaignId>,
+    pub state: MessageState,
+    /// Whether all recipients have been found.
+    pub expanded: bool,
+    /// Deliveries to make, as counted when it was accepted.
+    pub audience_estimate: i64,
+    pub targeted: i64,
+    pub accepted: i64,
+    pub gone: i64,
+    pub expired: i64,
+    pub dead: i64,
+    pub cancelled: i64,
+    pub capped: i64,
+}
+
+/// The campaigns in motion whose time has come, and those that ended within the last few seconds. What waits is not counted: it
+/// is what was targeted and has not ended.
+pub async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<StreamProgress>> {
+    sqlx::query_as!(
+        StreamProgress,
+        r#"SELECT m.id AS "message: MessageId", m.app AS "app: AppId", m.campaign AS "campaign: CampaignId", m.state AS "state: MessageState",
+             NOT EXISTS (SELECT FROM cursors WHERE message = m.id) AS "expanded!", m.audience_estimate,
+             c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
+             c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!"
+           FROM (SELECT message FROM (
+                   SELECT message, row_number() OVER (PARTITION BY app ORDER BY message DESC) AS n FROM campaigns_in_motion
+                   WHERE message < $3
+                 ) numbered WHERE n <= $1 ORDER BY n, message DESC LIMIT $2) k
+           JOIN messages m ON m.id = k.message,
+           LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
+             coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
+             coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
+             coalesce(sum(capped), 0)::bigint AS capped FROM message_counts WHERE message = m.id) c"#,
+        CAMPAIGNS_OF_APP_MAX,
+        CAMPAIGNS_MAX,
+        first_uuid_of(now + chrono::TimeDelta::milliseconds(1))
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Number of an app's attempts with a result within a minute.
+#[derive(Debug)]
+pub struct Rollup {
+    pub minute: Timestamp,
+    pub app: AppId,
+    /// Code from [`bellwire_core::delivery::Ending::code`].
+    pub ending: i16,
+    pub n: i64,
+}
+
+/// Reads outcomes of these minutes. The minutes are listed, not given as a range, so that the plan by their index is always the
+/// cheapest.
+pub async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Result<Vec<Rollup>> {
+    sqlx::query_as!(
+        Rollup,
+        r#"SELECT r.minute AS "minute!", l.app AS "app: AppId", r.ending AS "ending!", sum(r.n)::bigint AS "n!"
+           FROM (SELECT start AS minute, lane, u.fact AS ending, u.n
+                 FROM rollups, unnest(facts, ns) AS u (fact, n)
+                 WHERE step = 1 AND start = ANY ($1) AND message = '00000000-0000-0000-0000-000000000000'
+                 UNION ALL SELECT minute, lane, fact, n FROM rollup_notes WHERE minute = ANY ($1)) r
+           JOIN lanes l ON l.id = r.lane WHERE r.ending <= $2 GROUP BY r.minute, l.app, r.ending"#,
+        minutes,
+        Ending::Capped.code() // the last of them
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Writes the end of a chunk of campaigns without waiting deliveries. A scheduled one may have no deliveries before its time.
+/// Returns their number.
+pub async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let mut tx = begin_by_index(pool).await?;
+    let ended = sqlx::query_scalar!(
+        r#"
+        WITH ended AS (
+            SELECT message, app FROM campaigns_in_motion k
+            -- Not EXISTS, which may be planned as a look at the whole table.
+            WHERE (SELECT true FROM cursors WHERE message = k.message LIMIT 1) IS NULL
+              AND (SELECT true FROM batches WHERE message = k.message LIMIT 1) IS NULL
+              AND (SELECT true FROM queue WHERE message = k.message LIMIT 1) IS NULL
+              AND (SELECT true FROM messages WHERE id = k.message AND accepted_at > $1 AND state <> 'cancelled') IS NULL
+            LIMIT $2 FOR UPDATE SKIP LOCKED
+        ),
+        forgotten AS (DELETE FROM campaigns_in_motion k USING ended e WHERE k.message = e.message),
+        told AS (
+            INSERT INTO stream_events (at, app, kind, data)
+            SELECT $1, e.app, $3,
+                   jsonb_build_object('message', 'msg_' || m.id, 'state', CASE m.state WHEN 'cancelled' THEN m.state ELSE 'done' END) || c.counts
+            FROM ended e JOIN messages m ON m.id = e.message,
+            LATERAL (SELECT jsonb_build_object('targeted', coalesce(sum(targeted), 0), 'accepted', coalesce(sum(accepted), 0),
+                'gone', coalesce(sum(gone), 0), 'expired', coalesce(sum(expired), 0), 'dead', coalesce(sum(dead), 0),
+                'cancelled', coalesce(sum(cancelled), 0), 'capped', coalesce(sum(capped), 0)) AS counts
+                FROM message_counts WHERE message = m.id) c
+        )
+        SELECT count(*) AS "n!" FROM ended
+        "#,
+        now,
+        CHUNK,
+        EventType::MessageDone.name()
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(u64::try_from(ended).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_round_trip_in_order() {
+        let position = Position { xid: 12, seq: 345 };
+        assert_eq!(position.to_string().parse(), Ok(position));
+        for wrong in ["", "1", "-", "1-", "-1", "1-2-3", "+1-2", "1-x", "99999999999999999999-1"] {
+            assert_eq!(wrong.parse::<Position>(), Err(()), "{wrong}");
+        }
+        assert!(position < Position { xid: 12, seq: 346 } && position < Position { xid: 13, seq: 0 });
+    }
+}

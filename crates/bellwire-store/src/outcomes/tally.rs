@@ -1,0 +1,84 @@
+//! Results of deliveries, added to the counts of messages at the end of a transaction.
+
+use std::collections::BTreeMap;
+
+use sqlx::PgConnection;
+
+use crate::outcomes::ledger::settlement::Settlement;
+use bellwire_core::delivery::Ending;
+use bellwire_core::id::{LaneId, MessageId};
+
+/// Rows of `message_counts`, which many transactions add to. They are written late and in the order of their keys: see
+/// [the order of locks](super).
+#[derive(Debug, Default)]
+pub struct Tally {
+    changes: BTreeMap<(MessageId, LaneId), Change>,
+}
+
+#[derive(Debug, Default)]
+struct Change {
+    ended: BTreeMap<i16, i64>,
+    /// Change of the number of targeted recipients. Negative if some were the same as another of the message.
+    targeted: i64,
+}
+
+impl Tally {
+    pub fn of<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Self {
+        let mut tally = Self::default();
+        for settlement in settlements {
+            let of = settlement.delivery();
+            if let Some(end) = settlement.end() {
+                tally.count(of.message, of.lane, end.ending());
+            }
+        }
+        tally
+    }
+
+    pub fn count(&mut self, message: MessageId, lane: LaneId, ending: Ending) {
+        *self.changes.entry((message, lane)).or_default().ended.entry(ending.code()).or_default() += 1;
+    }
+
+    /// Adds a delivery that was not counted as targeted yet.
+    pub fn target(&mut self, message: MessageId, lane: LaneId) {
+        self.changes.entry((message, lane)).or_default().targeted += 1;
+    }
+
+    /// Adds a delivery that is one with another of its message, and so is not targeted twice.
+    pub fn merge(&mut self, message: MessageId, lane: LaneId) {
+        self.changes.entry((message, lane)).or_default().targeted -= 1;
+    }
+
+    /// Writes it. Nothing but events and alerts may be written after it.
+    pub async fn write(self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        let (messages, lanes): (Vec<MessageId>, Vec<LaneId>) = self.changes.keys().copied().unzip();
+        let column = |ending: Ending| {
+            let ns = self.changes.values().map(|change| change.ended.get(&ending.code()));
+            ns.map(|n| n.copied().unwrap_or(0)).collect::<Vec<i64>>()
+        };
+        let targeted: Vec<i64> = self.changes.values().map(|change| change.targeted).collect();
+        sqlx::query!(
+            "INSERT INTO message_counts AS c (message, lane, accepted, gone, expired, dead, cancelled, capped, targeted)
+             SELECT * FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+                                  $7::bigint[], $8::bigint[], $9::bigint[]) ORDER BY 1, 2
+             ON CONFLICT (message, lane) DO UPDATE
+             SET targeted = c.targeted + excluded.targeted, accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
+                 expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
+                 cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped",
+            &messages as &[MessageId],
+            &lanes as &[LaneId],
+            &column(Ending::Accepted),
+            &column(Ending::Gone),
+            &column(Ending::Expired),
+            &column(Ending::Dead),
+            &column(Ending::Cancelled),
+            &column(Ending::Capped),
+            &targeted
+        )
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+}

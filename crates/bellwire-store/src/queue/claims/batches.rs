@@ -1,0 +1,468 @@
+//! Fan-out: batches taken off cursors, and batches whose workers were lost.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::due::DueSpan;
+use super::recipient::{Recipient, RecipientRow, Sendability};
+use super::{cursors, filtered, walk};
+use crate::connections::engine;
+use crate::outcomes::ledger::closing::Closing;
+use crate::outcomes::ledger::enqueue::{NewRow, NewRows};
+use crate::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::message::MessageState;
+use bellwire_segment::AudienceFilter;
+use bellwire_vault::Vault;
+use bellwire_vault::retry_token::Queued;
+
+/// Part of its lost time that a paced message makes up for at once.
+const MADE_UP_FOR: chrono::TimeDelta = chrono::TimeDelta::seconds(2);
+
+/// A batch under our lease.
+#[derive(Debug)]
+pub struct Batch {
+    /// Id of the batch.
+    pub id: Uuid,
+    /// The fence of its settling.
+    pub lease: Uuid,
+    /// Message of the batch.
+    pub message: MessageId,
+    /// Lane of the recipients.
+    pub lane: LaneId,
+    /// Tier of the message.
+    pub tier: Tier,
+    /// Number of leases, this one included.
+    pub leases: i16,
+    /// Recipients in order of id.
+    pub recipients: Vec<Recipient>,
+    /// Number of candidates that its cut read and did not take.
+    pub passed: usize,
+    /// Time of its place in its message's pace. `None`: no pace, or its first worker was lost.
+    pub paced_at: Option<Timestamp>,
+}
+
+/// Result of taking a batch.
+#[derive(Debug)]
+pub enum TakeBatchResult {
+    /// Nothing of this lane and tier is left to take now.
+    Nothing,
+    /// No recipients: the cursor passed this many candidates that its message is not for, or ended.
+    Nobody {
+        /// Number of passed candidates.
+        passed: usize,
+    },
+    /// A batch, leased to us.
+    Batch(Batch),
+}
+
+/// Takes the next batch of up to `size` recipients off the cursor of a lane and tier that waited longest. `batch` is a
+/// fresh id, which is also its first lease.
+///
+/// The batch is durable when this returns. If a crash of Postgres lost it, its POSTs would be unknown, also those to recipients
+/// who unsubscribe before it is taken again. The function is as long as its statements.
+pub async fn take_batch(
+    pool: &PgPool,
+    span: DueSpan,
+    size: usize,
+    batch: Uuid,
+    until: Timestamp,
+) -> sqlx::Result<TakeBatchResult> {
+    let DueSpan { lane, tier, since, now } = span;
+    let mut tx = begin(pool).await?;
+    let Some(cursor) = sqlx::query!(
+        r#"
+        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.state AS "state: MessageState", m.accepted_at, m.assigned_at, m.app,
+               m.filter AS "filter: Json<AudienceFilter>", a.caps IS NOT NULL AS "is_capped!"
+        FROM cursors c JOIN messages m ON m.id = c.message JOIN apps a ON a.id = m.app
+        WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
+        ORDER BY c.due_at LIMIT 1 FOR UPDATE OF c SKIP LOCKED
+        "#,
+        lane.0,
+        tier.code(),
+        since,
+        now
+    )
+    .fetch_optional(&mut *tx)
+    .await?
+    else {
+        return Ok(TakeBatchResult::Nothing);
+    };
+    if cursors::put_aside(&mut tx, MessageId(cursor.message), lane, cursor.state).await? {
+        tx.commit().await?;
+        return Ok(TakeBatchResult::Nobody { passed: 0 });
+    }
+    let place = BatchScope {
+        app: AppId(cursor.app),
+        lane,
+        topic: cursor.topic,
+        shard: None,
+        after: SubscriptionId(cursor.after),
+        accepted_at: cursor.accepted_at,
+        assigned_at: cursor.assigned_at,
+        is_capped: cursor.is_capped,
+    };
+    let size = cursor.pace_us.map_or(size, |pace_us| size.min(paced_size(pace_us)));
+    let filter = cursor.filter.map(|filter| filter.0);
+    let cut = match engine::is_distributed() {
+        false => cut(&mut tx, &place, filter.as_ref(), size, now).await?,
+        true => walk::cut(&mut tx, place, filter.as_ref(), size, now).await?,
+    };
+    let ids: Vec<SubscriptionId> = cut.recipients.iter().map(|recipient| recipient.subscription).collect();
+    let due_at = cursor.pace_us.map_or(now, |pace_us| paced(cursor.due_at, pace_us, ids.len(), now));
+    if !ids.is_empty() {
+        // One statement instead of two: what it costs to start one counts for each batch.
+        sqlx::query!(
+            r#"
+            WITH moved AS (UPDATE cursors SET after = $8, due_at = $9 WHERE message = $2 AND lane = $3),
+            batch AS (
+                INSERT INTO batches (id, message, lane, tier, recipients, lease, due_at)
+                VALUES ($1, $2, $3, $4, $5, $6, $7)
+            )
+            INSERT INTO message_counts AS counts (message, lane, targeted, sunset) VALUES ($2, $3, cardinality($5::uuid[]), $10)
+            ON CONFLICT (message, lane) DO UPDATE
+            SET targeted = counts.targeted + excluded.targeted, sunset = counts.sunset + excluded.sunset
+            "#,
+            batch,
+            cursor.message,
+            lane.0,
+            tier.code(),
+            &ids as &[SubscriptionId],
+            batch,
+            until,
+            cut.after.0,
+            due_at,
+            cut.sunset
+        )
+        .execute(&mut *tx)
+        .await?;
+    }
+    if cut.is_last {
+        sqlx::query!("DELETE FROM cursors WHERE message = $1 AND lane = $2", cursor.message, lane.0)
+            .execute(&mut *tx)
+            .await?;
+    } else if ids.is_empty() {
+        sqlx::query!(
+            "UPDATE cursors SET after = $3, due_at = $4 WHERE message = $1 AND lane = $2",
+            cursor.message,
+            lane.0,
+            cut.after.0,
+            now
+        )
+        .execute(&mut *tx)
+        .await?;
+    }
+    if ids.is_empty() && cut.sunset > 0 {
+        sqlx::query!(
+            "INSERT INTO message_counts AS counts (message, lane, sunset) VALUES ($1, $2, $3)
+             ON CONFLICT (message, lane) DO UPDATE SET sunset = counts.sunset + excluded.sunset",
+            cursor.message,
+            lane.0,
+            cut.sunset
+        )
+        .execute(&mut *tx)
+        .await?;
+    }
+    tx.commit().await?;
+    if ids.is_empty() {
+        return Ok(TakeBatchResult::Nobody { passed: cut.passed });
+    }
+    Ok(TakeBatchResult::Batch(Batch {
+        id: batch,
+        lease: batch,
+        message: MessageId(cursor.message),
+        lane,
+        tier,
+        leases: 1,
+        recipients: cut.recipients,
+        passed: cut.passed,
+        paced_at: cursor.pace_us.map(|_| cursor.due_at),
+    }))
+}
+
+/// Recipients that a cursor with a pace gives at a time: those of a second, or a single one.
+fn paced_size(pace_us: i64) -> usize {
+    usize::try_from(1_000_000 / pace_us.max(1)).unwrap_or(1).max(1)
+}
+
+/// Returns the next due time of a paced cursor that was due at `due_at` and gave `n`. It makes up for at most [`MADE_UP_FOR`] of
+/// time lost, for example while its lane was held, and then continues at its pace.
+fn paced(due_at: Timestamp, pace_us: i64, n: usize, now: Timestamp) -> Timestamp {
+    let taken = chrono::TimeDelta::microseconds(pace_us.saturating_mul(i64::try_from(n).unwrap_or(i64::MAX)));
+    due_at.max(now - MADE_UP_FOR).checked_add_signed(taken).unwrap_or(Timestamp::MAX_UTC)
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct BatchScope {
+    pub app: AppId,
+    pub lane: LaneId,
+    pub topic: Option<i32>,
+    /// The shard that is cut from; none: all of them.
+    pub shard: Option<i16>,
+    pub after: SubscriptionId,
+    pub accepted_at: Timestamp,
+    /// Time as of which the message's filter judges person and time zone. None: the present.
+    pub assigned_at: Option<Timestamp>,
+    /// Whether frequency caps may ask whose browsers its recipients are.
+    pub is_capped: bool,
+}
+
+pub(super) struct BatchChunk {
+    pub recipients: Vec<Recipient>,
+    pub after: SubscriptionId,
+    /// Whether no recipients remain after it.
+    pub is_last: bool,
+    /// Candidates that the message is not for.
+    pub passed: usize,
+    /// Those of them whom its sunset rule left out.
+    pub sunset: i64,
+}
+
+/// Cuts the next off whom a cursor's message is for.
+pub(super) async fn cut(
+    conn: &mut PgConnection,
+    place: &BatchScope,
+    filter: Option<&AudienceFilter>,
+    size: usize,
+    now: Timestamp,
+) -> sqlx::Result<BatchChunk> {
+    if let Some(filter) = filter {
+        return filtered::cut(conn, place, filter, size, now).await;
+    }
+    let recipients = read_recipients(conn, place, size, now).await?;
+    let after = recipients.last().map_or(place.after, |recipient| recipient.subscription);
+    Ok(BatchChunk { is_last: recipients.len() < size, recipients, after, passed: 0, sunset: 0 })
+}
+
+/// The statements of [`read_recipients`], of all shards or one.
+macro_rules! recipients {
+    (everybody, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        sqlx::query_as!(
+            Sendable,
+            r#"
+            SELECT id, origin_id, address, policy, timezone, CASE WHEN $6 THEN user_id END AS user_id, proven, life
+            FROM subscriptions
+            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
+            "# + $within + r#"
+            ORDER BY id LIMIT $5
+            "#,
+            $place.lane.0,
+            $place.after.0,
+            $place.accepted_at,
+            $now,
+            $size,
+            $place.is_capped
+            $(, $shard)?
+        )
+        .map(Recipient::from)
+    };
+    ($topic:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        sqlx::query_as!(
+            Sendable,
+            r#"
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $7 THEN s.user_id END AS user_id, s.proven, s.life
+        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
+          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        "# + $within + r#"
+        ORDER BY t.subscription LIMIT $6
+        "#,
+            $topic,
+            $place.lane.0,
+            $place.after.0,
+            $place.accepted_at,
+            $now,
+            $size,
+            $place.is_capped
+            $(, $shard)?
+        )
+        .map(Recipient::from)
+    };
+}
+
+async fn read_recipients(
+    conn: &mut PgConnection,
+    place: &BatchScope,
+    size: usize,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Recipient>> {
+    let size = i64::try_from(size).unwrap_or(i64::MAX);
+    match (place.topic, place.shard) {
+        (None, None) => recipients!(everybody, place, size, now, "").fetch_all(conn).await,
+        (None, Some(shard)) => recipients!(everybody, place, size, now, "AND shard = $7", shard).fetch_all(conn).await,
+        (Some(topic), None) => recipients!(topic, place, size, now, "").fetch_all(conn).await,
+        (Some(topic), Some(shard)) => {
+            recipients!(topic, place, size, now, "AND t.shard = $8", shard).fetch_all(conn).await
+        }
+    }
+}
+
+/// A row of an active subscription.
+pub(super) struct Sendable {
+    pub id: SubscriptionId,
+    pub origin_id: SubscriptionId,
+    pub address: Vec<u8>,
+    pub policy: Option<Value>,
+    pub timezone: Option<String>,
+    pub user_id: Option<String>,
+    pub proven: bool,
+    pub life: i32,
+}
+
+impl From<Sendable> for Recipient {
+    fn from(row: Sendable) -> Self {
+        Self {
+            subscription: row.id,
+            origin_id: row.origin_id,
+            address: row.address,
+            standing: Sendability::Sendable,
+            policy: row.policy,
+            timezone: row.timezone,
+            user_id: row.user_id,
+            proven: row.proven,
+            life: row.life,
+        }
+    }
+}
+
+/// Leases one batch whose lease ran out, and that is none of `own`: its worker died, or lost the database for longer than
+/// that.
+pub async fn lease_lost_batch(
+    pool: &PgPool,
+    span: DueSpan,
+    own: &[Uuid],
+    lease: Uuid,
+    until: Timestamp,
+) -> sqlx::Result<Option<Batch>> {
+    let DueSpan { lane, tier, since, now } = span;
+    let Some(batch) = sqlx::query!(
+        r#"
+        WITH leased AS (
+            UPDATE batches SET lease = $4, leases = leases + 1, due_at = $5
+            WHERE ctid = ANY (ARRAY(
+                SELECT ctid FROM batches WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $7 AND $3 AND id <> ALL ($6)
+                ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED))
+            RETURNING id, message, leases, recipients
+        )
+        SELECT l.id, l.message, l.leases, l.recipients, m.state, m.accepted_at FROM leased l JOIN messages m ON m.id = l.message
+        "#,
+        lane.0,
+        tier.code(),
+        now,
+        lease,
+        until,
+        own,
+        since
+    )
+    .fetch_optional(pool)
+    .await?
+    else {
+        return Ok(None);
+    };
+    let ids: Vec<SubscriptionId> = batch.recipients.into_iter().map(SubscriptionId).collect();
+    let found = sqlx::query_as!(
+        RecipientRow,
+        r#"
+        SELECT s.id, s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
+               s.user_id, s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
+               -- It may have ended and come back since the batch was taken. In its first life it counts from later only
+               -- because it took the place of another one meanwhile: see `succession`.
+               coalesce(s.since > $3 AND s.life > 0, false) AS "is_past!",
+               CASE WHEN s.since > $3 AND s.life > 0 THEN s.revived - 1 ELSE s.life END AS "life?"
+        FROM unnest($1::smallint[], $2::uuid[]) AS r (shard, id) JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id
+        WHERE s.shard = ANY ($1)
+        "#,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids as &[SubscriptionId],
+        batch.accepted_at
+    );
+    let mut found: HashMap<SubscriptionId, RecipientRow> =
+        found.fetch_all(pool).await?.into_iter().map(|found| (found.id, found)).collect();
+    let of = |id| found.remove(&id).unwrap_or_else(|| RecipientRow::deleted(id)).of(&batch.state);
+    let recipients = ids.into_iter().map(of).collect();
+    Ok(Some(Batch {
+        id: batch.id,
+        lease,
+        message: MessageId(batch.message),
+        lane,
+        tier,
+        leases: batch.leases,
+        recipients,
+        passed: 0,
+        paced_at: None,
+    }))
+}
+
+/// Renews the leases of batches, by id and lease. One that is being settled is skipped, because no other worker can lease it.
+pub async fn renew_batches(pool: &PgPool, batches: &[(Uuid, Uuid)], until: Timestamp) -> sqlx::Result<()> {
+    let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = batches.iter().copied().unzip();
+    sqlx::query!(
+        "UPDATE batches SET due_at = $3 WHERE ctid = ANY (ARRAY(
+           SELECT p.ctid FROM unnest($1::uuid[], $2::uuid[]) AS o (id, lease) JOIN batches p ON p.id = o.id AND p.lease = o.lease
+           FOR UPDATE OF p SKIP LOCKED))",
+        &ids,
+        &leases,
+        until
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Turns a batch that killed its workers into queue rows, so that the recipient that does it ends up alone.
+pub async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now: Timestamp) -> sqlx::Result<()> {
+    let mut tx = begin(pool).await?;
+    let fence = sqlx::query!("DELETE FROM batches WHERE id = $1 AND lease = $2", batch.id, batch.lease);
+    if fence.execute(&mut *tx).await?.rows_affected() == 0 {
+        return Ok(());
+    }
+    let queued = |subscription| Queued { message: batch.message, subscription, retries: 0, scheduled_at: now };
+    let rows = batch.recipients.iter().map(|recipient| NewRow {
+        subscription: recipient.subscription,
+        message: batch.message,
+        lane: batch.lane,
+        tier: batch.tier.code(),
+        retries: 0,
+        due_at: now,
+        parked: false,
+        scheduled_at: now,
+        lease: None,
+        leases: 1,
+        token: queued(recipient.subscription).sign(vault).to_vec(),
+        failed_at: None,
+        has_turn: false,
+        life: recipient.life,
+    });
+    let mut closing = Closing::default();
+    for (_, message) in rows.collect::<NewRows>().enqueue(&mut tx).await? {
+        closing.merged(message, batch.lane);
+    }
+    closing.write(&mut tx, now).await?;
+    tx.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paced_cursor_keeps_its_pace() {
+        let start: Timestamp = "2026-12-01T09:00:00Z".parse().unwrap();
+        let ms = chrono::TimeDelta::milliseconds;
+        assert_eq!([1, 1_000, 999_999, 1_000_000, 60_000_000].map(paced_size), [1_000_000, 1_000, 1, 1, 1]);
+        let mut due_at = start;
+        for second in 0..60 {
+            let now = start + ms(second * 1_000 + 700); // each look is late
+            due_at = paced(due_at, 10_000, 100, now);
+        }
+        assert_eq!(due_at, start + ms(60_000), "6,000 in a minute, as asked for");
+        let late = start + ms(3_600_000);
+        assert_eq!(paced(start, 10_000, 100, late), late - ms(2_000) + ms(1_000));
+    }
+}

@@ -1,0 +1,68 @@
+//! Due cursors from which no batch is taken.
+
+use sqlx::{PgConnection, PgPool};
+
+use super::due::DueSpan;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{LaneId, MessageId};
+use bellwire_core::message::MessageState;
+
+pub async fn next_cursor(pool: &PgPool, span: DueSpan) -> sqlx::Result<Option<MessageId>> {
+    let message = sqlx::query_scalar!(
+        "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $3 AND $4 ORDER BY due_at LIMIT 1",
+        span.lane.0,
+        span.tier.code(),
+        span.since,
+        span.now
+    );
+    Ok(message.fetch_optional(pool).await?.map(MessageId))
+}
+
+/// Defers a due cursor until `until`. Returns false if it is absent or no longer due.
+pub async fn postpone_cursor(
+    pool: &PgPool,
+    message: MessageId,
+    lane: LaneId,
+    now: Timestamp,
+    until: Timestamp,
+) -> sqlx::Result<bool> {
+    let postponed = sqlx::query!(
+        "UPDATE cursors SET due_at = $4 WHERE message = $1 AND lane = $2 AND due_at <= $3",
+        message.0,
+        lane.0,
+        now,
+        until
+    );
+    Ok(postponed.execute(pool).await?.rows_affected() == 1)
+}
+
+/// Sets a locked cursor aside whose message may not be sent by the state at the lock: the cursor of a cancelled message is
+/// deleted, that of a paused one waits for a resume. Returns false if the message is to be sent. An order handles the cursors of
+/// its message. This is for a cursor that the order did not see.
+pub(super) async fn put_aside(
+    conn: &mut PgConnection,
+    message: MessageId,
+    lane: LaneId,
+    state: MessageState,
+) -> sqlx::Result<bool> {
+    match state {
+        MessageState::Scheduled | MessageState::Sending => return Ok(false),
+        MessageState::Cancelled => {
+            sqlx::query!("DELETE FROM cursors WHERE message = $1 AND lane = $2", message.0, lane.0)
+                .execute(conn)
+                .await?;
+        }
+        // Read anew: it may have been resumed before the cursor was locked. Later it cannot be, since a resume locks that, too.
+        MessageState::Paused => {
+            sqlx::query!(
+                "UPDATE cursors c SET due_at = 'infinity' FROM messages m
+                 WHERE c.message = $1 AND c.lane = $2 AND m.id = c.message AND m.state = 'paused'",
+                message.0,
+                lane.0
+            )
+            .execute(conn)
+            .await?;
+        }
+    }
+    Ok(true)
+}

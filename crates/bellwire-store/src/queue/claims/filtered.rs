@@ -1,0 +1,106 @@
+//! Fan-out of messages with a filter: which of the next candidates a batch takes.
+//!
+//! A cut reads a bounded number of candidates in small statements, and moves the cursor past all of them, taken or not. So its
+//! transaction is short even if the filter takes few, and the other messages of its lane and tier have their turn before it
+//! continues.
+
+use sqlx::PgConnection;
+
+use super::batches::{BatchChunk, BatchScope, Sendable};
+use super::recipient::Recipient;
+use crate::audience::candidates::{self, Stretch};
+use crate::audience::judge::Judge;
+use crate::connections::engine;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SubscriptionId;
+use bellwire_segment::{AudienceFilter, FilterVerdict};
+
+pub(super) const LOOKED_AT_MAX: usize = 4_000;
+/// Fewest that one statement asks for: what it costs to start one counts for each.
+const ASKED_MIN: usize = 100;
+
+/// Cuts up to `size` of those off who come after a cursor and are taken by its message's filter.
+pub(super) async fn cut(
+    conn: &mut PgConnection,
+    place: &BatchScope,
+    filter: &AudienceFilter,
+    size: usize,
+    now: Timestamp,
+) -> sqlx::Result<BatchChunk> {
+    let judge = Judge::new(conn, place.app, filter, &[place.lane], now).await?.assigned_at(place.assigned_at);
+    let BatchScope { lane, topic, shard, after, accepted_at, .. } = *place;
+    let mut stretch = Stretch { lane, topic, shard, after, accepted_at };
+    let (mut taken, mut passed, mut sunset, mut is_last) = (Vec::new(), 0, 0, false);
+    while !is_last && taken.len() < size && taken.len() + passed < LOOKED_AT_MAX {
+        let asked = to_ask(size - taken.len(), taken.len(), passed);
+        let candidates = candidates::next(conn, &stretch, &judge.needs, asked, now).await?;
+        is_last = candidates.len() < asked;
+        for (id, verdict) in judge.judge(conn, &candidates).await? {
+            match verdict {
+                FilterVerdict::Taken if taken.len() == size => {
+                    is_last = false;
+                    break;
+                }
+                FilterVerdict::Taken => taken.push(id),
+                verdict => {
+                    passed += 1;
+                    sunset += i64::from(verdict == FilterVerdict::Sunset);
+                }
+            }
+            stretch.after = id;
+        }
+    }
+    let recipients = recipients(conn, &taken, place.is_capped).await?;
+    Ok(BatchChunk { recipients, after: stretch.after, is_last, passed, sunset })
+}
+
+/// Returns the number of candidates to read, to find this many more after so many were taken and passed.
+fn to_ask(wanted: usize, taken: usize, passed: usize) -> usize {
+    let per_taken = (taken + passed + 1).div_ceil(taken + 1);
+    let left = LOOKED_AT_MAX.saturating_sub(taken + passed);
+    wanted.saturating_mul(per_taken).max(ASKED_MIN).min(left.max(1))
+}
+
+/// Reads the data for sending of those that are still active, in order of id.
+async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId], is_capped: bool) -> sqlx::Result<Vec<Recipient>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    macro_rules! recipients {
+        ($within:literal) => {
+            sqlx::query_as!(
+                Sendable,
+                "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
+         FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
+         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.state = 'active'" + $within + " ORDER BY s.id",
+                &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+                ids as &[SubscriptionId],
+                is_capped
+            )
+            .map(Recipient::from)
+        };
+    }
+    match engine::is_distributed() {
+        false => recipients!("").fetch_all(conn).await,
+        true => recipients!(" AND s.shard = ANY ($1)").fetch_all(conn).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_requests_a_bounded_number() {
+        for (wanted, taken, passed, expected) in [
+            (500, 0, 0, 500),
+            (10, 0, 0, 100),
+            (400, 100, 400, 2_000), // one in five
+            (500, 0, 500, 3_500),
+            (500, 4, 3_990, 6),
+            (250, 250, 0, 250),
+        ] {
+            assert_eq!(to_ask(wanted, taken, passed), expected, "{wanted} {taken} {passed}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Recipient of a claimed delivery, and its permission to be sent.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::message::MessageState;
+use bellwire_core::subscription::SubscriptionState;
+
+/// Permission of a claimed delivery at the time of its claim. Later changes arrive as a [stop](crate::queue::stops).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sendability {
+    /// It may be sent: its subscription is active and its message is sending.
+    Sendable,
+    /// It is parked: its message is paused.
+    Paused,
+    /// It is cancelled: its message was cancelled, its subscription was unsubscribed, suspended or erased, or it was for an
+    /// earlier life of it.
+    Cancelled,
+    /// It is gone: its subscription is gone or expired.
+    Gone,
+    /// Another subscription has taken the place of its own: it is for that one.
+    Replaced,
+}
+
+struct Circumstances {
+    message: MessageState,
+    /// The subscription's, if it exists.
+    subscription: Option<SubscriptionState>,
+    /// Whether another one is known to have taken its place.
+    has_successor: bool,
+    /// Whether the delivery was for an earlier life of it.
+    is_past: bool,
+}
+
+impl Circumstances {
+    /// From the names that the statements of the hot path read.
+    fn read(message: &str, subscription: Option<&str>, has_successor: bool, is_past: bool) -> Self {
+        const CHECKED: &str = "checked by the table";
+        Self {
+            message: MessageState::from_name(message).expect(CHECKED),
+            subscription: subscription.map(|name| SubscriptionState::from_name(name).expect(CHECKED)),
+            has_successor,
+            is_past,
+        }
+    }
+}
+
+fn standing(circumstances: &Circumstances) -> Sendability {
+    use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
+    match (circumstances.message, circumstances.subscription) {
+        (MessageState::Cancelled, _) => Sendability::Cancelled,
+        _ if circumstances.is_past => Sendability::Cancelled,
+        (_, Some(Gone | Expired)) => Sendability::Gone,
+        (_, Some(Replaced)) if circumstances.has_successor => Sendability::Replaced,
+        (_, None | Some(Unsubscribed | Replaced | Suspended)) => Sendability::Cancelled,
+        (MessageState::Paused, Some(Active)) => Sendability::Paused,
+        (MessageState::Scheduled | MessageState::Sending, Some(Active)) => Sendability::Sendable,
+    }
+}
+
+/// Recipient of a delivery. The address is still sealed.
+#[derive(Debug)]
+pub struct Recipient {
+    /// Id of the subscription.
+    pub subscription: SubscriptionId,
+    /// The first id of this browser, from which the delivery's id is derived.
+    pub origin_id: SubscriptionId,
+    /// Sealed p256dh, auth and endpoint; empty where there is nothing to send.
+    pub address: Vec<u8>,
+    /// Whether it may be sent.
+    pub standing: Sendability,
+    /// Delivery policy of the subscription.
+    pub policy: Option<Value>,
+    /// Time zone (IANA), if the browser reported one.
+    pub timezone: Option<String>,
+    /// User of the browser, for frequency caps. `None`: no known user, or the app had no caps at the claim.
+    pub user_id: Option<String>,
+    /// Whether a push service has accepted a push to it before.
+    pub proven: bool,
+    /// The life of the subscription that it is for.
+    pub life: i32,
+}
+
+/// Data of a recipient at a claim. If the subscription no longer exists, hardly more than its id.
+#[derive(Clone)]
+pub(super) struct RecipientRow {
+    pub id: SubscriptionId,
+    pub origin_id: Option<Uuid>,
+    pub address: Option<Vec<u8>>,
+    pub state: Option<String>,
+    pub has_successor: bool,
+    pub is_past: bool,
+    pub policy: Option<Value>,
+    pub timezone: Option<String>,
+    pub user_id: Option<String>,
+    pub proven: Option<bool>,
+    pub life: Option<i32>,
+}
+
+impl RecipientRow {
+    /// Returns the data of a subscription that no longer exists.
+    pub(super) fn deleted(id: SubscriptionId) -> Self {
+        Self {
+            id,
+            origin_id: None,
+            address: None,
+            state: None,
+            has_successor: false,
+            is_past: false,
+            policy: None,
+            timezone: None,
+            user_id: None,
+            proven: None,
+            life: None,
+        }
+    }
+
+    pub(super) fn of(self, message: &str) -> Recipient {
+        let circumstances = Circumstances::read(message, self.state.as_deref(), self.has_successor, self.is_past);
+        Recipient {
+            subscription: self.id,
+            origin_id: SubscriptionId(self.origin_id.unwrap_or_default()),
+            address: self.address.unwrap_or_default(),
+            standing: standing(&circumstances),
+            policy: self.policy,
+            timezone: self.timezone,
+            user_id: self.user_id,
+            proven: self.proven.unwrap_or(false),
+            life: self.life.unwrap_or(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_ending_decides_waiting_moves_to_successor() {
+        for (message, subscription, has_successor, is_past, expected) in [
+            ("sending", Some("active"), false, false, Sendability::Sendable),
+            ("paused", Some("active"), false, false, Sendability::Paused),
+            ("cancelled", Some("gone"), false, false, Sendability::Cancelled),
+            ("sending", None, false, false, Sendability::Cancelled),
+            ("sending", Some("unsubscribed"), false, false, Sendability::Cancelled),
+            ("paused", Some("suspended"), false, false, Sendability::Cancelled),
+            ("paused", Some("gone"), false, false, Sendability::Gone),
+            ("sending", Some("expired"), false, false, Sendability::Gone),
+            ("paused", Some("replaced"), true, false, Sendability::Replaced),
+            ("sending", Some("replaced"), false, false, Sendability::Cancelled), // before successors were remembered
+            ("cancelled", Some("replaced"), true, false, Sendability::Cancelled),
+            ("sending", Some("replaced"), true, true, Sendability::Cancelled),
+            ("sending", Some("active"), false, true, Sendability::Cancelled),
+        ] {
+            let circumstances = Circumstances::read(message, subscription, has_successor, is_past);
+            assert_eq!(standing(&circumstances), expected, "{message} {subscription:?} {has_successor} {is_past}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Data that dispatch reads to open a message or a lane: the message, its app's rules for delivery, and the lane with its key.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::Value;
+use sqlx::PgPool;
+
+use crate::outcomes::notes::CHARTED_ABOVE;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::hook::WebhookKinds;
+use bellwire_core::id::{AppId, LaneId, MessageId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_rules::policy::calendar::Calendar;
+use bellwire_rules::policy::caps::{CapSet, Caps};
+
+/// Data of a message for dispatch. The content is still sealed.
+#[derive(Debug)]
+pub struct MessageRow {
+    pub id: MessageId,
+    /// Id from which its deliveries' ids are derived: a common id of all messages of its run of a campaign, or the message that
+    /// it replays, or itself.
+    pub root: MessageId,
+    pub app: AppId,
+    pub tier: Tier,
+    /// Sealed JSON of the content; none: it was deleted, since every delivery had ended.
+    pub content: Option<Vec<u8>>,
+    pub ttl_s: u32,
+    pub urgency: Urgency,
+    /// The `Topic` header, 32 characters.
+    pub topic_header: Option<String>,
+    /// Own delivery policy, as stored.
+    pub policy: Option<Value>,
+    /// That of its topic, if it was addressed to one.
+    pub topic_policy: Option<Value>,
+    /// Whether it is for named users or subscriptions, and so for the users of that time.
+    pub personal: bool,
+    pub accepted_at: Timestamp,
+    /// Time of its last resume, if recent.
+    pub resumed_at: Option<Timestamp>,
+    /// Whether it has figures over time of its own.
+    pub charted: bool,
+    pub expires_at: Timestamp,
+    /// The span of the request that it came with, if that was traced.
+    pub traceparent: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Conditions {
+    /// The maximum of `retries`.
+    pub max_retries: u32,
+    /// The tier's delivery policy, as it was stored.
+    pub policy: Option<Value>,
+    pub calendar: Calendar,
+    pub caps: Vec<CapSet>,
+    /// Seconds within which they are wanted accepted.
+    pub sla_s: Option<u32>,
+    pub heard: WebhookKinds,
+}
+
+/// Messages that need not be read, since they were just written.
+#[derive(Debug, Default)]
+pub struct FreshMessages {
+    pub messages: Vec<MessageRow>,
+    /// Settings of the apps' tiers at that time, as far as they came with it.
+    pub conditions: HashMap<(AppId, Tier), Conditions>,
+}
+
+/// Reads messages, each named once, for dispatch. Those that are not there are left out.
+pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
+    let rows = sqlx::query!(
+        r#"
+        SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.resumed_at, m.expires_at, m.traceparent,
+               m.audience_estimate > $2 AS "charted!",
+               m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", t.policy AS topic_policy
+        FROM unnest($1::uuid[]) AS wanted (id)
+        JOIN messages m ON m.id = wanted.id
+        LEFT JOIN topics t ON t.id = m.topic
+        "#,
+        ids as &[MessageId],
+        CHARTED_ABOVE
+    )
+    .fetch_all(pool)
+    .await?;
+    let opened = rows.into_iter().map(|row| MessageRow {
+        id: MessageId(row.id),
+        root: MessageId(row.root.or(row.replay_of).unwrap_or(row.id)),
+        app: AppId(row.app),
+        tier: Tier::from_code(row.tier).expect("checked by the table"),
+        content: row.content,
+        ttl_s: u32::try_from(row.ttl_s).expect("checked by the table"),
+        urgency: Urgency::from_code(row.urgency).expect("checked by the table"),
+        topic_header: row.topic_header,
+        policy: row.policy,
+        topic_policy: row.topic_policy,
+        personal: row.personal,
+        accepted_at: row.accepted_at,
+        resumed_at: row.resumed_at,
+        charted: row.charted,
+        expires_at: row.expires_at,
+        traceparent: row.traceparent,
+    });
+    Ok(opened.collect())
+}
+
+/// Stored parts of [`Conditions`], of the app and of its settings of the tier.
+#[derive(Debug)]
+pub struct StoredConditions {
+    /// Value of `apps.max_retries`.
+    pub max_retries: i16,
+    /// `apps.timezone`, of its calendar.
+    pub timezone: String,
+    /// Value of `apps.quiet_hours`.
+    pub quiet_hours: Option<Value>,
+    /// `apps.caps`, of all tiers.
+    pub caps: Option<Value>,
+    /// Value of `apps.heard`.
+    pub heard: i32,
+    /// Value of `tier_settings.policy`.
+    pub policy: Option<Value>,
+    /// Value of `tier_settings.off_peak`.
+    pub off_peak: Option<Value>,
+    /// Value of `tier_settings.sla_seconds`.
+    pub sla_seconds: Option<i32>,
+}
+
+impl Conditions {
+    pub fn restore(tier: Tier, stored: StoredConditions) -> Self {
+        Self {
+            max_retries: u32::try_from(stored.max_retries).expect("checked by the table"),
+            policy: stored.policy,
+            calendar: Calendar::restore(&stored.timezone, stored.quiet_hours, stored.off_peak),
+            caps: stored.caps.map_or_else(Vec::new, |caps| Caps::restore(Some(caps)).of(tier)),
+            sla_s: stored.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
+            heard: WebhookKinds(stored.heard),
+        }
+    }
+}
+
+/// Reads the apps' settings for messages of these tiers. Missing apps are left out.
+pub async fn load_conditions(
+    pool: &PgPool,
+    of: &BTreeSet<(AppId, Tier)>,
+) -> sqlx::Result<HashMap<(AppId, Tier), Conditions>> {
+    let rows = sqlx::query!(
+        r#"
+        SELECT a.id AS "app!", wanted.tier AS "tier!", a.max_retries AS "max_retries!", a.timezone AS "timezone!", a.quiet_hours, a.caps,
+               a.heard AS "heard!", s.policy AS "policy?", s.off_peak,
+               s.sla_seconds
+        FROM unnest($1::uuid[], $2::smallint[]) AS wanted (app, tier)
+        JOIN apps a ON a.id = wanted.app
+        LEFT JOIN tier_settings s ON s.app = wanted.app AND s.tier = wanted.tier
+        "#,
+        &of.iter().map(|(app, _)| app.0).collect::<Vec<_>>(),
+        &of.iter().map(|(_, tier)| tier.code()).collect::<Vec<_>>()
+    )
+    .fetch_all(pool)
+    .await?;
+    let said = rows.into_iter().map(|row| {
+        let tier = Tier::from_code(row.tier).expect("it was asked for");
+        let stored = StoredConditions {
+            max_retries: row.max_retries,
+            timezone: row.timezone,
+            quiet_hours: row.quiet_hours,
+            caps: row.caps,
+            heard: row.heard,
+            policy: row.policy,
+            off_peak: row.off_peak,
+            sla_seconds: row.sla_seconds,
+        };
+        ((AppId(row.app), tier), Conditions::restore(tier, stored))
+    });
+    Ok(said.collect())
+}
+
+/// Data of a lane for dispatch. The private key is still sealed.
+#[derive(Debug)]
+pub struct LaneRow {
+    pub gateway: Gateway,
+    pub app: AppId,
+    pub weight: u32,
+    pub vapid_key: VapidKeyId,
+    /// Private key, sealed.
+    pub private_key: Vec<u8>,
+    /// Value of the `sub` claim.
+    pub subject: String,
+}
+
+pub async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow>> {
+    let row = sqlx::query!(
+        r#"
+        SELECT l.gateway AS "gateway: Gateway", l.app, a.weight, v.id AS vapid_key, v.private_key, v.subject
+        FROM lanes l JOIN apps a ON a.id = l.app JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
+        "#,
+        id.0
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|row| LaneRow {
+        gateway: row.gateway,
+        app: AppId(row.app),
+        weight: u32::try_from(row.weight).expect("checked by the table"),
+        vapid_key: VapidKeyId(row.vapid_key),
+        private_key: row.private_key,
+        subject: row.subject,
+    }))
+}

@@ -1,0 +1,142 @@
+//! Delivery policies of an app's tiers, topics and subscriptions, kept as they were written.
+
+use serde_json::Value;
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use crate::keyset::{Keyset, paged};
+use crate::results::WriteOutcome;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, SubscriptionId};
+
+/// Reads an app's settings for each tier, in the order of [`Tier::ALL`].
+pub async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3], sqlx::Error> {
+    let mut rows = sqlx::query!("SELECT tier, policy FROM tier_settings WHERE app = $1", app.0).fetch_all(pool).await?;
+    Ok(Tier::ALL.map(|tier| rows.iter_mut().find(|row| row.tier == tier.code()).and_then(|row| row.policy.take())))
+}
+
+pub async fn tier(pool: &PgPool, app: AppId, tier: Tier) -> Result<Option<Value>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT policy FROM tier_settings WHERE app = $1 AND tier = $2", app.0, tier.code())
+        .fetch_optional(pool)
+        .await
+        .map(Option::flatten)
+}
+
+/// Sets an app's policy for a tier, or takes it away. What else is set for the tier stays.
+pub async fn set_tier(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    tier: Tier,
+    policy: Option<&Value>,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO tier_settings (app, tier, policy, changed_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (app, tier) DO UPDATE SET policy = excluded.policy, changed_at = excluded.changed_at",
+        app.0,
+        tier.code(),
+        policy,
+        now
+    )
+    .execute(executor)
+    .await?;
+    Ok(())
+}
+
+#[derive(Debug)]
+pub struct RecipientPolicy {
+    /// None: nothing, so that the next place decides.
+    pub policy: Option<Value>,
+}
+
+/// Reads the policy of a topic. `None`: the topic does not exist.
+pub async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<RecipientPolicy>, sqlx::Error> {
+    sqlx::query_as!(RecipientPolicy, "SELECT policy FROM topics WHERE app = $1 AND name = $2", app.0, name)
+        .fetch_optional(pool)
+        .await
+}
+
+#[derive(Debug)]
+pub struct TopicPolicy {
+    pub id: i32,
+    pub name: String,
+    pub policy: Value,
+}
+
+/// An app's topics that have a policy, with numbers beyond the page's key, the nearest first.
+pub async fn topics(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<TopicPolicy>, sqlx::Error> {
+    paged!(
+        page,
+        query_as!(
+            TopicPolicy,
+            [r#"SELECT id, name, policy AS "policy!" FROM topics WHERE app = $1 AND policy IS NOT NULL AND id"# < "$2
+         ORDER BY id" DESC "LIMIT $3"],
+            app.0,
+            page.number(),
+            page.limit
+        )
+        .fetch_all(pool)
+    )
+}
+
+pub async fn set_topic(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    policy: Option<&Value>,
+) -> Result<WriteOutcome, sqlx::Error> {
+    let done = sqlx::query!("UPDATE topics SET policy = $3 WHERE app = $1 AND name = $2", app.0, name, policy);
+    Ok(WriteOutcome::by(done.execute(conn).await?.rows_affected()))
+}
+
+/// Reads the policy of a subscription. `None`: it does not exist in the app.
+pub async fn subscription(
+    pool: &PgPool,
+    app: AppId,
+    id: SubscriptionId,
+) -> Result<Option<RecipientPolicy>, sqlx::Error> {
+    sqlx::query_as!(
+        RecipientPolicy,
+        "SELECT policy FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
+        id.shard(),
+        id.0,
+        app.0
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+pub async fn set_subscription(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    id: SubscriptionId,
+    policy: Option<&Value>,
+) -> Result<WriteOutcome, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE subscriptions SET policy = $4 WHERE shard = $1 AND id = $2 AND app = $3",
+        id.shard(),
+        id.0,
+        app.0,
+        policy
+    )
+    .execute(executor)
+    .await?;
+    Ok(WriteOutcome::by(done.rows_affected()))
+}
+
+/// Sets a subscription's policy unless it is that one already. Returns whether it was another one.
+pub async fn adopt_subscription(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: SubscriptionId,
+    policy: &Value,
+) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE subscriptions SET policy = $4 WHERE shard = $1 AND id = $2 AND app = $3 AND policy IS DISTINCT FROM $4",
+        id.shard(),
+        id.0,
+        app.0,
+        policy
+    );
+    Ok(done.execute(conn).await?.rows_affected() == 1)
+}

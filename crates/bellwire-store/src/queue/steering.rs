@@ -1,0 +1,238 @@
+//! Pause, resume and cancel. The change itself, the stop for all workers, and the cursors of the fan-out commit together. Waiting
+//! rows follow in chunks, since there can be millions: the first with the change, the others by [`go_on`]. Leased rows are left
+//! to their worker, which reads the stop.
+
+use sqlx::{PgConnection, PgPool};
+
+use crate::keys::audit::AuditEntry;
+use crate::operations::retrying::retrying;
+use crate::outcomes::ledger::take::{self, CHUNK};
+use crate::outcomes::ledger::unsent::{self, How};
+use crate::queue::stops::{Stop, StopKind, stop_message};
+use crate::results::ChunkProgress;
+use crate::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, MessageId};
+use bellwire_core::message::MessageState;
+
+/// Order to a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageOrder {
+    /// Nothing goes out until it is resumed. Its time to live keeps running.
+    Pause,
+    /// It resumes.
+    Resume,
+    /// It ends, and nothing more is sent.
+    Cancel,
+}
+
+/// Result of an order.
+#[derive(Debug)]
+pub enum Steered {
+    /// There is no such message.
+    Unknown,
+    /// Every delivery has ended: there is nothing left to steer.
+    Done,
+    /// It was cancelled, which is for good.
+    Cancelled,
+    /// It was so already.
+    Already,
+    /// It is so now.
+    Now {
+        /// For this process's own dispatch, before the answer goes out.
+        stop: Stop,
+        /// Whether rows are left for [`go_on`].
+        progress: ChunkProgress,
+    },
+}
+
+/// Turns a message. `entry` goes into the audit log if that changes anything.
+pub async fn steer(
+    pool: &PgPool,
+    app: AppId,
+    id: MessageId,
+    turn: MessageOrder,
+    entry: &AuditEntry,
+    now: Timestamp,
+) -> Result<Steered, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = begin(pool).await?;
+        let steered = steer_within(&mut tx, app, id, turn, now).await?;
+        if matches!(steered, Steered::Now { .. }) {
+            entry.record(&mut tx, 1, now).await?;
+            tx.commit().await?;
+        }
+        Ok(steered)
+    })
+    .await
+}
+
+/// Turns a message within the caller's transaction, which is to be committed if it is so now.
+pub(crate) async fn steer_within(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: MessageId,
+    turn: MessageOrder,
+    now: Timestamp,
+) -> Result<Steered, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"SELECT state AS "state: MessageState", accepted_at FROM messages WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
+        id.0,
+        app.0
+    );
+    let Some(message) = found.fetch_optional(&mut *conn).await? else { return Ok(Steered::Unknown) };
+    let kind = match (message.state, turn) {
+        (MessageState::Cancelled, MessageOrder::Cancel)
+        | (MessageState::Paused, MessageOrder::Pause)
+        | (MessageState::Sending, MessageOrder::Resume) => return Ok(Steered::Already),
+        (MessageState::Cancelled, _) => return Ok(Steered::Cancelled),
+        (_, MessageOrder::Pause) => StopKind::Pause,
+        (_, MessageOrder::Resume) => StopKind::Resume,
+        (_, MessageOrder::Cancel) => StopKind::Cancel,
+    };
+    if !is_moving(conn, id, now).await? {
+        return Ok(Steered::Done);
+    }
+    match turn {
+        MessageOrder::Pause => {
+            set_state(conn, id, MessageState::Paused, None).await?;
+            set_cursors_due(conn, id, None).await?;
+        }
+        MessageOrder::Resume => {
+            set_state(conn, id, MessageState::Sending, Some(now)).await?;
+            set_cursors_due(conn, id, Some(now.max(message.accepted_at))).await?;
+        }
+        MessageOrder::Cancel => {}
+    }
+    let stop = match turn {
+        MessageOrder::Cancel => cancel_locked(conn, id, now).await?,
+        MessageOrder::Pause | MessageOrder::Resume => stop_message(conn, kind, id, now).await?,
+    };
+    let progress = chunk(conn, id, turn, now).await?;
+    if turn == MessageOrder::Cancel && message.accepted_at > now && !is_moving(conn, id, now).await? {
+        forget(conn, id, now).await?;
+    }
+    Ok(Steered::Now { stop, progress })
+}
+
+/// Records that a message was cancelled before it was due, and is complete. No worker has it, so nothing can be requeued. Its
+/// content is deleted as if it had been due.
+async fn forget(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<(), sqlx::Error> {
+    let forgotten = sqlx::query!("UPDATE messages SET never_began = true, look_at = $2 WHERE id = $1", id.0, now);
+    forgotten.execute(conn).await.map(drop)
+}
+
+/// Cancels a message whose row is locked: its fan-out ends, and all workers get a stop. Its waiting rows follow.
+pub(crate) async fn cancel_locked(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<Stop, sqlx::Error> {
+    set_state(conn, id, MessageState::Cancelled, None).await?;
+    sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
+    stop_message(conn, StopKind::Cancel, id, now).await
+}
+
+/// Whether any delivery is still to be made. A scheduled message to a whole audience may have none yet.
+async fn is_moving(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM cursors WHERE message = $1) OR EXISTS (SELECT 1 FROM queue WHERE message = $1)
+           OR EXISTS (SELECT 1 FROM batches WHERE message = $1)
+           OR EXISTS (SELECT 1 FROM campaigns_in_motion k JOIN messages m ON m.id = k.message
+                      WHERE k.message = $1 AND m.accepted_at > $2 AND m.state <> 'cancelled') AS "moving!""#,
+        id.0,
+        now
+    )
+    .fetch_one(conn)
+    .await
+}
+
+async fn set_state(
+    conn: &mut PgConnection,
+    id: MessageId,
+    state: MessageState,
+    resumed_at: Option<Timestamp>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE messages SET state = $2, resumed_at = $3 WHERE id = $1", id.0, state.name(), resumed_at)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Makes the fan-out due, or, with none, not due before it is resumed.
+async fn set_cursors_due(conn: &mut PgConnection, id: MessageId, due_at: Option<Timestamp>) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE cursors SET due_at = coalesce($2, 'infinity'::timestamptz) WHERE message = $1", id.0, due_at)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Applies the message's state to the next chunk of waiting rows, in a transaction of its own. It is called until it is done, by
+/// the request that changed the state, and by maintenance, which handles rows that workers parked or queued before they read the
+/// change.
+pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<ChunkProgress, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = begin(pool).await?;
+        // Held until the chunk is done: no other turn comes in between.
+        let row = sqlx::query!(
+            r#"SELECT state AS "state: MessageState", resumed_at FROM messages WHERE id = $1 FOR SHARE"#,
+            id.0
+        )
+        .fetch_optional(&mut *tx)
+        .await?;
+        let turn = match row {
+            Some(row) if row.state == MessageState::Cancelled => MessageOrder::Cancel,
+            Some(row) if row.state == MessageState::Paused => MessageOrder::Pause,
+            Some(row) if row.resumed_at.is_some() => MessageOrder::Resume,
+            _ => return Ok(ChunkProgress::Done),
+        };
+        let progress = chunk(&mut tx, id, turn, now).await?;
+        tx.commit().await?;
+        Ok(progress)
+    })
+    .await
+}
+
+async fn chunk(
+    conn: &mut PgConnection,
+    id: MessageId,
+    turn: MessageOrder,
+    now: Timestamp,
+) -> Result<ChunkProgress, sqlx::Error> {
+    let changed = match turn {
+        MessageOrder::Pause => park(conn, id, now).await?,
+        MessageOrder::Resume => unpark(conn, id, now).await?,
+        MessageOrder::Cancel => cancel(conn, id, now).await?,
+    };
+    Ok(ChunkProgress::after(changed == CHUNK.unsigned_abs()))
+}
+
+async fn park(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE queue SET due_at = 'infinity', lease = NULL WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM queue WHERE message = $1 AND due_at < 'infinity' AND (lease IS NULL OR due_at <= $2)
+           LIMIT $3 FOR UPDATE SKIP LOCKED))",
+        id.0,
+        now,
+        CHUNK
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+async fn unpark(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE queue SET due_at = greatest(scheduled_at, $2) WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM queue WHERE message = $1 AND due_at = 'infinity' LIMIT $3 FOR UPDATE SKIP LOCKED))",
+        id.0,
+        now,
+        CHUNK
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+async fn cancel(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let rows = take::of_message(conn, id, now).await?;
+    let changed = rows.len() as u64;
+    unsent::end(conn, rows, How::Cancelled("message cancelled"), now).await?;
+    Ok(changed)
+}

@@ -1,0 +1,164 @@
+//! Stops: deliveries that must no longer be sent, read by each worker several times a second.
+//!
+//! A reading covers everything that the snapshot of the previous one did not show. So no stop is missed, even if its transaction
+//! commits late or the worker was away for long.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use bellwire_core::clock::Timestamp;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_core::named;
+
+named! {
+    /// Effect of a stop on its target, a message or a subscription.
+    pub enum StopKind {
+        /// The subscription ended, or is suspended.
+        Unsubscribe = "unsubscribe",
+        /// The subscription is gone.
+        Gone = "gone",
+        /// Another subscription takes its place.
+        Replace = "replace",
+        /// The subscription has another user: what was meant for the one before is not for it.
+        User = "user",
+        /// The message was cancelled.
+        Cancel = "cancel",
+        /// The message is paused.
+        Pause = "pause",
+        /// The message may be sent again.
+        Resume = "resume",
+    }
+}
+
+impl StopKind {
+    /// Event of a message's stop.
+    fn event(self) -> EventType {
+        match self {
+            StopKind::Cancel => EventType::MessageCancelled,
+            StopKind::Pause => EventType::MessagePaused,
+            _ => EventType::MessageResumed,
+        }
+    }
+}
+
+/// Stop of a message or of a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stop {
+    /// Of two stops of one target, the one with the higher number holds.
+    pub seq: i64,
+    /// Kind of the stop.
+    pub kind: StopKind,
+    /// A subscription, or a message.
+    pub target: Uuid,
+    /// Of a subscription: the last of its lives whose deliveries are stopped. Of a message: 0.
+    pub life: i32,
+}
+
+/// End of a reading: the state that it could see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Horizon {
+    /// Value of the type `pg_snapshot`.
+    snapshot: String,
+    /// The oldest transaction that was under way then.
+    xmin: i64,
+}
+
+impl Horizon {
+    /// Returns the oldest transaction that was running then. Rows that a reading did not see were written by it or by later ones.
+    pub fn oldest_transaction(&self) -> i64 {
+        self.xmin
+    }
+}
+
+const NOTHING: &str = "1:1:";
+
+/// Result of a reading.
+#[derive(Debug)]
+pub struct StopsRead {
+    /// Every stop that the reading before could not see, in the order of their numbers.
+    pub stops: Vec<Stop>,
+    /// Start of the next reading.
+    pub horizon: Horizon,
+}
+
+/// Reads the stops that the last reading could not see. A first reading, without a last one, only determines the start of the
+/// next: later claims see earlier stops.
+pub async fn read(pool: &PgPool, last: Option<&Horizon>) -> sqlx::Result<StopsRead> {
+    let reading = read_from(pool, last.map(|last| &*last.snapshot)).await?;
+    match last {
+        // A standby took over that had not heard of everything: what it numbers anew must not be taken for old.
+        Some(last) if reading.horizon.xmin < last.xmin => read_from(pool, Some(NOTHING)).await,
+        _ => Ok(reading),
+    }
+}
+
+async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<StopsRead> {
+    // One statement, and so one snapshot. What was under way for long, a backup's dump or a large import, does not make
+    // each reading take in again whatever was stopped since.
+    let rows = sqlx::query!(
+        r#"SELECT now.snapshot::text AS "snapshot!", pg_snapshot_xmin(now.snapshot)::text::bigint AS "xmin!",
+             s.seq AS "seq?", s.kind AS "kind?", s.target AS "target?", s.life
+           FROM (SELECT pg_current_snapshot() AS snapshot) now
+           LEFT JOIN stops s ON s.xid >= pg_snapshot_xmin($1::text::pg_snapshot)
+                             AND NOT pg_visible_in_snapshot(s.xid, $1::text::pg_snapshot)
+           ORDER BY s.seq"#,
+        seen
+    )
+    .fetch_all(pool)
+    .await?;
+    let first = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+    let horizon = Horizon { snapshot: first.snapshot.clone(), xmin: first.xmin };
+    let stop = |(seq, kind, target, life): (Option<i64>, Option<String>, Option<Uuid>, Option<i32>)| {
+        Some(Stop { seq: seq?, kind: StopKind::from_name(&kind?)?, target: target?, life: life.unwrap_or(0) })
+    };
+    let stops = rows.into_iter().filter_map(|row| stop((row.seq, row.kind, row.target, row.life))).collect();
+    Ok(StopsRead { stops, horizon })
+}
+
+/// Writes a stop of a message for all workers, and listeners, in the transaction that changed and locked its row.
+pub async fn stop_message(
+    conn: &mut PgConnection,
+    kind: StopKind,
+    message: MessageId,
+    now: Timestamp,
+) -> sqlx::Result<Stop> {
+    let seq = sqlx::query_scalar!(
+        "WITH told AS (
+           INSERT INTO stream_events (at, app, kind, data)
+           SELECT $1, app, $4, jsonb_build_object('message', 'msg_' || id) FROM messages WHERE id = $3)
+         INSERT INTO stops (at, kind, target) VALUES ($1, $2, $3) RETURNING seq",
+        now,
+        kind.name(),
+        message.0,
+        kind.event().name()
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(Stop { seq, kind, target: message.0, life: 0 })
+}
+
+/// Writes a stop of a subscription in its current life for all workers, in the transaction that changed and locked its row.
+pub async fn stop_subscription(
+    conn: &mut PgConnection,
+    kind: StopKind,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<Stop> {
+    let life = sqlx::query_scalar!(
+        "SELECT life FROM subscriptions WHERE shard = $1 AND id = $2",
+        subscription.shard(),
+        subscription.0
+    );
+    let life = life.fetch_one(&mut *conn).await?;
+    // A statement of its own: one that reads the subscription, too, would run on another machine of a Citus cluster. `xid` would be a
+    // transaction of that machine, by which no worker would find the stop.
+    let seq = sqlx::query_scalar!(
+        "INSERT INTO stops (at, kind, target, life) VALUES ($1, $2, $3, $4) RETURNING seq",
+        now,
+        kind.name(),
+        subscription.0,
+        life
+    );
+    Ok(Stop { seq: seq.fetch_one(conn).await?, kind, target: subscription.0, life })
+}

@@ -1,0 +1,61 @@
+//! Subscriptions whose push service has refused more pushes for a while, as all workers read them.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::operations::workers::Since;
+use crate::outcomes::ledger::Settlement;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SubscriptionId;
+use bellwire_rules::policy::hold::HoldReason;
+
+/// Returns the holds that were written since a reading and end after `ended_before`, at most `limit`; all of them without `since`.
+pub async fn changed(
+    pool: &PgPool,
+    since: Option<Since>,
+    ended_before: Timestamp,
+    limit: usize,
+) -> sqlx::Result<Vec<(SubscriptionId, HoldReason)>> {
+    sqlx::query!(
+        "SELECT subscription, held_at, held_until FROM subscription_holds
+         WHERE xid >= coalesce($1::bigint, 0)::text::xid8 AND held_until > $2 LIMIT $3",
+        since.map(|since| since.transaction),
+        ended_before,
+        i64::try_from(limit).unwrap_or(i64::MAX)
+    )
+    .map(|row| (SubscriptionId(row.subscription), HoldReason { at: row.held_at, until: row.held_until }))
+    .fetch_all(pool)
+    .await
+}
+
+/// Writes the holds that these settlements found, with the attempts that found them. Of two holds of one subscription the one that
+/// ends later stands.
+pub async fn write<'a>(conn: &mut PgConnection, settlements: impl Iterator<Item = &'a Settlement>) -> sqlx::Result<()> {
+    let found = settlements.filter_map(|it| Some((it.delivery().subscription.0, it.hold()?)));
+    let (ids, holds): (Vec<Uuid>, Vec<HoldReason>) = found.unzip();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "INSERT INTO subscription_holds AS h (subscription, held_at, held_until)
+         SELECT DISTINCT ON (subscription) subscription, held_at, held_until
+         FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS f (subscription, held_at, held_until)
+         ORDER BY subscription, held_until DESC, held_at DESC
+         ON CONFLICT (subscription) DO UPDATE
+         SET held_at = excluded.held_at, held_until = excluded.held_until, xid = excluded.xid
+         WHERE (excluded.held_until, excluded.held_at) > (h.held_until, h.held_at)",
+        &ids,
+        &holds.iter().map(|held| held.at).collect::<Vec<_>>(),
+        &holds.iter().map(|held| held.until).collect::<Vec<_>>()
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Returns the end of a subscription's last hold, which may be over.
+pub async fn ends_at(conn: &mut PgConnection, subscription: SubscriptionId) -> sqlx::Result<Option<Timestamp>> {
+    sqlx::query_scalar!("SELECT held_until FROM subscription_holds WHERE subscription = $1", subscription.0)
+        .fetch_optional(conn)
+        .await
+}

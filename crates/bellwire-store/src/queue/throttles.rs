@@ -1,0 +1,117 @@
+//! `maxReceivesPerSecond`: turns that deliveries to one subscription take, shared by all replicas.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use crate::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SubscriptionId;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnRequest {
+    pub subscription: SubscriptionId,
+    pub interval: Duration,
+    /// A turn at this time or later is of no use to it. None: any turn is.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Gives each delivery the next turn of its subscription, in the order of the slice: now or later. A delivery that would expire
+/// first gets none, and uses none. The bucket has a depth of one: unused turns are lost.
+pub async fn take_turns(pool: &PgPool, wanted: &[TurnRequest], now: Timestamp) -> sqlx::Result<Vec<Option<Timestamp>>> {
+    let places: BTreeSet<(i16, SubscriptionId)> =
+        wanted.iter().map(|wanted| (wanted.subscription.shard(), wanted.subscription)).collect();
+    let (shards, ids): (Vec<i16>, Vec<SubscriptionId>) = places.into_iter().unzip();
+    let mut tx = begin(pool).await?;
+    sqlx::query!(
+        "INSERT INTO throttles (shard, subscription, next_at)
+         SELECT shard, subscription, $3 FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, subscription)
+         ON CONFLICT DO NOTHING",
+        &shards,
+        &ids as &[SubscriptionId],
+        now
+    )
+    .execute(&mut *tx)
+    .await?;
+    let rows = sqlx::query!(
+        "SELECT t.subscription, t.next_at FROM throttles t
+         JOIN unnest($1::smallint[], $2::uuid[]) AS w (shard, subscription)
+           ON w.shard = t.shard AND w.subscription = t.subscription
+         ORDER BY t.shard, t.subscription FOR UPDATE OF t",
+        &shards,
+        &ids as &[SubscriptionId]
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let mut next: BTreeMap<SubscriptionId, Timestamp> =
+        rows.into_iter().map(|row| (SubscriptionId(row.subscription), row.next_at)).collect();
+    let turns = wanted
+        .iter()
+        .map(|wanted| turn(next.entry(wanted.subscription).or_insert(now), wanted, now))
+        .collect::<Vec<_>>();
+    sqlx::query!(
+        "UPDATE throttles t SET next_at = n.next_at
+         FROM unnest($1::smallint[], $2::uuid[], $3::timestamptz[]) AS n (shard, subscription, next_at)
+         WHERE t.shard = n.shard AND t.subscription = n.subscription",
+        &shards,
+        &ids as &[SubscriptionId],
+        &ids.iter().map(|id| next[id]).collect::<Vec<_>>()
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(turns)
+}
+
+fn turn(next_at: &mut Timestamp, wanted: &TurnRequest, now: Timestamp) -> Option<Timestamp> {
+    let at = now.max(*next_at);
+    if wanted.expires_at.is_some_and(|expires_at| at >= expires_at) {
+        return None;
+    }
+    *next_at = at + wanted.interval;
+    Some(at)
+}
+
+/// Waiting deliveries of one subscription.
+#[derive(Debug, Clone, Copy)]
+pub struct Backlog {
+    pub all: i64,
+    /// Those of them whose turn is yet to come.
+    pub throttled: i64,
+    /// Planned time of the first of them.
+    pub oldest: Option<Timestamp>,
+}
+
+pub async fn backlog(pool: &PgPool, subscription: SubscriptionId) -> sqlx::Result<Backlog> {
+    sqlx::query_as!(
+        Backlog,
+        r#"SELECT count(*) AS "all!", count(*) FILTER (WHERE has_turn) AS "throttled!", min(scheduled_at) AS oldest
+           FROM queue WHERE shard = $1 AND subscription = $2"#,
+        subscription.shard(),
+        subscription.0
+    )
+    .fetch_one(pool)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, TimeDelta};
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn turns_follow_until_too_late() {
+        let now: Timestamp = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let second = Duration::from_secs(1);
+        let subscription = SubscriptionId(Uuid::nil());
+        let patient = TurnRequest { subscription, interval: second, expires_at: None };
+        let brief = TurnRequest { expires_at: Some(now + second * 2), ..patient };
+        let mut next_at = now - TimeDelta::hours(1); // what was not used is not saved up
+        let turns = [patient, brief, brief, patient].map(|wanted| turn(&mut next_at, &wanted, now));
+        assert_eq!(turns, [Some(now), Some(now + second), None, Some(now + second * 2)]);
+        assert_eq!(next_at, now + second * 3);
+    }
+}

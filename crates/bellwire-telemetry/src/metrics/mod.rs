@@ -1,0 +1,402 @@
+//! Every series of `/metrics`, named once. Names and labels are an interface: dashboards and alerts depend on them.
+//!
+//! Counters of the delivery path are resolved to their series when the registry is made: counting is one atomic
+//! addition, without a look-up by labels.
+
+mod labels;
+mod process;
+mod registry;
+mod series;
+
+use std::cmp::Reverse;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::panics;
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::fact::StatusClass;
+use bellwire_core::hook::DeliveryState;
+use bellwire_core::lane::Gateway;
+use bellwire_core::named;
+use bellwire_rules::policy::reliability::{self, LaneSums, MetricReading, Sli};
+pub use labels::Labels;
+use labels::{
+    AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, OutcomeLabel, PoolLabels, RequestLabels,
+    SliLabels, TierLabel,
+};
+use process::Process;
+use registry::Registry;
+pub use registry::{Registered, Value};
+pub use series::Histogram;
+use series::{Build, Family, plain, seconds};
+
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+/// Lanes that have series of their own, at most.
+const LANES_MAX: usize = 100;
+
+named! {
+    /// Faults of a retry token.
+    pub enum TokenFault {
+        /// The token does not match its row, so the row was changed by hand. The delivery is dead.
+        Tampered = "tampered",
+        /// The token's attempt was already made, so the row was restored by hand. The delivery is dead.
+        Replayed = "replayed",
+        /// It is right, but past its time. The row's state was read again.
+        Late = "late",
+    }
+}
+
+/// Of the process: the log, by which they are counted, is begun before there are metrics.
+static SLOW_STATEMENTS: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+pub fn slow_statements() -> &'static Counter {
+    &SLOW_STATEMENTS
+}
+
+type Attempts = [[[Counter; Tier::ALL.len()]; StatusClass::ALL.len()]; Gateway::ALL.len()];
+type Endings = [[Counter; Tier::ALL.len()]; Ending::ALL.len()];
+type FloatGauge = Gauge<f64, AtomicU64>;
+
+/// Declares the series by their fields, names and helps.
+macro_rules! metrics {
+    ($($vis:vis $field:ident: $Series:ty = $make:ident($name:literal, $help:literal);)+) => {
+        /// All series of a process. Share it as an `Arc`.
+        #[derive(Debug)]
+        pub struct Metrics {
+            registry: Registry,
+            process: Process,
+            $(#[doc = $help] $vis $field: $Series,)+
+        }
+
+        impl Metrics {
+            /// Creates and registers all series.
+            pub fn new() -> Arc<Self> {
+                let mut registry = Registry::with_prefix("bellwire");
+                let r = &mut registry;
+                r.add("panics", "Panics, those included that were caught", None, panics::count().clone());
+                let slow = "Statements that took longer than BELLWIRE_SLOW_STATEMENT_MS; the log has them";
+                r.add("slow_statements", slow, None, SLOW_STATEMENTS.clone());
+                let _ = plain::<Build>(r, "build", "What runs");
+                Arc::new(Self { $($field: $make(r, $name, $help),)+ process: Process::new(), registry })
+            }
+        }
+    };
+}
+
+metrics! {
+    attempts: Attempts = attempts("attempts", "POSTs to gateways by what was answered");
+    endings: Endings = endings("deliveries_ended", "Deliveries by how they ended, and attempts that a retry follows");
+    attempt_seconds: [Histogram; Gateway::ALL.len()] =
+        by_gateway("attempt", "Time from the start of a POST to its answer");
+    lag_seconds: [Histogram; Tier::ALL.len()] = by_tier("queue_lag", "How much later than scheduled a POST began");
+    requests: Family<RequestLabels, Counter> = plain("http_requests", "Requests to the API by route and status");
+    slis: Family<SliLabels, FloatGauge> = plain("sli", "Reliability of retries over the last hour, by lane and tier");
+    sli_states: Family<SliLabels, Gauge> = plain("sli_state", "Where each stands: 0 unknown, 1 ok, 2 warn, 3 alert");
+    token_faults: [Counter; TokenFault::ALL.len()] =
+        token_faults("retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
+    pub throttled: Counter = plain("throttled", "Deliveries that had to wait for their subscription's throttle");
+    pub messages_accepted: Counter = plain("messages_accepted", "Messages that the API took");
+    pub batches_taken: Counter = plain("batches_taken", "Batches taken off cursors");
+    pub batches_open: Gauge = plain("batches_open", "Batches that this process holds open");
+    pub claims: Counter = plain("claims", "Queue rows claimed");
+    pub settle_fenced: Counter = plain("settle_fenced", "Rows that were already settled or taken over");
+    pub workers_ended: Counter = plain("workers_ended", "Workers that missed their heartbeat and whose work this worker took over");
+    pub settle_retries: Counter = plain("settle_retries", "Settling transactions that failed and are tried again");
+    pub settle_seconds: Histogram = seconds("settle", "Time that a settling transaction took");
+    pub lanes_held: Gauge = plain("lanes_held", "Lanes held by a gateway's throttling");
+    pub lanes_open: Gauge = plain("lanes_open", "Lanes whose breaker is open or half open");
+    pub breaker_trips: Counter = plain("breaker_trips", "Times that a breaker opened");
+    alerts_open: Family<KindLabel, Gauge> =
+        plain("alerts_open", "Unresolved alerts of the whole server");
+    pub in_flight: Gauge = plain("in_flight", "POSTs without an answer yet");
+    pub multi_buffer: Gauge = plain("multi_buffer", "Whether payloads are sealed eight at a time: 1 or 0");
+    pub clock_offset_s: FloatGauge = seconds("clock_offset", "How far the database's clock is ahead of this host's");
+    pub certificate_expires_s: FloatGauge =
+        seconds("tls_certificate_expiry_timestamp", "When the certificate expires; 0: none");
+    connections: Family<PoolLabels, Gauge> = plain("database_connections", "Connections of this process to Postgres");
+    pub database_writable: Gauge = plain("database_writable", "Whether a host of the database takes writes");
+    pub database_failovers: Counter = plain("database_failovers", "Times that another primary was found");
+    pub commits_unconfirmed: Gauge =
+        plain("commits_unconfirmed", "Whether Postgres waits for standbys that are not there");
+    read_replica_active: Gauge = plain("read_replica_active", "Whether a standby is read from");
+    read_replica_lag_s: FloatGauge = seconds("read_replica_lag", "How far that standby lags, as far as is known");
+    subscriptions_active: Family<GatewayLabel, Gauge> =
+        plain("subscriptions_active", "Active subscriptions by gateway");
+    webhook_requests: [Counter; DeliveryState::ALL.len()] =
+        webhook_requests("webhook_requests", "Requests to receivers of webhooks: delivered, retried later, or failed for good");
+    webhooks_pending: Gauge = plain("webhooks_pending", "Requests to receivers of active webhooks that are to be made");
+    webhooks_oldest_pending_s: FloatGauge = seconds("webhooks_oldest_pending", "Age of the oldest of them");
+    due: Gauge = plain("deliveries_due", "Deliveries in the queue that are due; 10,000 of a lane and tier at most");
+    oldest_due_s: FloatGauge = seconds("oldest_due", "For how long the oldest of them has been due");
+}
+
+impl Metrics {
+    /// Counts a POST and how long its answer took.
+    pub fn attempt(&self, gateway: Gateway, tier: Tier, status: Option<u16>, took: Duration) {
+        self.attempts[gateway as usize][StatusClass::of(status) as usize][place(tier.code())].inc();
+        self.attempt_seconds[gateway as usize].observe(took.as_secs_f64());
+    }
+
+    /// Counts deliveries that ended, or attempts that a retry follows.
+    pub fn ended(&self, ending: Ending, tier: Tier, n: u64) {
+        self.endings[place(ending.code())][place(tier.code())].inc_by(n);
+    }
+
+    /// Counts queue rows whose retry token had a fault.
+    pub fn token_fault(&self, fault: TokenFault, n: u64) {
+        self.token_faults[fault as usize].inc_by(n);
+    }
+
+    /// Records how much later than scheduled a POST began.
+    pub fn lag(&self, tier: Tier, lag: Duration) {
+        self.lag_seconds[place(tier.code())].observe(lag.as_secs_f64());
+    }
+
+    /// Counts a request to the API. `route` is the pattern, such as `/v1/apps/{app}/messages`, never the path: paths
+    /// hold ids, and each would be a series. So would each word that a stranger invents for a method.
+    pub fn request(&self, method: &str, route: &str, status: u16) {
+        let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("other");
+        let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), status };
+        self.requests.of(labels).inc();
+    }
+
+    /// Replaces the reliability metrics by those of the last hour. Only the lanes in the worst state are shown, so that the number of
+    /// series does not grow with the apps.
+    pub fn show_slis(&self, lanes: &[LaneSums]) {
+        self.slis.clear();
+        self.sli_states.clear();
+        let read = |lane: &LaneSums| -> Vec<(Option<Tier>, MetricReading)> {
+            let readings = lane.tiers.iter().map(|(tier, sums)| (*tier, reliability::read(sums, 1)));
+            readings.flat_map(|(tier, readings)| readings.map(|reading| (tier, reading))).collect()
+        };
+        let mut lanes: Vec<_> = lanes.iter().map(|lane| (lane, read(lane))).collect();
+        lanes.sort_by_key(|(_, readings)| Reverse(readings.iter().map(|(_, reading)| reading.state).max()));
+        for (lane, readings) in lanes.into_iter().take(LANES_MAX) {
+            readings.into_iter().for_each(|(tier, reading)| self.show_sli(lane, tier, reading));
+        }
+    }
+
+    fn show_sli(&self, lane: &LaneSums, tier: Option<Tier>, reading: MetricReading) {
+        // What is of the lane has no tier, and what is of a tier is not the lane's.
+        let (Some(value), true) = (reading.value, tier.is_none() == (reading.sli == Sli::BreakerTrips)) else {
+            return;
+        };
+        let labels = SliLabels {
+            sli: reading.sli.name(),
+            lane: lane.lane.0,
+            gateway: lane.gateway.name(),
+            tier: tier.map_or("", Tier::name),
+        };
+        self.slis.of(labels.clone()).set(value);
+        self.sli_states.of(labels).set(reading.state as i64);
+    }
+
+    /// Shows how many connections of a pool there are, and how many of them do nothing.
+    pub fn show_pool(&self, pool: &'static str, open: u32, idle: usize) {
+        let idle = i64::try_from(idle).unwrap_or(i64::MAX);
+        for (state, n) in [("idle", idle), ("used", (i64::from(open) - idle).max(0))] {
+            self.connections.of(PoolLabels { pool, state }).set(n);
+        }
+    }
+
+    /// Shows whether a standby is read from, and how far it lags.
+    pub fn read_replica(&self, is_usable: bool, lag: Option<Duration>) {
+        self.read_replica_active.set(is_usable.into());
+        if let Some(lag) = lag {
+            self.read_replica_lag_s.set(lag.as_secs_f64());
+        }
+    }
+
+    /// Shows how many active subscriptions there are at each gateway. A gateway that is not named has none.
+    pub fn show_subscriptions(&self, by_gateway: &[(Gateway, i64)]) {
+        for gateway in Gateway::ALL {
+            let n = by_gateway.iter().find(|(known, _)| *known == gateway).map_or(0, |(_, n)| *n);
+            self.subscriptions_active.of(GatewayLabel { gateway: gateway.name() }).set(n);
+        }
+    }
+
+    /// Shows what waits in the queue, and for how long the oldest of it has been due.
+    pub fn show_due(&self, deliveries: i64, oldest: Duration) {
+        self.due.set(deliveries);
+        self.oldest_due_s.set(oldest.as_secs_f64());
+    }
+
+    /// Counts a request to a webhook's receiver by where it stands since.
+    pub fn webhook_request(&self, stands: DeliveryState) {
+        self.webhook_requests[stands as usize].inc();
+    }
+
+    /// Sets the number of waiting webhook requests and the age of the oldest one. Both cover all webhooks, so that the number of series
+    /// does not grow.
+    pub fn show_webhooks(&self, pending: i64, oldest: Duration) {
+        self.webhooks_pending.set(pending);
+        self.webhooks_oldest_pending_s.set(oldest.as_secs_f64());
+    }
+
+    /// Sets the number of open alerts of a kind.
+    pub fn alerts_open(&self, kind: &'static str, n: i64) {
+        self.alerts_open.of(KindLabel { kind }).set(n);
+    }
+
+    /// Everything in the text format that Prometheus reads (OpenMetrics).
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        let written = encode_registry(&mut text, &self.registry.text)
+            .and_then(|()| encode_registry(&mut text, &self.process.look().text))
+            .and_then(|()| encode_eof(&mut text));
+        written.expect("a string takes everything");
+        text
+    }
+
+    /// Returns all series to read.
+    pub fn registered(&self) -> impl Iterator<Item = &Registered> {
+        self.registry.metrics.iter().chain(&self.process.look().metrics)
+    }
+}
+
+fn attempts(registry: &mut Registry, name: &str, help: &str) -> Attempts {
+    let attempts: Family<_, Counter> = plain(registry, name, help);
+    let of = |gateway: Gateway, status: StatusClass, tier: Tier| AttemptLabels {
+        gateway: gateway.name(),
+        status: status.name(),
+        tier: tier.name(),
+    };
+    Gateway::ALL
+        .map(|gateway| StatusClass::ALL.map(|status| Tier::ALL.map(|tier| attempts.of(of(gateway, status, tier)))))
+}
+
+fn endings(registry: &mut Registry, name: &str, help: &str) -> Endings {
+    let endings: Family<_, Counter> = plain(registry, name, help);
+    let of = |ending: Ending, tier: Tier| EndingLabels { ending: ending.name(), tier: tier.name() };
+    Ending::ALL.map(|ending| Tier::ALL.map(|tier| endings.of(of(ending, tier))))
+}
+
+fn by_gateway(registry: &mut Registry, name: &str, help: &str) -> [Histogram; Gateway::ALL.len()] {
+    let family: Family<_, Histogram> = seconds(registry, name, help);
+    Gateway::ALL.map(|gateway| family.of(GatewayLabel { gateway: gateway.name() }))
+}
+
+fn by_tier(registry: &mut Registry, name: &str, help: &str) -> [Histogram; Tier::ALL.len()] {
+    let family: Family<_, Histogram> = seconds(registry, name, help);
+    Tier::ALL.map(|tier| family.of(TierLabel { tier: tier.name() }))
+}
+
+fn token_faults(registry: &mut Registry, name: &str, help: &str) -> [Counter; TokenFault::ALL.len()] {
+    let family: Family<_, Counter> = plain(registry, name, help);
+    TokenFault::ALL.map(|fault| family.of(FaultLabel { fault: fault.name() }))
+}
+
+fn webhook_requests(registry: &mut Registry, name: &str, help: &str) -> [Counter; DeliveryState::ALL.len()] {
+    let requests: Family<_, Counter> = plain(registry, name, help);
+    DeliveryState::ALL.map(|state| {
+        let outcome = match state {
+            DeliveryState::Pending => "retried",
+            DeliveryState::Delivered => "delivered",
+            DeliveryState::Failed => "failed",
+        };
+        requests.of(OutcomeLabel { outcome })
+    })
+}
+
+/// Returns the index of a tier or an ending among all of its kind, whose codes begin at 1.
+fn place(code: i16) -> usize {
+    usize::try_from(code - 1).expect("numbers begin at 1")
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use bellwire_core::id::{AppId, LaneId};
+
+    #[test]
+    fn each_count_lands_in_its_own_series() {
+        let metrics = Metrics::new();
+        metrics.attempt(Gateway::Wns, Tier::Promotional, Some(201), Duration::from_millis(30));
+        metrics.attempt(Gateway::Wns, Tier::Promotional, None, Duration::from_secs(10));
+        metrics.ended(Ending::Gone, Tier::Engagement, 3);
+        metrics.request("POST", "/v1/apps/{app}/messages", 202);
+        metrics.settle_fenced.inc();
+        metrics.clock_offset_s.set(-0.25);
+        metrics.show_pool("api", 5, 2);
+        metrics.show_subscriptions(&[(Gateway::Fcm, 12)]);
+        metrics.show_due(7, Duration::from_millis(1_500));
+        metrics.webhook_request(DeliveryState::Pending);
+        metrics.show_webhooks(3, Duration::from_secs(90));
+        let text = metrics.render();
+        for line in [
+            r#"bellwire_attempts_total{gateway="wns",status="2xx",tier="promotional"} 1"#,
+            r#"bellwire_attempts_total{gateway="wns",status="none",tier="promotional"} 1"#,
+            r#"bellwire_attempts_total{gateway="fcm",status="2xx",tier="promotional"} 0"#,
+            r#"bellwire_deliveries_ended_total{ending="gone",tier="engagement"} 3"#,
+            r#"bellwire_attempt_seconds_count{gateway="wns"} 2"#,
+            r#"bellwire_http_requests_total{method="POST",route="/v1/apps/{app}/messages",status="202"} 1"#,
+            "bellwire_settle_fenced_total 1",
+            "bellwire_clock_offset_seconds -0.25",
+            r#"bellwire_database_connections{pool="api",state="used"} 3"#,
+            r#"bellwire_subscriptions_active{gateway="fcm"} 12"#,
+            r#"bellwire_subscriptions_active{gateway="apple"} 0"#,
+            "bellwire_webhook_requests_total{outcome=\"retried\"} 1",
+            "bellwire_webhook_requests_total{outcome=\"delivered\"} 0",
+            "bellwire_webhooks_pending 3",
+            "bellwire_webhooks_oldest_pending_seconds 90.0",
+            "bellwire_deliveries_due 7",
+            "bellwire_oldest_due_seconds 1.5",
+            concat!(r#"bellwire_build_info{version=""#, env!("CARGO_PKG_VERSION"), r#""} 1"#),
+        ] {
+            assert!(text.lines().any(|written| written == line), "{line} is missing in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "one end, at the end");
+        for name in ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"] {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+            assert!(!cfg!(target_os = "linux") || value.is_some(), "{name} in\n{text}");
+        }
+        let in_other_units = ["_ms", "_us", "milliseconds", "microseconds", "kilobytes"];
+        let named = |line: &&str| in_other_units.iter().any(|unit| line.contains(unit));
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).find(named), None, "seconds and bytes only");
+    }
+
+    #[test]
+    fn lane_series_are_limited_worst_first() {
+        let lane = |number, first_accepted| {
+            let mut sums = reliability::Sums::default();
+            sums.add(reliability::ReliabilityCount::FirstRetries as i16, 100);
+            sums.add(reliability::ReliabilityCount::FirstAccepted as i16, first_accepted);
+            let tiers = [(Some(Tier::Promotional), sums)].into();
+            LaneSums { lane: LaneId(number), app: AppId(Uuid::nil()), gateway: Gateway::Fcm, tiers }
+        };
+        let mut lanes: Vec<LaneSums> = (1..=150).map(|number| lane(number, 100)).collect();
+        lanes.push(lane(151, 0));
+        let metrics = Metrics::new();
+        metrics.show_slis(&lanes);
+        let text = metrics.render();
+        let shown: std::collections::BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("bellwire_sli{")?.split_once("lane=\"")?.1.split('"').next())
+            .collect();
+        assert_eq!((shown.len(), shown.contains("151")), (LANES_MAX, true), "{shown:?}");
+    }
+
+    #[test]
+    fn every_gateway_tier_and_ending_has_its_series() {
+        let metrics = Metrics::new();
+        for gateway in Gateway::ALL {
+            for tier in Tier::ALL {
+                metrics.attempt(gateway, tier, Some(201), Duration::ZERO);
+                metrics.lag(tier, Duration::ZERO);
+                Ending::ALL.iter().for_each(|&ending| metrics.ended(ending, tier, 1));
+            }
+        }
+        let text = metrics.render();
+        let counted = |series: &str, n: &str| text.lines().filter(|l| l.starts_with(series) && l.ends_with(n)).count();
+        assert_eq!(counted("bellwire_attempts_total", " 1"), Gateway::ALL.len() * Tier::ALL.len());
+        assert_eq!(counted("bellwire_deliveries_ended_total", " 5"), Ending::ALL.len() * Tier::ALL.len());
+        assert_eq!(counted("bellwire_queue_lag_seconds_count", " 5"), Tier::ALL.len());
+    }
+}

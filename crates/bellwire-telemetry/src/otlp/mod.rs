@@ -1,0 +1,158 @@
+//! OpenTelemetry: traces and metrics for a collector, by OTLP over HTTP. Nothing of it exists unless a collector is set.
+//!
+//! ```text
+//!  spans ──► queue (bounded; what does not fit is lost) ──► a thread of the SDK ──┐
+//!  metrics, read as often as the settings say ──► figures ────────────────────────┴──► collector
+//! ```
+//!
+//! Creating a span never waits for the collector, and nothing is sent twice.
+
+mod collector;
+mod figures;
+mod spans;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use opentelemetry::KeyValue;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider};
+use tokio::time::timeout;
+use tracing::{debug, info};
+use url::Url;
+
+use crate::metrics::Metrics;
+use bellwire_core::clock::{Clock, Timestamp};
+use collector::{Collector, SpanSink, resource_of};
+pub use spans::Tracer;
+pub use spans::{DeliverySpan, Stage, TraceOrigin, current};
+
+/// Instrumentation scope of spans and metrics.
+const SCOPE: &str = "bellwire";
+const SPANS_WAITING_MAX: usize = 4_096;
+const SPANS_AT_ONCE: usize = 512;
+const GATHER: Duration = Duration::from_secs(2);
+/// Time limit for the last export at shutdown.
+const FLUSH_WITHIN: Duration = Duration::from_secs(3);
+
+#[derive(Debug)]
+pub struct OtlpConfig {
+    /// The collector; `/v1/traces` and `/v1/metrics` are beneath it.
+    pub endpoint: Url,
+    /// PEM certificates that it is trusted by beside Mozilla's roots.
+    pub extra_ca_pem: Option<Vec<u8>>,
+    pub headers: HeaderMap,
+    pub service_name: String,
+    pub sampling: Sampling,
+    /// The share of them, 0 to 1, where `sampling` goes by one.
+    pub share: f64,
+    /// From one telling of the metrics to the next.
+    pub metrics_every: Duration,
+}
+
+/// Selection of traced requests: the samplers of OpenTelemetry's specification. With parent-based samplers, a caller's own sampling
+/// decision applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampling {
+    AlwaysOn,
+    AlwaysOff,
+    Share,
+    ParentOrAlwaysOn,
+    ParentOrAlwaysOff,
+    ParentOrShare,
+}
+
+impl Sampling {
+    fn sampler(self, share: f64) -> Sampler {
+        let or = |root| Sampler::ParentBased(Box::new(root));
+        match self {
+            Self::AlwaysOn => Sampler::AlwaysOn,
+            Self::AlwaysOff => Sampler::AlwaysOff,
+            Self::Share => Sampler::TraceIdRatioBased(share),
+            Self::ParentOrAlwaysOn => or(Sampler::AlwaysOn),
+            Self::ParentOrAlwaysOff => or(Sampler::AlwaysOff),
+            Self::ParentOrShare => or(Sampler::TraceIdRatioBased(share)),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Otlp {
+    provider: SdkTracerProvider,
+    collector: Arc<Collector>,
+    resource: ResourceAttributesWithSchema,
+    clock: Clock,
+    began: Timestamp,
+    metrics_every: Duration,
+}
+
+impl Otlp {
+    /// Prepares everything, on the runtime that it is called on. The collector is not asked whether it is there.
+    ///
+    /// # Errors
+    /// If its certificates cannot be used.
+    pub fn start(settings: OtlpConfig, clock: Clock) -> Result<Self, bellwire_gateway::SettingsError> {
+        let OtlpConfig { endpoint, extra_ca_pem, headers, service_name, sampling, share, metrics_every } = settings;
+        // Replicas are of one service, and their series must not be taken for each other's.
+        let resource = Resource::builder_empty()
+            .with_service_name(service_name)
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+            .with_attribute(KeyValue::new("service.instance.id", clock.uuid().to_string()))
+            .build();
+        info!(host = endpoint.host_str(), "traces and metrics go to a collector");
+        let collector = Arc::new(Collector::new(&endpoint, extra_ca_pem.as_deref(), headers)?);
+        let sink = SpanSink::new(collector.clone(), &resource);
+        let gathering = BatchConfigBuilder::default()
+            .with_max_queue_size(SPANS_WAITING_MAX)
+            .with_max_export_batch_size(SPANS_AT_ONCE)
+            .with_scheduled_delay(GATHER)
+            .build();
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(BatchSpanProcessor::builder(sink).with_batch_config(gathering).build())
+            .with_sampler(sampling.sampler(share))
+            .with_resource(resource.clone())
+            .build();
+        let (resource, began) = ((&resource).into(), clock.now());
+        Ok(Self { provider, collector, resource, clock, began, metrics_every })
+    }
+
+    pub fn tracer(&self) -> Tracer {
+        Tracer::new(self.provider.tracer(SCOPE), self.clock.clone())
+    }
+
+    /// From one telling of the metrics to the next.
+    pub fn metrics_every(&self) -> Duration {
+        self.metrics_every
+    }
+
+    pub async fn tell_metrics(&self, metrics: &Metrics) {
+        let metrics = figures::read(metrics, self.began, self.clock.now());
+        let scope_metrics = ScopeMetrics { scope: Some(collector::scope()), metrics, ..ScopeMetrics::default() };
+        let request = ExportMetricsServiceRequest {
+            resource_metrics: vec![ResourceMetrics {
+                resource: Some(resource_of(&self.resource)),
+                scope_metrics: vec![scope_metrics],
+                ..ResourceMetrics::default()
+            }],
+        };
+        // Whether it was taken has been logged, and the next ones tell all of this again.
+        let _ = self.collector.send(collector::METRICS, &request).await;
+    }
+
+    /// Exports the remaining spans and a last set of `metrics`, within [`FLUSH_WITHIN`]. Spans created later are dropped.
+    pub async fn stop<'m>(&self, metrics: impl Future<Output = &'m Metrics>) {
+        let provider = self.provider.clone();
+        // It blocks until the SDK's thread is done.
+        let spans = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_WITHIN));
+        let metrics = timeout(FLUSH_WITHIN, async { self.tell_metrics(metrics.await).await });
+        let (spans, metrics) = tokio::join!(spans, metrics);
+        if !matches!(spans, Ok(Ok(()))) || metrics.is_err() {
+            debug!("the last spans or metrics are lost");
+        }
+    }
+}

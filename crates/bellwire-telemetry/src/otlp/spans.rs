@@ -1,0 +1,294 @@
+//! Spans: of requests, and of what becomes of the deliveries that they ask for.
+//!
+//! ```text
+//!  POST /v1/apps/{app}/messages
+//!    └─ deliver ─┬─ claim    from the statement that claims it, or gives birth to it, to the queue
+//!                ├─ wait     for its turn
+//!                ├─ seal     its payload is rendered, signed for and encrypted
+//!                ├─ POST     to the gateway, until its answer
+//!                └─ settle   until its outcome is written
+//! ```
+//!
+//! Which request a message came with is stored with it, as `traceparent`: other processes may deliver it, and much later.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use http::{HeaderMap, Method, header};
+use opentelemetry::context::FutureExt as _;
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry::trace::{Span as _, SpanContext, SpanKind, Status, TraceContextExt as _, Tracer as _};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{SdkTracer, Span};
+
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::named;
+
+/// Maximum number of traced attempts of one message, until a worker reads the message again, once a minute. A campaign must not become ten
+/// million spans.
+const TURNS_TRACED: u32 = 10;
+/// Header with the caller's span (W3C Trace Context).
+const TRACEPARENT: &str = "traceparent";
+
+/// Makes spans, or does nothing where there is no collector. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Tracer(Option<On>);
+
+#[derive(Debug, Clone)]
+struct On {
+    tracer: SdkTracer,
+    clock: Clock,
+}
+
+impl Tracer {
+    /// Builds an exporter that records nothing.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn new(tracer: SdkTracer, clock: Clock) -> Self {
+        Self(Some(On { tracer, clock }))
+    }
+
+    /// Starts the span of a request. `None` if the request is not traced. `route` is the pattern, never the path. A caller's parent span is
+    /// accepted only with a key: browsers must not decide what is traced.
+    pub fn request(&self, method: &Method, route: &str, headers: &HeaderMap) -> Option<RequestSpan> {
+        let On { tracer, clock } = self.0.as_ref()?;
+        let told = headers.get(TRACEPARENT).filter(|_| headers.contains_key(header::AUTHORIZATION));
+        let caller = told.and_then(|value| value.to_str().ok()).and_then(parse);
+        let method = name_of(method);
+        let name = if route.is_empty() { method.to_owned() } else { format!("{method} {route}") };
+        let mut attributes = vec![KeyValue::new("http.request.method", method)];
+        if !route.is_empty() {
+            attributes.push(KeyValue::new("http.route", route.to_owned()));
+        }
+        let builder = tracer
+            .span_builder(name)
+            .with_kind(SpanKind::Server)
+            .with_start_time(SystemTime::from(clock.now()))
+            .with_attributes(attributes);
+        let span = builder.start_with_context(tracer, &parent(caller));
+        let context = Context::new().with_span(span);
+        let is_sampled = context.span().span_context().is_sampled();
+        is_sampled.then(|| RequestSpan { context, clock: clock.clone() })
+    }
+
+    /// The origin of a message's deliveries, if they are to be traced here; `traceparent` is what was stored with it.
+    pub fn origin(&self, traceparent: Option<&str>) -> Option<TraceOrigin> {
+        let _on = self.0.as_ref()?;
+        Some(TraceOrigin { request: traceparent.and_then(parse)?, turns: AtomicU32::new(0) })
+    }
+
+    /// The span of a delivery whose turn began with its claim, `began`; none if it is not to be traced. `attributes` name
+    /// neither endpoint, payload, key nor user.
+    pub fn delivery(
+        &self,
+        origin: &TraceOrigin,
+        began: Timestamp,
+        attributes: impl FnOnce() -> Vec<KeyValue>,
+    ) -> Option<Box<DeliverySpan>> {
+        let On { tracer, clock } = self.0.as_ref()?;
+        if !origin.has_turns_left() {
+            return None;
+        }
+        let builder =
+            tracer.span_builder("deliver").with_start_time(SystemTime::from(began)).with_attributes(attributes());
+        let span = builder.start_with_context(tracer, &parent(Some(origin.request.clone())));
+        if !span.span_context().is_sampled() {
+            return None;
+        }
+        let (tracer, clock) = (tracer.clone(), clock.clone());
+        Some(Box::new(DeliverySpan { tracer, clock, span, stage: Some(Stage::Claim), stage_began: began }))
+    }
+}
+
+/// The request that a message came with, and how many of its deliveries are traced already.
+#[derive(Debug)]
+pub struct TraceOrigin {
+    request: SpanContext,
+    turns: AtomicU32,
+}
+
+impl TraceOrigin {
+    fn has_turns_left(&self) -> bool {
+        // Not counted beyond, lest it begin anew.
+        self.turns.load(Ordering::Relaxed) < TURNS_TRACED && self.turns.fetch_add(1, Ordering::Relaxed) < TURNS_TRACED
+    }
+}
+
+/// The span of a request under way. One that is not [ended](Self::end) ends when it is dropped: its client hung up.
+#[derive(Debug)]
+pub struct RequestSpan {
+    context: Context,
+    clock: Clock,
+}
+
+impl RequestSpan {
+    /// Runs `answering` within this span, so that [`current`] returns it there.
+    pub fn around<F: Future>(&self, answering: F) -> impl Future<Output = F::Output> + use<F> {
+        answering.with_context(self.context.clone())
+    }
+
+    pub fn end(self, status: u16) {
+        let span = self.context.span();
+        span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
+        if status >= 500 {
+            span.set_status(Status::error(""));
+        }
+        span.end_with_timestamp(self.clock.now().into());
+    }
+}
+
+/// The `traceparent` of the request that is being answered, if it is traced.
+pub fn current() -> Option<String> {
+    Context::map_current(|context| {
+        if !context.span().span_context().is_sampled() {
+            return None;
+        }
+        let mut carrier = HashMap::new();
+        TraceContextPropagator::new().inject_context(context, &mut carrier);
+        carrier.remove(TRACEPARENT)
+    })
+}
+
+named! {
+    /// Stages of one delivery attempt.
+    pub enum Stage {
+        /// It is taken out of the database, and its recipient is opened.
+        Claim = "claim",
+        /// It waits for its turn.
+        Wait = "wait",
+        /// Rendering, signing and encryption of the payload.
+        Seal = "seal",
+        /// It is at the gateway.
+        Post = "POST",
+        /// Recording of the outcome.
+        Settle = "settle",
+    }
+}
+
+/// The span of a delivery's turn. It ends when it is dropped, which is when its outcome is written or given up.
+#[derive(Debug)]
+pub struct DeliverySpan {
+    tracer: SdkTracer,
+    clock: Clock,
+    span: Span,
+    /// Under way, if any is.
+    stage: Option<Stage>,
+    stage_began: Timestamp,
+}
+
+impl DeliverySpan {
+    /// Ends the stage that is under way, and begins that one.
+    pub fn enter(&mut self, next: Stage) {
+        self.leave(Vec::new());
+        self.stage = Some(next);
+    }
+
+    /// Ends the POST, with the status that the gateway answered, if it did.
+    pub fn answered(&mut self, status: Option<u16>) {
+        self.leave(vec![match status {
+            Some(status) => KeyValue::new("http.response.status_code", i64::from(status)),
+            None => KeyValue::new("error.type", "no_answer"),
+        }]);
+    }
+
+    /// Sets the attempt's outcome.
+    pub fn conclude(&mut self, outcome: &'static str) {
+        self.span.set_attribute(KeyValue::new("bellwire.outcome", outcome));
+    }
+
+    fn leave(&mut self, mut attributes: Vec<KeyValue>) {
+        let Some(stage) = self.stage.take() else { return };
+        let began = std::mem::replace(&mut self.stage_began, self.clock.now());
+        let kind = match stage {
+            Stage::Post => {
+                attributes.push(KeyValue::new("http.request.method", "POST"));
+                SpanKind::Client
+            }
+            _ => SpanKind::Internal,
+        };
+        let builder = self
+            .tracer
+            .span_builder(stage.name())
+            .with_kind(kind)
+            .with_start_time(SystemTime::from(began))
+            .with_attributes(attributes);
+        let turn = parent(Some(self.span.span_context().clone()));
+        builder.start_with_context(&self.tracer, &turn).end_with_timestamp(self.stage_began.into());
+    }
+}
+
+impl Drop for DeliverySpan {
+    fn drop(&mut self) {
+        self.leave(Vec::new());
+        self.span.end_with_timestamp(self.stage_began.into());
+    }
+}
+
+/// A context in which spans are children of that one, or of none.
+fn parent(of: Option<SpanContext>) -> Context {
+    of.map_or_else(Context::new, |span| Context::new().with_remote_span_context(span))
+}
+
+fn parse(traceparent: &str) -> Option<SpanContext> {
+    let carrier = HashMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);
+    let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier);
+    Some(context.span().span_context().clone()).filter(SpanContext::is_valid)
+}
+
+/// Returns the name of a standard method. Other methods share one name, since a caller could invent any number.
+fn name_of(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "HTTP",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    #[test]
+    fn trace_context_must_be_well_formed() {
+        let known = parse(CALLER).unwrap();
+        assert_eq!(known.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
+        assert!(known.is_sampled() && known.is_remote());
+        assert!(!parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00").unwrap().is_sampled());
+        for wrong in [
+            "",
+            "00",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn traced_turns_are_limited_per_message() {
+        let origin = TraceOrigin { request: parse(CALLER).unwrap(), turns: AtomicU32::new(0) };
+        assert_eq!((0..1_000).filter(|_| origin.has_turns_left()).count(), TURNS_TRACED as usize);
+    }
+
+    #[test]
+    fn without_a_collector_nothing_is_made() {
+        let off = Tracer::off();
+        assert!(off.request(&Method::GET, "/healthz", &HeaderMap::new()).is_none());
+        assert!(off.origin(Some(CALLER)).is_none());
+        assert_eq!(current(), None);
+    }
+}

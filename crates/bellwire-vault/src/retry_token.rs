@@ -1,0 +1,101 @@
+//! Retry tokens: what waits in `queue` is signed, so that a row changed by hand is never sent.
+//!
+//! A token covers the delivery (message and subscription), its number of retries, and the time its policy scheduled. Endpoint and payload
+//! are not included: both are sealed for exactly that subscription and message ([`super`]), and a swapped one does not open. Lane and tier
+//! are compared with those of subscription and message. `due_at` and `lease` are not signed: they change with every claim and do not affect
+//! the content.
+
+use std::time::Duration;
+
+use super::{SIGNATURE_LEN, Vault};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{MessageId, SubscriptionId};
+
+/// Domain separation of these signatures.
+const KIND: &[u8] = b"retry";
+
+/// State of a waiting delivery that a token covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queued {
+    pub message: MessageId,
+    pub subscription: SubscriptionId,
+    /// Attempts that a retry followed.
+    pub retries: u32,
+    /// Time scheduled by the policy, in whole microseconds as in Postgres.
+    pub scheduled_at: Timestamp,
+}
+
+impl Queued {
+    /// The token: see [`Vault::sign`].
+    pub fn sign(&self, vault: &Vault) -> [u8; SIGNATURE_LEN] {
+        vault.sign(&self.octets())
+    }
+
+    pub fn fits(&self, token: &[u8], vault: &Vault) -> bool {
+        vault.has_signed(&self.octets(), token)
+    }
+
+    /// Returns whether the token is older than `retryTokenTtlSec`. It is valid, but the server was down or the delivery held for so long
+    /// that its state is read again before it is sent.
+    pub fn is_late(&self, now: Timestamp, ttl: Duration) -> bool {
+        self.scheduled_at + ttl < now
+    }
+
+    fn octets(&self) -> Vec<u8> {
+        [
+            KIND,
+            self.message.0.as_bytes(),
+            self.subscription.0.as_bytes(),
+            &self.retries.to_be_bytes(),
+            &self.scheduled_at.timestamp_micros().to_be_bytes(),
+        ]
+        .concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, TimeDelta};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn queued() -> Queued {
+        Queued {
+            message: MessageId(Uuid::from_u128(1)),
+            subscription: SubscriptionId(Uuid::from_u128(2)),
+            retries: 3,
+            scheduled_at: DateTime::from_timestamp_micros(1_800_000_000_000_001).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_token_fits_nothing_but_its_own_state() {
+        let vault = Vault::new([(1, [1; 32])], &[9; 32]);
+        let token = queued().sign(&vault);
+        assert!(queued().fits(&token, &vault));
+        for other in [
+            Queued { message: MessageId(Uuid::from_u128(2)), ..queued() },
+            Queued { subscription: SubscriptionId(Uuid::from_u128(1)), ..queued() },
+            Queued { retries: 2, ..queued() },
+            Queued { scheduled_at: queued().scheduled_at + TimeDelta::microseconds(1), ..queued() },
+        ] {
+            assert!(!other.fits(&token, &vault), "{other:?}");
+        }
+        assert!(!queued().fits(&[], &vault));
+    }
+
+    #[test]
+    fn what_postgres_does_not_store_does_not_count() {
+        let vault = Vault::new([(1, [1; 32])], &[9; 32]);
+        let finer = Queued { scheduled_at: queued().scheduled_at + TimeDelta::nanoseconds(999), ..queued() };
+        assert!(queued().fits(&finer.sign(&vault), &vault));
+    }
+
+    #[test]
+    fn a_token_is_late_only_after_its_time() {
+        let (queued, ttl) = (queued(), Duration::from_secs(300));
+        assert!(!queued.is_late(queued.scheduled_at + ttl, ttl));
+        assert!(queued.is_late(queued.scheduled_at + ttl + Duration::from_micros(1), ttl));
+    }
+}
