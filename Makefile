@@ -10,10 +10,10 @@ help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: deps web ## Deliver a campaign to 10,000 simulated browsers and check the account; KEEP=1 leaves the server up
-	cargo run --profile demo --locked --bin bellwire -- demo $(if $(KEEP),--keep)
+	cargo run --locked --bin bellwire -- demo $(if $(KEEP),--keep)
 
 run: deps web ## Start the real server with a Postgres of its own
-	cargo run --profile demo --locked --bin bellwire -- serve
+	cargo run --locked --bin bellwire -- serve
 
 # What `npm test` does but for the build, which would have cargo embed the same once more. Rust is linted as it is compiled.
 test: deps web $(addsuffix /node_modules/.package-lock.json,tests/clients examples/node-backend examples/react-site examples/recipes/vite) ## Check style, then run all tests, those in Firefox and Chromium included
@@ -78,7 +78,7 @@ test-packages: web ## Install, upgrade and remove the Debian package in a system
 	tests/packages
 
 pictures: deps web ## Take the pictures of the admin page in docs/pictures, from the demo
-	cargo build --profile demo --locked --bin bellwire
+	cargo build --locked --bin bellwire
 	scripts/pictures
 pictures: NEEDS = --test
 

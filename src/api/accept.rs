@@ -9,8 +9,8 @@ use tracing::Instrument as _;
 
 use super::accepted::Accepted;
 use super::compose::Composed;
+use super::group_commit::{KeyedMessage, NotTaken, SendOutcome, tell};
 use super::idempotency::{PATIENCE, Replay, in_progress};
-use super::intake::{KeyedMessage, NotTaken, SendOutcome, tell};
 use super::problem::{Problem, ProblemCode};
 use super::{ApiState, Work};
 use bellwire_store as store;
@@ -166,7 +166,7 @@ impl InOne {
             Ok(Some(taken)) => return taken,
             Ok(None) if messages.len() == 1 => return vec![Err(in_progress())],
             Ok(None) => {}
-            // What Postgres refuses for good it may refuse because of one: see `super::intake`.
+            // What Postgres refuses for good it may refuse because of one: see `super::group_commit`.
             Err(error) if messages.len() > 1 && is_of_one(&error) => {}
             Err(error) => return messages.iter().map(|_| Err(Problem::from(&error))).collect(),
         }

@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{PathParam, TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
-use super::later;
 use super::policies::{PolicyFault as _, check, kept, terms_of};
 use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use super::segments::SegmentChoice;
+use super::send_at;
 use super::sunset::SunsetBody;
 use super::templated::{ResolvedTemplate, TemplateRef, Trial};
 use bellwire_core::clock::uuid_of;
@@ -190,7 +190,7 @@ impl NewMessageBody {
         faults.require((0..=TTL_MAX_S).contains(&ttl_s), "/ttl", "must be 0 to 2419200 seconds");
         self.check_names(&mut faults);
         let now = state.clock.now();
-        let send_at = later::read(self.send_at.as_deref(), self.timezone.as_deref(), now, &mut faults);
+        let send_at = send_at::read(self.send_at.as_deref(), self.timezone.as_deref(), now, &mut faults);
         let policy = check_policy(self.policy.as_ref(), retries, app, &mut faults)?;
         let mut warnings: Vec<FieldError> =
             policy.warnings.into_iter().map(|warning| warning.under("/policy")).collect();

@@ -17,9 +17,9 @@ use serde_path_to_error::{Path, Segment};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::mismatch::{in_plain_words, mismatches};
 use super::nul::{refuse_nul, reject_nul};
 use super::problem::{FieldError, Problem, ProblemCode, pointer_segment};
+use super::schema_errors::{in_plain_words, mismatches};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{
     AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, HookDeliveryId, IdentityKeyId, ImportId, MessageId, PasskeyId,

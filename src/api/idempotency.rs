@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use super::ApiState;
 use super::auth::Admitted;
 use super::extract::{Json, Octets};
-use super::places::SharePermit;
+use super::fair_semaphore::SharePermit;
 use super::problem::{Problem, ProblemCode};
 use bellwire_core::id::AppId;
 use bellwire_store::operations::idempotency::{self, Claim, KeyScope, KeyedRequest};

@@ -25,7 +25,6 @@ pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
 mod diagnoses;
 mod docs;
-mod edits;
 pub(crate) mod email;
 pub(crate) mod engagement;
 mod etag;
@@ -35,8 +34,10 @@ pub(crate) mod explain;
 pub(crate) mod exports;
 pub(crate) mod extract;
 mod failover;
+mod fair_semaphore;
 pub(crate) mod flows;
 pub(crate) mod gateways;
+pub(crate) mod group_commit;
 pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod hsts;
@@ -44,23 +45,21 @@ pub(crate) mod hygiene;
 mod idempotency;
 pub(crate) mod identity;
 pub(crate) mod identity_keys;
+mod if_match;
 pub(crate) mod imports;
-pub(crate) mod intake;
 pub(crate) mod known_keys;
-mod later;
 pub(crate) mod limits;
 pub(crate) mod log_level;
 pub(crate) mod message_content;
 pub(crate) mod message_list;
 pub(crate) mod messages;
 pub(crate) mod metrics;
-pub(crate) mod mismatch;
 mod nul;
 pub(crate) mod openapi;
 mod outgoing;
 pub(crate) mod paging;
+pub(crate) mod partial_warnings;
 pub(crate) mod passwords;
-mod places;
 pub(crate) mod policies;
 pub(crate) mod preview;
 pub(crate) mod problem;
@@ -68,12 +67,13 @@ pub(crate) mod problem;
 mod properties;
 mod push_address;
 pub(crate) mod receipts;
-pub(crate) mod refused;
 pub(crate) mod remembered;
 mod restores;
 pub(crate) mod retry_headers;
 mod routes;
+pub(crate) mod schema_errors;
 pub(crate) mod segments;
+mod send_at;
 mod series;
 pub(crate) mod session;
 mod signed_in;
@@ -81,6 +81,7 @@ pub(crate) mod simulation;
 pub(crate) mod site;
 pub(crate) mod slas;
 
+mod keyed_lock;
 mod state;
 pub(crate) mod stream;
 pub(crate) mod subscription_input;
@@ -92,7 +93,6 @@ pub(crate) mod template_trials;
 pub(crate) mod templated;
 pub(crate) mod templates;
 pub(crate) mod topics;
-mod turns;
 pub(crate) mod users;
 pub(crate) mod vapid_keys;
 pub(crate) mod webhooks;
@@ -171,7 +171,7 @@ fn routes_by_caller() -> Routes {
             .merge(team::routes())
             .merge(health::routes()),
     };
-    edits::describe(routes.server.get_openapi_mut());
+    if_match::describe(routes.server.get_openapi_mut());
     routes
 }
 
@@ -193,8 +193,8 @@ pub fn router(state: ApiState) -> Router {
     let (reports, more) = reports.split_for_parts();
     description.merge(more);
     let (server, more) = server.split_for_parts();
-    let edits = edits::Edits::new(state.clone(), server.clone().with_state(state.clone()), &more);
-    let server = server.layer(from_fn_with_state(edits, edits::guard));
+    let edits = if_match::Edits::new(state.clone(), server.clone().with_state(state.clone()), &more);
+    let server = server.layer(from_fn_with_state(edits, if_match::guard));
     description.merge(more);
     let description = Arc::new(openapi::complete(description));
     // The fallback comes before the door: the door answers preflights, which would fall back otherwise.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::ApiState;
 use super::extract::Recheck;
-use super::places::SharePermit;
+use super::fair_semaphore::SharePermit;
 
 /// Reason why a body was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
 #[derive(Debug, thiserror::Error)]

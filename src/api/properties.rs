@@ -14,9 +14,9 @@ use super::api_keys::NewApiKey;
 use super::compose::NewMessageBody;
 use super::etag::{self, Comparison};
 use super::flows::FlowBody;
-use super::mismatch::mismatches;
 use super::paging::{Page, Paging};
 use super::problem::FieldError;
+use super::schema_errors::mismatches;
 use super::topics::NewTopic;
 use bellwire_store::keyset::{Keyset, Towards};
 

@@ -19,8 +19,8 @@ use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
 use bellwire_segment::{AudienceFilter, Expression};
 use bellwire_store::WriteOutcome;
-use bellwire_store::audience::judge;
 use bellwire_store::audience::reach::{self, AudienceReach};
+use bellwire_store::audience::segment_filter;
 use bellwire_store::audience::segments::{self, SEGMENTS_MAX, SegmentRow, Set};
 use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::AuditAction;
@@ -163,7 +163,7 @@ impl SegmentChoice {
 async fn warnings(state: &ApiState, app: &App, expression: &Expression) -> Result<Vec<String>, Problem> {
     let filter = AudienceFilter::from(expression.clone());
     let mut conn = state.pool.acquire().await?;
-    let (topics, messages) = judge::unknown_names(&mut conn, app.id, &filter).await?;
+    let (topics, messages) = segment_filter::unknown_names(&mut conn, app.id, &filter).await?;
     let topics = topics.into_iter().map(|name| format!("refers to the topic {name:?}, which does not exist"));
     let messages =
         messages.into_iter().map(|name| format!("refers to the message {name:?}, which does not exist or was deleted"));

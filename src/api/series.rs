@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::{MayRead, Server, Watcher};
 use super::extract::{AppRef, named_app};
-use super::places::Busy;
+use super::fair_semaphore::Busy;
 use super::problem::{Problem, ProblemCode};
 use super::routes::routes;
 use bellwire_core::clock::Timestamp;

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::{Json, Query};
-use super::places::Busy;
+use super::fair_semaphore::Busy;
 use super::preview::PreviewBody;
 use super::problem::{FieldError, Problem, ProblemCode};
 use super::routes::routes;

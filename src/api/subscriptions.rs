@@ -15,10 +15,10 @@ use super::consent::{ConsentView, NewConsent};
 use super::cors::allowed_origin;
 use super::extract::{Json, PathId, nullable};
 use super::identity_keys::check_user;
+use super::partial_warnings::{self, RefusedView};
 use super::policies;
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::push_address::{CheckedHosts, PushSubscription, check_address};
-use super::refused::{self, RefusedView};
 use super::routes::routes;
 use super::subscription_input::{SubscriptionInput, user_id};
 use super::subscription_list;
@@ -285,7 +285,9 @@ pub(crate) async fn register(
         unsubscribed_at: None,
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
-    let refused = |refused| [refused::tell(&client.app, &topics_named, refused), refused::unreadable(details)].concat();
+    let refused = |refused| {
+        [partial_warnings::tell(&client.app, &topics_named, refused), partial_warnings::unreadable(details)].concat()
+    };
     answer_registered(&state, registered, warnings, refused)
 }
 
@@ -436,7 +438,9 @@ pub(crate) async fn change(
         Changed::Done(row, topics, refused) => {
             let row = *row;
             let view = if client.server { SubscriptionView::new(row, topics) } else { with_token(&state, row, topics) };
-            let refused = [refused::tell(&client.app, &topics_named, refused), refused::unreadable(details)].concat();
+            let refused =
+                [partial_warnings::tell(&client.app, &topics_named, refused), partial_warnings::unreadable(details)]
+                    .concat();
             Ok(axum::Json(SubscriptionView { refused, ..view }))
         }
         Changed::Unknown => Err(unknown()),

@@ -17,7 +17,7 @@ use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
 use super::output::{Output, Stdout};
 use super::refusal::ArgumentNames;
-use crate::api::exports::line::{END, SUBSCRIPTION};
+use crate::api::exports::record::{END, SUBSCRIPTION};
 
 const NAMES: &ArgumentNames =
     &[("app", "--app"), ("only", "--only"), ("format", "--format"), ("raw", "--raw"), ("after", "--resume")];

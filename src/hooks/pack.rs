@@ -10,7 +10,7 @@ use super::event::{OutgoingEvent, body};
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::HookDeliveryId;
-use bellwire_dispatch::rest::{AT_REST, Rest};
+use bellwire_dispatch::idle::{AT_REST, Rest};
 use bellwire_store::hooks::packing::{self, Hearer, NOTES_MAX, NewDelivery, STREAM_MAX};
 use bellwire_vault::{Vault, WEBHOOK_BODY};
 

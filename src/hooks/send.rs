@@ -24,7 +24,7 @@ use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::hook::{DeliveryState, DisabledWhy};
 use bellwire_core::id::{HookDeliveryId, WebhookId};
 use bellwire_core::subscription::Endpoint;
-use bellwire_dispatch::rest::Rest;
+use bellwire_dispatch::idle::Rest;
 use bellwire_gateway::{Call, Gateways, Reply};
 use bellwire_rules::classify::{Failure, Health, retry_after};
 use bellwire_rules::policy::breaker::{Breaker, BreakerState, Permission};

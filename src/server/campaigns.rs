@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::id::{CampaignId, MessageId};
-use bellwire_dispatch::rest::{AT_REST, Rest};
+use bellwire_dispatch::idle::{AT_REST, Rest};
 use bellwire_rules::campaign::parts;
 use bellwire_rules::campaign::plan::{CampaignAudience, Otherwise, Pace, Plan, PlannedMessage, Test, WHOLE};
 use bellwire_rules::campaign::schedule::When;

@@ -11,7 +11,7 @@ use super::maintenance::{self, Retention};
 use super::{campaigns, keys};
 use crate::config::Config;
 use crate::hooks;
-use bellwire_dispatch::rest::Rest;
+use bellwire_dispatch::idle::Rest;
 use bellwire_dispatch::{self as dispatch, Dispatcher};
 use bellwire_gateway::Gateways;
 use bellwire_rules::policy::runaway::Guard;

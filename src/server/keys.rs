@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use bellwire_core::clock::Clock;
-use bellwire_dispatch::rest::{AT_REST, Rest};
+use bellwire_dispatch::idle::{AT_REST, Rest};
 use bellwire_store::keys::data_keys::{self, TAKES_OVER_AFTER, VALUES_TO_WARN};
 use bellwire_vault::Vault;
 use bellwire_vault::master_key::MasterKeySource;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
-use bellwire_dispatch::rest::{AT_REST, Rest};
+use bellwire_dispatch::idle::{AT_REST, Rest};
 use bellwire_rules::policy::runaway::Guard;
 use bellwire_store::audience::erasures::Erasure;
 use bellwire_store::hooks::deliveries as hooks;
@@ -23,11 +23,11 @@ use bellwire_store::operations::removal::RemovalProgress as Removed;
 use bellwire_store::outcomes::rollups::{MetricsKept, RollupStep};
 use bellwire_store::outcomes::stream;
 use bellwire_store::{
-    self as store, ChunkProgress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
-    audience::topics, audience::user_shards, keys::audit, keys::data_keys, keys::passkeys, keys::resealing,
-    keys::sessions, operations::backups, operations::partitions, operations::removal, operations::restoring,
-    operations::retention, operations::statistics, operations::sweeps, outcomes::reliability, outcomes::rollups,
-    queue::caps, queue::guards, queue::steering,
+    self as store, ChunkProgress, audience::audience_counts, audience::engagement_stats, audience::erasures,
+    audience::refusals, audience::topics, audience::user_shards, keys::audit, keys::data_keys, keys::passkeys,
+    keys::resealing, keys::sessions, operations::backups, operations::partitions, operations::removal,
+    operations::restoring, operations::retention, operations::statistics, operations::sweeps, outcomes::reliability,
+    outcomes::rollups, queue::caps, queue::guards, queue::steering,
 };
 use bellwire_vault::Vault;
 
@@ -217,7 +217,7 @@ pub async fn fold_metrics(pool: &PgPool) -> sqlx::Result<()> {
 pub async fn fold_habits(pool: &PgPool, clock: &Clock) -> sqlx::Result<()> {
     loop {
         let began = Instant::now();
-        if !habits::fold(pool, clock.now()).await? {
+        if !engagement_stats::fold(pool, clock.now()).await? {
             return Ok(());
         }
         sleep(began.elapsed() * REST_FACTOR).await;
@@ -258,7 +258,10 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
     through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await?;
     through_all(caps::CapKey::START, |after| caps::clear(pool, now, after)).await?;
-    through_all(habits::EngagementCursor::START, |after| habits::clear(pool, now - kept.habits, after)).await
+    through_all(engagement_stats::EngagementCursor::START, |after| {
+        engagement_stats::clear(pool, now - kept.habits, after)
+    })
+    .await
 }
 
 /// Runs chunks until one deletes no row, with a pause after each.

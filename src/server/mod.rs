@@ -44,7 +44,7 @@ use crate::checks::{self, rules};
 use crate::config::{Config, OidcClient, RECEIVER_CONNECTIONS};
 use crate::receipts;
 use bellwire_dispatch::Dispatcher;
-use bellwire_dispatch::rest::Rest;
+use bellwire_dispatch::idle::Rest;
 use bellwire_gateway::Gateways;
 use bellwire_net::http_server::tls::Tls;
 use bellwire_net::http_server::{self, redirect};

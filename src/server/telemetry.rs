@@ -20,7 +20,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 use crate::config::LogFormat;
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::log_filter::LogFilter;
-use bellwire_dispatch::rest::{AT_REST, Rest};
+use bellwire_dispatch::idle::{AT_REST, Rest};
 use bellwire_store::operations::log_level;
 use bellwire_telemetry::metrics;
 

@@ -214,7 +214,7 @@ async fn damaged_or_foreign_backup_is_refused_unread() {
         (write("cut", &whole[..whole.len() - 40]), "damaged, was cut off or tampered with"),
         (write("changed", &changed), "damaged, was cut off or tampered with"),
         (write("other", b"PGDMP, or so"), "this is no backup"),
-        (write("unknown", UNKNOWN.as_bytes()), "migration 91, which this program does not know"),
+        (write("unknown", UNKNOWN.as_bytes()), "migration 91, which is newer than this program"),
         (write("half", &fs::read(&sealed).expect("it is ours")[..4_000]), "encrypted: give the identity"),
         (sealed.clone(), "encrypted: give the identity"),
         (path("none"), "cannot be read"),

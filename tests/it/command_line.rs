@@ -299,7 +299,7 @@ fn key_in_an_unused_directory_gets_a_warning() {
         let made = create();
         assert!(line(&made).starts_with("bw_"), "the secret stands alone on standard output: {made:?}");
         assert!(error_text(&made).contains(&warning), "{warning} in {made:?}");
-        assert!(error_text(&made).contains("--data-dir, or by BELLWIRE_DATABASE_URL"), "what to do: {made:?}");
+        assert!(error_text(&made).contains("--data-dir, or the BELLWIRE_DATABASE_URL"), "what to do: {made:?}");
         assert_eq!(error_text(&made).matches("Warning").count(), 1, "{made:?}");
     }
 

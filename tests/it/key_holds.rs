@@ -115,7 +115,7 @@ async fn foreign_push_service_cannot_hold_a_key() {
     app.simulator.add_rule(on(Gateway::Other, RuleAction::Unauthorized)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
-    let alerts = "SELECT count(*) FROM alerts WHERE kind = 'key_refused' AND detail LIKE '%nothing is held for that%'";
+    let alerts = "SELECT count(*) FROM alerts WHERE kind = 'key_refused' AND detail LIKE '%no lane is held%'";
     stored(&app, alerts).await;
     assert_eq!(scalar(&app.pool, KEY_HELD).await, 0);
     let all = counts(&[("targeted", 62), ("accepted", 2), ("awaiting_ack", 2), ("dead", 60)]);

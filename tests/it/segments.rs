@@ -354,7 +354,7 @@ async fn wrong_segment_never_becomes_everybody() {
     let content = json!({"title": "T"});
     let segment = |segment: &str| json!({"segment": segment});
     for (to, pointer, detail) in [
-        (segment("unheard-of"), "/to/segment", "is no segment of this app"),
+        (segment("unheard-of"), "/to/segment", "is neither the name of a segment of this app"),
         (segment("plan = "), "/to/segment", "at character 8: expected a text between quotes"),
         (segment(""), "/to/segment", "at character 1"),
         (json!({"users": ["ann"], "segment": "tag('x')"}), "/to/segment", "may stand alone or beside"),

@@ -64,7 +64,7 @@ test("finds each kind at its line, and nothing else", () => {
 
 const CONSTRUCTIONS = [
   "This is no subscription of the app.",
-  "It names a topic which does not exist.",
+  "It names a topic which there is not (yet).",
   "It is not sent any more.",
   "The person by whom it was made.",
   "The message of which this became a copy.",
@@ -74,7 +74,7 @@ const CONSTRUCTIONS = [
   "The export goes on later.",
   "A browser that came back is counted.",
   "All of them are taken in.",
-  "The value cannot be evaluated.",
+  "The value cannot be worked out.",
   "It must be a list of texts.",
   "The outbound edge, as it is set.",
   "It shows the last words of the gateway.",

@@ -27,7 +27,7 @@ named! {
         /// cancelled. Retention deletes the row.
         Unsubscribed = "unsubscribed",
         /// Another subscription of the same browser has taken its place, and has its topics and what waited for it. The
-        /// registration of the other one sets it (`store::audience::succession`). Retention deletes the row.
+        /// registration of the other one sets it (`store::audience::replacement`). Retention deletes the row.
         Replaced = "replaced",
         /// The `expirationTime` of the browser has passed. Maintenance sets this (`sweeps` of `bellwire-store`). Waiting deliveries end as
         /// gone. Retention deletes the row.

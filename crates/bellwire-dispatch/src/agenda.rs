@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fair::shares::{TIERS, index};
-use super::fair::turns::Turns;
+use super::fair::weighted_queue::Turns;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_store::queue::claims::DueLane;

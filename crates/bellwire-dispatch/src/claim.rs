@@ -23,9 +23,9 @@ use super::agenda::{Agenda, Drawn, REST_FAILED};
 use super::catalog::{Catalog, CatalogError};
 use super::fair::FairQueue;
 use super::fair::turn::Room;
-use super::heartbeat::Heartbeat;
 use super::message::LaneInfo;
 use super::pending_set::PendingSet;
+use super::poller::Heartbeat;
 use super::rate::Rates;
 use super::settle::Settling;
 use super::shared::EngineContext;
@@ -51,7 +51,7 @@ const REST_MAX: Duration = Duration::from_secs(1);
 /// After a slow poll, for example while a backup's snapshot keeps dead rows, the rest is this many times as long,
 const REST_FACTOR_MIN: u32 = 4;
 const REST_MAX_SLOW: Duration = Duration::from_secs(4);
-/// Rest while the process is [idle](super::rest). Any notification ends it.
+/// Rest while the process is [idle](super::idle). Any notification ends it.
 const LOOK_AT_REST: Duration = Duration::from_secs(2);
 /// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::batch::OpenBatch;
+use super::content::{PersonalContent, RenderedContent, Says};
 use super::message::{LaneInfo, Message, UnusableRow, delivery};
-use super::says::{PersonalContent, RenderedContent, Says};
 use super::stops::StopTarget;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::content::Says;
 use super::policies::{Policies, StoredPolicies};
-use super::says::Says;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_core::hook::WebhookKinds;

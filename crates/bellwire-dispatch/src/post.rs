@@ -11,7 +11,7 @@ use super::conclude::{Conclusion, Judged, can_shrink, conclude, octets};
 use super::fair::FairQueue;
 use super::fair::turn::{Permit, Turn};
 use super::job::Job;
-use super::news::News;
+use super::lane_updates::News;
 use super::prepare::Preparation;
 use super::rate::Rates;
 use super::shared::EngineContext;

@@ -23,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::fair::Taker;
-use super::line::Pipeline;
+use super::pipeline::Pipeline;
 use super::seal::{SealedDelivery, Unsealed, seal_all};
 use bellwire_webpush::sealer::{LANES, Sealer};
 

@@ -11,12 +11,12 @@ use tokio::sync::futures::Notified;
 use tracing::{Span, debug_span};
 
 use super::DispatchConfig;
+use super::idle::Rest;
 use super::job::Job;
+use super::last_errors::LastWords;
 use super::life::Life;
-use super::rest::Rest;
 use super::stops::StopSet;
 use super::subscription_holds::SubscriptionHolds;
-use super::words::LastWords;
 use bellwire_core::clock::Clock;
 use bellwire_core::id::SubscriptionId;
 use bellwire_rules::policy::reliability::ReliabilityTally;

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::rest::AT_REST;
+use super::idle::AT_REST;
 use super::shared::EngineContext;
 use bellwire_store as store;
 use bellwire_store::queue::stops::{self, Horizon};

@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 use super::batch::{OpenBatch, Recorded};
 use super::conclude::unsent_attempt;
+use super::content::Says;
 use super::fair::turn::NextTurn;
 use super::fair::{FairQueue, Taker};
 use super::job::{Job, Ticket};
 use super::message::{LaneInfo, Message, delivery};
 use super::policies::{Policies, StoredPolicies};
-use super::says::Says;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};

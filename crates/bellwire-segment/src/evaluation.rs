@@ -11,7 +11,7 @@ use super::lexer;
 use super::portion::part_of;
 use bellwire_core::assignment::Assigned;
 use bellwire_core::clock::Timestamp;
-use bellwire_core::habits::Habits;
+use bellwire_core::engagement_stats::Habits;
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-use bellwire_core::habits::Habits;
+use bellwire_core::engagement_stats::Habits;
 
 /// Rule that leaves out people who meet all of its conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,7 +21,7 @@
 //! 7. `webhooks` by id, and `apps` for what they hear
 //! 8. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
 //!
-//! A transaction that [adds to or deletes `habits`](audience::habits) waits for an advisory lock and holds it to its end. It
+//! A transaction that [adds to or deletes `habits`](audience::engagement_stats) waits for an advisory lock and holds it to its end. It
 //! takes no lock of 0 to 5 after it.
 //!
 //! Rows that many transactions add to come late, so that they are locked for a short time. [`tally`](outcomes::tally) writes 6.

@@ -10,9 +10,9 @@ use utoipa::ToSchema;
 use crate::api::ApiState;
 use crate::api::compose::NewMessageBody;
 use crate::api::extract::{is_plain_text, parse};
-use crate::api::later;
 use crate::api::problem::{Faults, Problem};
 use crate::api::retry_headers::RetryHeaders;
+use crate::api::send_at;
 use crate::api::templated::Templates;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
@@ -412,7 +412,7 @@ impl ScheduleBody {
         match (&self.at, &self.cron) {
             (Some(at), None) if self.is_by_recipient() => {
                 let local =
-                    later::local(at).ok_or(("/at", "must be a local time such as 2026-12-01T09:00".to_owned()))?;
+                    send_at::local(at).ok_or(("/at", "must be a local time such as 2026-12-01T09:00".to_owned()))?;
                 let utc = local.and_utc();
                 if utc > now + AHEAD_MAX || utc < now - TimeDelta::days(2) {
                     return Err(("/at", "must lie ahead, by at most a year".into()));
@@ -420,10 +420,10 @@ impl ScheduleBody {
                 Ok(When::Recipients { local, past: self.past.unwrap_or(Past::Tomorrow) })
             }
             (Some(at), None) => {
-                let at = later::instant(at, self.timezone.as_deref()).map_err(|(member, detail)| {
-                    (if member == later::TIMEZONE { "/timezone" } else { "/at" }, detail.replace("send_at", "at"))
+                let at = send_at::instant(at, self.timezone.as_deref()).map_err(|(member, detail)| {
+                    (if member == send_at::TIMEZONE { "/timezone" } else { "/at" }, detail.replace("send_at", "at"))
                 })?;
-                if at > now + AHEAD_MAX || at < now - later::LATE_MAX {
+                if at > now + AHEAD_MAX || at < now - send_at::LATE_MAX {
                     return Err(("/at", "must lie ahead, by at most a year".into()));
                 }
                 Ok(When::At(at))

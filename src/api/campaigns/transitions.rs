@@ -7,8 +7,8 @@ use tracing::Instrument as _;
 
 use super::super::auth::{MaySend, MaySteerMessages, Server};
 use super::super::extract::PathId;
-use super::super::later::LATE_MAX;
 use super::super::problem::{Problem, ProblemCode};
+use super::super::send_at::LATE_MAX;
 use super::super::{ApiState, Work};
 use super::view::CampaignView;
 use super::{CampaignRef, find, open, view};

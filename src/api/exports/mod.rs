@@ -1,6 +1,6 @@
 //! `/v1/apps/{app}/export`: everything that an app owns, to be brought into another server; `…/exports`: the record of who took what.
 
-pub(crate) mod line;
+pub(crate) mod record;
 mod run;
 mod settings;
 

@@ -8,10 +8,10 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::super::ApiState;
+use super::super::fair_semaphore::SharePermit;
 use super::super::outgoing::{BodyInterrupted, Outgoing};
-use super::super::places::SharePermit;
 use super::super::problem::Problem;
-use super::line::{END, NoLine, SUBSCRIPTION, SubscriptionLine, columns};
+use super::record::{END, NoLine, SUBSCRIPTION, SubscriptionLine, columns};
 use super::{Contents, ExportFormat, settings};
 use bellwire_core::clock::first_uuid_of;
 use bellwire_core::id::{ExportId, SubscriptionId};

@@ -8,7 +8,7 @@ use super::super::calendar::CalendarView;
 use super::super::campaigns::plan_for_export;
 use super::super::caps::CapsView;
 use super::super::identity_keys::{Algorithm, algorithm_of};
-use super::line::APP;
+use super::record::APP;
 use super::run::{Broken, Giving};
 use crate::hooks::Secret;
 use bellwire_core::base64url;

@@ -46,7 +46,7 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         }),
         Some("CampaignClone") => json!({"slug": "summer"}),
         Some("CampaignTestSend") => json!({"users": ["u_1"], "variant": "offer"}),
-        Some("Batch") => json!({"messages": [
+        Some("MessageBatch") => json!({"messages": [
             {"to": {"users": ["u_1"]}, "tier": "transactional", "content": {"title": "Your code: 471 100"}},
             {"to": {"users": ["u_2"]}, "tier": "transactional", "content": {"title": "Your code: 815 442"}, "idempotency_key": "login-815"},
         ]}),

@@ -353,7 +353,7 @@ pub(crate) fn route(description: &Value) -> Router<ApiState> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::mismatch;
+    use crate::api::schema_errors;
 
     fn described() -> Value {
         complete(crate::api::description())
@@ -412,7 +412,7 @@ mod tests {
             assert!(operation["responses"]["default"]["$ref"].is_string(), "{route} tells of no problem");
             for (status, response) in operation["responses"].as_object().expect("responses") {
                 let Some(content) = response.pointer("/content/application~1json") else { continue };
-                let differs = mismatch::between(schemas, &content["schema"], &content["example"]);
+                let differs = schema_errors::between(schemas, &content["schema"], &content["example"]);
                 assert!(differs.is_empty(), "{route} {status}: {differs:?}: {}", content["example"]);
             }
         }
@@ -474,7 +474,7 @@ mod tests {
                 content["example"].is_object() || content["example"].is_array(),
                 "{route} has no example: write one in `examples`"
             );
-            let differs = mismatch::between(schemas, &content["schema"], &content["example"]);
+            let differs = schema_errors::between(schemas, &content["schema"], &content["example"]);
             assert!(differs.is_empty(), "{route}: {differs:?}");
         }
     }

@@ -27,7 +27,7 @@ use bellwire_core::clock::time_of;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
-use bellwire_store::audience::habits;
+use bellwire_store::audience::engagement_stats;
 use bellwire_store::audience::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::keyset::{Keyset, Towards};
@@ -165,7 +165,7 @@ pub(crate) async fn export(
 async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<PersonHead, Problem> {
     let person = Person::of_user(app, user);
     let frequency = caps::of(&state.pool, person).await?.into_iter();
-    let habits = habits::of_person(&state.pool, app, person).await?.map(|(habits, noted_at)| PersonHabits {
+    let habits = engagement_stats::of_person(&state.pool, app, person).await?.map(|(habits, noted_at)| PersonHabits {
         noted_at,
         clicked_at: habits.clicked_at,
         unclicked: habits.unclicked,

@@ -61,8 +61,8 @@ fn subject_is_a_usable_contact() {
         ("mailto:ops@example.com", Health::Warning, "bellwire vapid list --app shop"),
         ("https://example.org/contact", Health::Warning, "nobody reads"),
         ("mailto:ops", Health::Warning, "whole mail address"),
-        ("mailto:ops@bellwire.dev", Health::Ok, "whom to write to"),
-        ("https://bellwire.dev/contact", Health::Ok, "whom to write to"),
+        ("mailto:ops@bellwire.dev", Health::Ok, "have contacts"),
+        ("https://bellwire.dev/contact", Health::Ok, "have contacts"),
     ] {
         is(&subjects(&[("shop".to_owned(), subject.to_owned())]), health, named);
     }

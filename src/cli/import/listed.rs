@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::api::exports::line::APP;
+use crate::api::exports::record::APP;
 use crate::cli::output::{table, text};
 
 /// Maximum characters of a line's content in the listing.

@@ -25,7 +25,7 @@ use url::form_urlencoded;
 use super::local::{Local, path, rows};
 use super::output::{Output, table, text};
 use super::refusal::{ArgumentNames, CommandError};
-use crate::api::exports::line::{APP, END, KINDS, SUBSCRIPTION};
+use crate::api::exports::record::{APP, END, KINDS, SUBSCRIPTION};
 use crate::api::problem::ProblemCode;
 use listed::Setting;
 use settings::Making;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use bellwire_core::assignment::Assigned;
 use bellwire_core::clock::Timestamp;
-use bellwire_core::habits::Habits;
+use bellwire_core::engagement_stats::Habits;
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_segment::{

@@ -95,8 +95,8 @@ async fn templated_message_is_tried_on_real_recipients() {
             "/template/content/title",
             "line 1, column 4: `data.x` is not defined",
         ),
-        (json!({"template": template("T"), "content": {"title": "T"}}), "/content", "cannot stand beside"),
-        (json!({"template": template("T"), "payload": "x"}), "/payload", "cannot stand beside"),
+        (json!({"template": template("T"), "content": {"title": "T"}}), "/content", "cannot be combined with"),
+        (json!({"template": template("T"), "payload": "x"}), "/payload", "cannot be combined with"),
         (json!({"content": {"title": "T"}, "data": {}}), "/data", "only beside `template`"),
         (json!({"template": template("T"), "data": {"x": "x".repeat(9_000)}}), "/data", "at most 8192 octets"),
         (

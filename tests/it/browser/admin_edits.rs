@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::admin_stories::{look_at, says};
 use super::chromium::Chromium;
-use super::hands::{appears, click, holds, sign_in, write};
 use super::site::Site;
+use super::user_actions::{appears, click, holds, sign_in, write};
 use super::{until, when};
 use crate::support::TempDir;
 

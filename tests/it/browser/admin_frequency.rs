@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::admin_stories::{look_at, says};
 use super::chromium::Chromium;
-use super::hands::{click, sign_in, write};
 use super::site::Site;
+use super::user_actions::{click, sign_in, write};
 use super::when;
 use crate::support::TempDir;
 

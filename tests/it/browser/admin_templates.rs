@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::admin_stories::{look_at, says};
 use super::chromium::Chromium;
-use super::hands::{appears, choose, click, holds, sign_in, write};
 use super::site::Site;
+use super::user_actions::{appears, choose, click, holds, sign_in, write};
 use super::when;
 use crate::support::TempDir;
 

@@ -7,8 +7,8 @@ use tower::ServiceExt as _;
 
 use super::admin_stories::{look_at, says};
 use super::chromium::Chromium;
-use super::hands::{appears, choose, click, sign_in, sign_in_as_viewer, write};
 use super::site::Site;
+use super::user_actions::{appears, choose, click, sign_in, sign_in_as_viewer, write};
 use super::{until, when};
 use crate::api::HERE;
 use crate::support::TempDir;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::admin_stories::{look_at, says};
 use super::chromium::Chromium;
-use super::hands::{appears, click, sign_in, sign_in_as_viewer, write};
 use super::site::Site;
+use super::user_actions::{appears, click, sign_in, sign_in_as_viewer, write};
 use super::{until, when};
 use crate::support::TempDir;
 use crate::support::push_service::PushService;

@@ -17,7 +17,6 @@ mod chromium_story;
 mod examples;
 mod firefox;
 mod firefox_story;
-mod hands;
 mod recipes;
 mod shop;
 mod shop_clicks;
@@ -25,6 +24,7 @@ mod shop_diagnosis;
 mod shop_own_pushes;
 mod shop_stories;
 mod site;
+mod user_actions;
 
 use std::path::PathBuf;
 use std::process::Stdio;

@@ -58,7 +58,10 @@ async fn segments_are_managed_at_the_shell() {
             ["segment", "set", "x", "plan =", "--app", "shop"],
             "EXPRESSION: at character 7: expected a text between quotes",
         ),
-        (["segment", "count", "plan", "--app", "shop", "--exact"], "SEGMENT: is no segment of this app"),
+        (
+            ["segment", "count", "plan", "--app", "shop", "--exact"],
+            "SEGMENT: is neither the name of a segment of this app",
+        ),
         (["send", "--app", "shop", "--title=T", "--segment", "a ="], "--segment: at character 4: expected"),
     ] {
         let refused = shell.refused(&args).await;

@@ -24,7 +24,7 @@ async fn teammates_are_managed_at_the_shell() {
     assert_eq!(ann().await["roles"], json!([{"role": "viewer", "app": null}]));
     assert_ne!(line(&shell.ok(&["admin", "reset", "ann@example.com"]).await), link, "another one");
     let without = shell.ok(&["admin", "reset-passkeys", "ann@example.com"]).await;
-    assert!(line(&without).contains("no passkey any more; removed: 0"), "{without:?}");
+    assert!(line(&without).contains("no longer has a passkey; removed: 0"), "{without:?}");
     shell.ok(&["admin", "disable", "ANN@example.com"]).await;
     assert!(ann().await["disabled_at"].is_string());
     let id = ann().await["id"].as_str().unwrap().to_owned();
@@ -38,7 +38,7 @@ async fn teammates_are_managed_at_the_shell() {
     assert!(no_app.contains("--app"), "{no_app}");
     shell.ok(&["admin", "remove", "ann@example.com"]).await;
     let gone = shell.refused(&["admin", "reset", "ann@example.com"]).await;
-    assert!(gone.contains("nobody here is ann@example.com"), "{gone}");
+    assert!(gone.contains("teammate ann@example.com does not exist"), "{gone}");
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn dead_letters_are_listed_replayed_discarded_and_exported() {
     assert_eq!(shell.json(&[&letters("groups")[..], &["--by", "day"]].concat()).await["done"], true);
     for verb in ["replay", "discard"] {
         let refused = shell.refused(&letters(verb)).await;
-        assert!(refused.contains("say which letters"), "{refused}");
+        assert!(refused.contains("no dead letters selected"), "{refused}");
         let handled = shell.json(&[&letters(verb)[..], &["--since", "2030-01-31"]].concat()).await;
         assert_eq!(handled["matched"], 0);
         let counted = shell.json(&[&letters(verb)[..], &["--all", "--dry-run"]].concat()).await;
@@ -274,7 +274,7 @@ async fn refusal_names_argument_and_remedy() {
         ("vapid subject --app shop push@example.com", "bellwire: the contact: must begin with mailto: or https://"),
         ("vapid import --app shop no-such-file", "bellwire: cannot read no-such-file: "),
         ("vapid export --app shop vk_01a1f94e-0000-7000-8000-000000000000", "`bellwire vapid list` shows"),
-        ("send --app shop --topic news", "bellwire: say what to send: --title for a notification"),
+        ("send --app shop --topic news", "bellwire: no content given: use --title for a notification"),
         ("send --app shop --topic a/b --title x", "bellwire: --topic: must be 1 to 128 letters, digits"),
         (
             "send --app shop --subscription x --title x",

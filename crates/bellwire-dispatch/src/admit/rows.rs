@@ -88,8 +88,15 @@ impl Admission {
         }
         for (old, messages) in messages {
             let now = self.shared.clock.now();
-            match store::audience::succession::follow(&self.shared.pool, &self.shared.vault, lease, old, &messages, now)
-                .await
+            match store::audience::replacement::follow(
+                &self.shared.pool,
+                &self.shared.vault,
+                lease,
+                old,
+                &messages,
+                now,
+            )
+            .await
             {
                 Ok(()) => self.shared.progress.finished(messages.len()),
                 Err(failed) => {

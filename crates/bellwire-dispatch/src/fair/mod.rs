@@ -18,7 +18,7 @@ mod queue;
 mod room;
 pub(super) mod shares;
 pub(super) mod turn;
-pub(super) mod turns;
+pub(super) mod weighted_queue;
 
 use std::sync::Arc;
 

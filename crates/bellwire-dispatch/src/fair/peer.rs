@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::shares::{COSTS, ROUND, TIERS};
 use super::turn::Slot;
-use super::turns::Turns;
+use super::weighted_queue::Turns;
 use bellwire_core::id::AppId;
 use bellwire_gateway::Streams;
 

@@ -12,7 +12,7 @@ use super::lane_queue::{LaneGroup, LaneQueue, TierLine};
 use super::peer::OriginStreams;
 use super::shares::{COSTS, ROUND, TIERS, WEIGHTS, index};
 use super::turn::{NextTurn, QueueLoad, Slot, Turn};
-use super::turns::Turns;
+use super::weighted_queue::Turns;
 use crate::job::Job;
 use crate::message::LaneInfo;
 use bellwire_core::clock::Timestamp;

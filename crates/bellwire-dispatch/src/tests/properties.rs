@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fair::shares::WEIGHTS;
-use crate::fair::turns::Turns;
+use crate::fair::weighted_queue::Turns;
 
 fn app(n: usize) -> AppId {
     AppId(Uuid::from_u128(n as u128))

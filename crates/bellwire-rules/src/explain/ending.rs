@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::phrases::{count, range, rfc3339};
 use super::retries::{Planned, Timetable};
-use super::words::{count, range, rfc3339};
 use super::{Code, Facts, Story};
 use crate::classify::DeadReason;
 use crate::policy::caps::CapRefusal;

@@ -7,12 +7,12 @@
 mod ending;
 mod part;
 mod past;
+mod phrases;
 mod present;
 mod retries;
 pub mod size_note;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use chrono::{DateTime, Utc};
 pub use part::{ByZone, ExplainedPart, FollowedCampaign};
@@ -24,7 +24,7 @@ use crate::policy::flow::Rate;
 use crate::policy::{Policy, PolicyLevel};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind, Tier};
-use bellwire_core::habits::Habits;
+use bellwire_core::engagement_stats::Habits;
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::message::MessageState;
@@ -397,7 +397,7 @@ impl Story {
 
     /// A time, and how far it is from now.
     fn time(&self, at: Timestamp) -> String {
-        words::time(at, self.now)
+        phrases::time(at, self.now)
     }
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::Story;
-use super::words::rfc3339;
+use super::phrases::rfc3339;
 use bellwire_core::clock::Timestamp;
 
 /// Part of a message in its campaign, as far as it decides the recipients.

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::ending::{self, refused};
+use super::phrases::{self, count, rfc3339, seconds, span};
 use super::retries::{Fit, Planned, Timetable, policy};
 use super::size_note;
-use super::words::{self, count, rfc3339, seconds, span};
 use super::{Code, ExplainedAttempt, Facts, Letter, Story};
 use crate::classify::{Failure, ResponseKind};
 use bellwire_core::clock::Timestamp;
@@ -59,7 +59,7 @@ fn addressed(facts: &Facts) -> (String, Value) {
     match &facts.message.topic {
         Some(topic) => match facts.subscription.as_ref().and_then(|subscription| subscription.joined_at) {
             Some(at) => {
-                let text = format!("topic {topic}, which this subscription joined at {}", words::time(at, facts.now));
+                let text = format!("topic {topic}, which this subscription joined at {}", phrases::time(at, facts.now));
                 (text, json!({"topic": topic, "joined_at": rfc3339(at)}))
             }
             None => {

@@ -3,12 +3,12 @@
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
+use super::phrases::{count, rfc3339, seconds, span};
 use super::retries::{Fit, Planned};
-use super::words::{count, rfc3339, seconds, span};
 use super::{Code, Facts, Judged, SingleRow, Story, Subscription, WaitingDelivery, part};
 use crate::policy::flow::Rate;
 use bellwire_core::clock::Timestamp;
-use bellwire_core::habits::Habits;
+use bellwire_core::engagement_stats::Habits;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;

@@ -6,8 +6,8 @@ use chrono::TimeDelta;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
+use super::phrases::{count, range, span};
 use super::size_note;
-use super::words::{count, range, span};
 use super::{Code, ExplainedAttempt, Facts, Story};
 use crate::classify::{Failure, PostResult, ResponseKind, classify};
 use crate::policy::{Layer, PolicyLevel, RETRIES_MAX, Retry, RetryDelay, Terms};

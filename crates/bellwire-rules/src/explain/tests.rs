@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::words::{rfc3339, span};
+use super::phrases::{rfc3339, span};
 use super::*;
 use crate::policy::{Layer, Places, Terms, TierSettings};
-use bellwire_core::habits::Hours;
+use bellwire_core::engagement_stats::Hours;
 
 fn at(text: &str) -> Timestamp {
     format!("2027-01-15T{text}Z").parse().unwrap()

@@ -1,4 +1,4 @@
-//! Checks of a request: headers (RFC 8030), VAPID (RFC 8292) and body. Every fault is reported; [`super::manners`]
+//! Checks of a request: headers (RFC 8030), VAPID (RFC 8292) and body. Every fault is reported; [`super::responses`]
 //! decides which of them a gateway refuses.
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::{Deserialize, Serialize};
 
-use super::mint::{MintTarget, fingerprint};
+use super::subscriptions::{MintTarget, fingerprint};
 use bellwire_core::base64url;
 use bellwire_core::lane::Gateway;
 

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use super::browsers::{self, Browsers, Push};
 use super::check::{self, RequestFault, Verified, VerifiedToken};
+use super::decrypt::{Unreadable, open};
 use super::logbook::{Counters, Logbook, Sample};
-use super::manners;
-use super::mint::{MintResolution, MintTarget, Minter, fingerprint};
-use super::open::{Unreadable, open};
+use super::responses;
 use super::rule::RuleAction;
 use super::script::{self, Live, Rules, Script, Subject};
+use super::subscriptions::{MintResolution, MintTarget, Minter, fingerprint};
 use bellwire_core::clock::Clock;
 use bellwire_core::lane::Gateway;
 
@@ -178,14 +178,14 @@ impl Desk {
             };
             host.logbook.fault(*fault, place);
         }
-        exchange.refusal = faults.into_iter().find(|fault| manners::refusal(host.gateway, *fault).is_some());
+        exchange.refusal = faults.into_iter().find(|fault| responses::refusal(host.gateway, *fault).is_some());
         exchange.push.take_if(|_| exchange.refusal.is_some());
         exchange
     }
 
     fn check_vapid(&mut self, head: &http::request::Parts, target: MintTarget, faults: &mut Vec<RequestFault>) {
         let Some(authorization) = head.headers.get(header::AUTHORIZATION) else {
-            if target.bound.is_some() || manners::demands_vapid(self.host.gateway) {
+            if target.bound.is_some() || responses::demands_vapid(self.host.gateway) {
                 faults.push(RequestFault::VapidMissing);
             }
             return;
@@ -269,14 +269,14 @@ impl Host {
 
     pub(super) fn answer(&self, exchange: &Exchange) -> Response<Bytes> {
         if exchange.discovery {
-            return manners::discovery(self.gateway);
+            return responses::discovery(self.gateway);
         }
-        match exchange.refusal.and_then(|fault| manners::refusal(self.gateway, fault)) {
+        match exchange.refusal.and_then(|fault| responses::refusal(self.gateway, fault)) {
             Some(refusal) => refusal,
-            None if exchange.gone => manners::said(self.gateway, manners::ResponseCase::Gone),
+            None if exchange.gone => responses::said(self.gateway, responses::ResponseCase::Gone),
             None => {
                 let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-                manners::accepted(self.gateway, self.minter.origin(), serial, exchange.ttl)
+                responses::accepted(self.gateway, self.minter.origin(), serial, exchange.ttl)
             }
         }
     }
@@ -294,7 +294,7 @@ impl Host {
             RuleAction::Behave => Some(self.answer(exchange)),
             RuleAction::Answer { status, headers, body } => respond(*status, headers, body),
             RuleAction::Redirect { to } => respond(307, &[("location".to_owned(), to.clone())], ""),
-            other => other.case().map(|case| manners::said(self.gateway, case)),
+            other => other.case().map(|case| responses::said(self.gateway, case)),
         }
     }
 

@@ -24,17 +24,17 @@ mod browsers;
 mod check;
 mod command;
 mod control;
+mod decrypt;
 mod host;
 mod http1;
 mod http2;
 mod listener;
 mod logbook;
-mod manners;
-mod mint;
-mod open;
+mod responses;
 mod rule;
 mod script;
 mod socket;
+mod subscriptions;
 mod tls;
 
 use std::collections::{BTreeMap, HashMap};
@@ -52,9 +52,9 @@ pub use check::RequestFault;
 pub use command::{Args, run};
 pub use logbook::SimulatorReport;
 pub use logbook::{Delivery, LogbookLimits, RecordedAttempt};
-pub use mint::Minted;
 pub use rule::InvalidRule;
 pub use rule::{Rule, RuleAction};
+pub use subscriptions::Minted;
 
 use bellwire_core::clock::Clock;
 use bellwire_core::lane::Gateway;
@@ -62,8 +62,8 @@ use browsers::Browsers;
 use host::Host;
 use listener::GatewayListener;
 use logbook::{Counters, Logbook};
-use mint::Minter;
 use script::Script;
+use subscriptions::Minter;
 
 /// One simulated gateway. On the command line: `GATEWAY=HOST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -345,7 +345,7 @@ fn host(
         name: spec.host.clone(),
         gateway: spec.gateway,
         minter: Minter::new(options.seed, spec.gateway, &spec.host, origin),
-        body_limit: spec.body_limit.unwrap_or_else(|| manners::body_limit(spec.gateway)),
+        body_limit: spec.body_limit.unwrap_or_else(|| responses::body_limit(spec.gateway)),
         sample: match options.verify {
             Verify::All => 1,
             Verify::Sample(n) => n,
@@ -394,7 +394,7 @@ impl SimulatorShared {
         let resolve = |host: &Arc<Host>| {
             let path = endpoint.strip_prefix(host.minter.origin())?;
             match host.minter.resolve(path) {
-                mint::MintResolution::Known(target) => Some(target.index),
+                subscriptions::MintResolution::Known(target) => Some(target.index),
                 _ => None,
             }
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::manners::ResponseCase;
+use super::responses::ResponseCase;
 use bellwire_core::lane::Gateway;
 
 /// Condition and action. Absent members match everything.

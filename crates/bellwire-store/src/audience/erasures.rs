@@ -15,7 +15,7 @@ use sqlx::{PgConnection, PgPool};
 use crate::audience::lost_endpoint::{Lost, lost_endpoint_mac};
 use crate::audience::subscriptions::end;
 use crate::audience::subscriptions::row::{Right, SubscriptionKeys, SubscriptionRow, left_by_users, lock};
-use crate::audience::{diagnoses, habits, user_shards};
+use crate::audience::{diagnoses, engagement_stats, user_shards};
 use crate::hooks;
 use crate::keys::audit;
 use crate::operations::retrying::retrying;
@@ -323,7 +323,7 @@ async fn forget(
     let webhook_requests = hooks::deliveries::forget(conn, vault, app, row.id).await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
     caps::forget(&mut *conn, browser).await?;
-    habits::forget(conn, app, browser).await?;
+    engagement_stats::forget(conn, app, browser).await?;
     Ok(webhook_requests)
 }
 
@@ -446,7 +446,7 @@ pub async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Time
     if let Some(user_id) = &erasure.user_id {
         let user = Person::of_user(erasure.app, user_id);
         caps::forget(&mut *tx, user).await?;
-        habits::forget(&mut tx, erasure.app, user).await?;
+        engagement_stats::forget(&mut tx, erasure.app, user).await?;
         told = hooks::deliveries::forget_user(&mut tx, vault, erasure.app, user_id, erasure.requested_at).await?;
     }
     let completed = sqlx::query_as!(

@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::candidates;
-use super::judge::Judge;
+use super::segment_filter::Judge;
 use super::user_shards;
 use crate::connections::engine::{self, shards_of};
 use crate::queue::sending::Audience;

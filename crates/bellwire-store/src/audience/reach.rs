@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::audience_counts;
 use super::candidates::{self, Stretch};
-use super::judge::{self, Judge};
+use super::segment_filter::{self, Judge};
 use crate::connections::engine;
 use crate::keyset::Keyset;
 use bellwire_core::clock::Timestamp;
@@ -76,7 +76,7 @@ pub(crate) async fn narrowed(
     mut lanes: Vec<(LaneId, i64)>,
 ) -> sqlx::Result<Vec<(LaneId, i64)>> {
     let ids: Vec<LaneId> = lanes.iter().map(|(lane, _)| *lane).collect();
-    let facts = judge::lanes(conn, &ids).await?;
+    let facts = segment_filter::lanes(conn, &ids).await?;
     lanes.retain(|(lane, _)| facts.get(lane).is_some_and(|lane| filter.may_take_any_of(lane)));
     Ok(lanes)
 }

@@ -1,4 +1,4 @@
-//! Registration of a subscription: a new one, a refresh, a return, or [a replacement](crate::audience::succession).
+//! Registration of a subscription: a new one, a refresh, a return, or [a replacement](crate::audience::replacement).
 //! [`known`] decides who may continue a known one.
 
 pub(crate) mod bulk;
@@ -15,9 +15,9 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use crate::audience::lost_endpoint::{Lost, lost_endpoint_mac};
+use crate::audience::replacement::{Heir, take_over};
 use crate::audience::subscriptions::row::{Changes, Right, SubscriptionRow, lock, lock_in_order};
 use crate::audience::subscriptions::{forget_what_servers_said, write_details};
-use crate::audience::succession::{Heir, take_over};
 use crate::keys::audit::{Actor, AuditAction, AuditEntry};
 use crate::operations::retrying::retrying;
 use crate::outcomes::ledger::closing::Closing;

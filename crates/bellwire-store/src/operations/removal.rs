@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::audience::audience_counts::Difference;
 use crate::audience::membership::forget_topics;
 use crate::audience::subscriptions::row::SubscriptionKeys;
-use crate::audience::{habits, user_shards};
+use crate::audience::{engagement_stats, user_shards};
 use crate::database_now;
 use crate::hooks::webhooks;
 use crate::operations::retrying::retrying;
@@ -266,7 +266,7 @@ async fn delete_cap_uses(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
 
 /// Deletes the engagement of people whose subscriptions are deleted.
 async fn forget_people(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
-    Ok(habits::forget_app(pool, app).await? + user_shards::forget_app(pool, app).await?)
+    Ok(engagement_stats::forget_app(pool, app).await? + user_shards::forget_app(pool, app).await?)
 }
 
 /// Deletes letters, their trail, events, stream rows, and responses to idempotent requests.

@@ -131,7 +131,7 @@ async fn lock_counts(
     Ok(counted.collect())
 }
 
-/// Inserts, counts and notes, for figures over time, for [habits](crate::audience::habits) and, those of messages that
+/// Inserts, counts and notes, for figures over time, for [habits](crate::audience::engagement_stats) and, those of messages that
 /// are `heard`, for webhooks. Returns what the new ones took out of the queue. Receipts of a subscription that is erased are
 /// in no figures over time.
 async fn insert(

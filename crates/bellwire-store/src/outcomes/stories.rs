@@ -6,7 +6,7 @@ use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 
-use crate::audience::judge;
+use crate::audience::segment_filter;
 use crate::operations::workers;
 use crate::outcomes::deliveries::{self, AttemptRow};
 use crate::outcomes::receipts::{self, ReceiptRow};
@@ -16,7 +16,7 @@ use crate::queue::subscription_holds;
 use crate::transactions::begin_with;
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::delivery::Ending;
-use bellwire_core::habits::Habits;
+use bellwire_core::engagement_stats::Habits;
 use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::message::MessageState;
@@ -152,7 +152,9 @@ pub async fn read(
     }
     let worker_lives = workers::any(&mut *tx, now).await?;
     let judged = match &row.filter {
-        Some(filter) => judge::verdict_of(&mut tx, app, (&filter.0, row.assigned_at), subscription, now).await?,
+        Some(filter) => {
+            segment_filter::verdict_of(&mut tx, app, (&filter.0, row.assigned_at), subscription, now).await?
+        }
         None => None,
     };
     tx.commit().await?;
@@ -178,7 +180,7 @@ pub async fn is_taken(
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let mut conn = pool.acquire().await?;
-    let verdict = judge::verdict_of(&mut conn, app, (filter, None), subscription, now).await?;
+    let verdict = segment_filter::verdict_of(&mut conn, app, (filter, None), subscription, now).await?;
     Ok(verdict.is_some_and(|(verdict, _)| verdict.is_taken()))
 }
 

@@ -54,8 +54,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists all alerts: open ones first, each kind from the newest.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         * Lists all alerts: open ones first, each group from the newest alert.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["alerts_list"];
         put?: never;
@@ -76,10 +76,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Resolves an alert: somebody has looked at it.
-         * @description If it happens again, that is a new one.
+         * Resolves an alert.
+         * @description Its next occurrence opens a new one.
          *
-         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["alerts_resolve"];
         delete?: never;
@@ -97,13 +97,13 @@ export interface paths {
         };
         /**
          * Lists all apps, those being deleted included, the newest first.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["apps_list"];
         put?: never;
         /**
          * Makes an app with its first VAPID key and, if wanted, its first topics.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["apps_create"];
         delete?: never;
@@ -120,24 +120,26 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows an app.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * Returns an app.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["apps_show"];
         put?: never;
         post?: never;
         /**
-         * Deletes an app for good: its subscriptions, messages, letters, settings and keys.
-         * @description Nothing is sent any more when this is answered, its API keys are revoked, and its routes answer 404, also to browsers. What is under way ends as cancelled. Rows follow within minutes or hours; the app stays in the list until they are gone, and its slug is free then. Attempts and receipts, which name nothing but bare ids, go with their day.
+         * Deletes an app permanently: its subscriptions, messages, letters, settings and keys.
+         * @description After the response nothing is sent, its API keys are revoked, and its routes respond with 404, also to browsers. Deliveries in progress end as cancelled. Rows follow within minutes or hours. The app stays in the list until they are gone, and then its slug is free. Attempts and receipts, which contain only bare ids, are deleted with their day.
          *
-         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         delete: operations["apps_delete"];
         options?: never;
         head?: never;
         /**
-         * Changes what is named of an app; everything else stays, whoever else changes it at the same time.
-         * @description Takes an API key with the scope `settings`, or a session of somebody with the role `operator`.
+         * Changes the given members of an app.
+         * @description Other members stay, also with concurrent changes.
+         *
+         *     Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
          */
         patch: operations["apps_change"];
         trace?: never;
@@ -151,15 +153,15 @@ export interface paths {
         };
         /**
          * Lists the app's API keys, the newest first, revoked ones included.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["api_keys_list"];
         put?: never;
         /**
-         * Makes an API key.
-         * @description It may do nothing that the key which makes it may not, and does not outlast it, an operator's included. Somebody who is signed in as a teammate makes one that lasts.
+         * Creates an API key.
+         * @description It can have no permission that the creating key lacks, and does not outlast it, an operator's key included. A key created by a signed-in teammate has no such end.
          *
-         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         post: operations["api_keys_create"];
         delete?: never;
@@ -179,10 +181,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Revokes an API key at once and for good, and with it, unless they are to be kept, the keys that it made, identity keys included: whoever stole it may have made some.
-         * @description A key revokes none that may do more than itself.
+         * Revokes an API key at once and permanently.
+         * @description The keys that it created are revoked, too, identity keys included, unless they are to be kept: a thief may have created some. A key cannot revoke one with more permissions than its own.
          *
-         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         delete: operations["api_keys_revoke"];
         options?: never;
@@ -199,7 +201,7 @@ export interface paths {
         };
         /**
          * Lists what was done to an app with keys, by teammates and at the command line, the latest first.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["audit_log_list_of_app"];
         put?: never;
@@ -219,14 +221,14 @@ export interface paths {
         };
         /**
          * Shows the app's calendar.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["calendar_show"];
         /**
          * Replaces the app's calendar.
          * @description It holds within a minute, also for what is under way.
          *
-         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["calendar_change"];
         post?: never;
@@ -245,7 +247,7 @@ export interface paths {
         };
         /**
          * Lists campaigns, the newest first.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_list"];
         put?: never;
@@ -253,7 +255,7 @@ export interface paths {
          * Makes a campaign, as a draft.
          * @description Everything is checked as it would be when it is sent, its messages as messages are.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_create"];
         delete?: never;
@@ -271,14 +273,14 @@ export interface paths {
         };
         /**
          * Shows a campaign and how it goes.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_show"];
         /**
          * Writes a draft anew.
          * @description 409 once it was started: clone it.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         put: operations["campaigns_replace"];
         post?: never;
@@ -286,7 +288,7 @@ export interface paths {
          * Deletes a draft, or a campaign that is over; its messages stay.
          * @description 409 while it is under way: cancel it.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         delete: operations["campaigns_remove"];
         options?: never;
@@ -305,7 +307,7 @@ export interface paths {
         put?: never;
         /**
          * Cancels a campaign for good: no push of it starts later than a second after the answer.
-         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_cancel"];
         delete?: never;
@@ -325,7 +327,7 @@ export interface paths {
         put?: never;
         /**
          * Makes a draft with the plan of another campaign.
-         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_clone"];
         delete?: never;
@@ -344,10 +346,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tells what a campaign would do if it were started now: when it runs, and whom each of its messages would reach.
-         * @description Nothing is sent. It is a search, of which a few are made at a time: 503 (`searches_busy`).
+         * Returns the effect of a campaign if it were started now: its times, and the reach of each message.
+         * @description Nothing is sent. It counts as a search, of which a few run at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_dry_run"];
         delete?: never;
@@ -367,7 +369,7 @@ export interface paths {
          * Shows what browsers reported of a campaign, by push service.
          * @description Every report is looked at: that takes seconds for a million, and a few such searches are made at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_gateways_show_gateways"];
         put?: never;
@@ -389,7 +391,7 @@ export interface paths {
          * Shows how a campaign goes by the language of browsers.
          * @description Every delivery is looked at: that takes seconds for a million, and a few such searches are made at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_locales_show_locales"];
         put?: never;
@@ -413,7 +415,7 @@ export interface paths {
          * Pauses a campaign: no push of it starts later than a second after the answer.
          * @description The times to live of its messages keep running.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_pause"];
         delete?: never;
@@ -431,7 +433,7 @@ export interface paths {
         };
         /**
          * Shows what the author of a campaign wrote.
-         * @description Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         * @description Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         get: operations["campaigns_plan_show_plan"];
         put?: never;
@@ -455,7 +457,7 @@ export interface paths {
          * Resumes a paused campaign.
          * @description What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later by as long as it was paused. One that has expired cannot be resumed.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_resume"];
         delete?: never;
@@ -473,7 +475,7 @@ export interface paths {
         };
         /**
          * Lists the runs of a campaign, the latest first, with the figures of each.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_runs_list_runs"];
         put?: never;
@@ -493,7 +495,7 @@ export interface paths {
         };
         /**
          * Shows a run of a campaign with its figures.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_runs_show_run"];
         put?: never;
@@ -517,7 +519,7 @@ export interface paths {
          * Starts a campaign: it goes out when it is due.
          * @description 409 if its time has passed.
          *
-         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_start"];
         delete?: never;
@@ -537,7 +539,7 @@ export interface paths {
         put?: never;
         /**
          * Sends a campaign's message to named users at once, as a message of its own that does not count as the campaign's.
-         * @description Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         * @description Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_test"];
         delete?: never;
@@ -555,14 +557,14 @@ export interface paths {
         };
         /**
          * Shows the app's frequency caps.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["caps_show"];
         /**
          * Replaces the app's frequency caps.
-         * @description They hold within a minute, and count what is sent from then on; what was counted for a cap over the same tiers goes on counting.
+         * @description They apply within a minute, and count messages from then on. Counts of a cap over the same tiers continue.
          *
-         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["caps_change"];
         post?: never;
@@ -605,7 +607,7 @@ export interface paths {
          * Lists dead letters, the newest first.
          * @description A list that is narrowed is a search, of which a few are made at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["dead_letters_list"];
         put?: never;
@@ -627,7 +629,7 @@ export interface paths {
          * Lists who replayed, discarded or exported dead letters, the latest first.
          * @description What is listed here never changes.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["dead_letters_audit_trail"];
         put?: never;
@@ -648,8 +650,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Discards dead letters: they stay in the archive, but nothing is expected of them any more.
-         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         * Discards dead letters: they stay in the archive, without further action.
+         * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["dead_letters_discard"];
         delete?: never;
@@ -669,7 +671,7 @@ export interface paths {
          * Copies out all dead letters that fit, the newest first, without their content.
          * @description Each page is entered into the trail before it leaves. A few exports and imports are under way at a time: 503 (`transfers_busy`).
          *
-         *     Takes an API key with the scope `export`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `export`, or a session of a teammate with the role `admin`.
          */
         get: operations["dead_letters_export"];
         put?: never;
@@ -691,7 +693,7 @@ export interface paths {
          * Counts dead letters by what they have in common.
          * @description It is a search, of which a few are made at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["dead_letters_groups"];
         put?: never;
@@ -712,12 +714,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Replays dead letters: each message is sent again, as a new one, to those for whom it died.
-         * @description It goes the way of every message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat. What was addressed to somebody goes to nobody who has their browser now.
+         * Replays dead letters: each message is sent again, as a new one, to the recipients whose deliveries died.
+         * @description Deliveries keep their first ids, so that a browser that did display the message drops the repeat. Messages to named users do not reach the next user of a browser.
          *
-         *     It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way. Without an `Idempotency-Key` a repeat goes on with what is left or has come since; with it, only if the first request broke off. With it, a few are made at a time: 503 (`searches_busy`).
+         *     It may be repeated safely: no dead letter is replayed twice, even if a request is interrupted. Without an `Idempotency-Key` a repeat continues with remaining and new letters. With it, a repeat continues only if the first request was interrupted. With it, a few run at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["dead_letters_replay"];
         delete?: never;
@@ -737,7 +739,7 @@ export interface paths {
          * Opens a dead letter.
          * @description Its content takes a key with the scope `export`, and to have seen it is in the audit log.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["dead_letters_show"];
         put?: never;
@@ -761,7 +763,7 @@ export interface paths {
          * Discards one dead letter.
          * @description As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["dead_letters_discard_one"];
         delete?: never;
@@ -783,7 +785,7 @@ export interface paths {
          * Replays one dead letter.
          * @description As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["dead_letters_replay_one"];
         delete?: never;
@@ -800,12 +802,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Finds deliveries: what was sent to a user or a subscription, across messages, or what became of a message, narrowed by state, tier, lane and time.
-         * @description Like the list of a message's deliveries it shows those that are known one by one.
+         * Finds deliveries to a user or a subscription across messages, or of a message, filtered by state, tier, lane and time.
+         * @description Like the list of a message's deliveries, it contains those that are stored one by one.
          *
-         *     One request looks at 2,000 deliveries at most, or at that many messages that may have been for somebody, whichever it finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown, for as long as history is kept. A few searches are made at a time, of one app at most half of these: 503 (`searches_busy`).
+         *     One request reads at most 2,000 deliveries, or that many messages that may have been for the recipient. `looked_back_to` is the time that it reached, and the next page continues there. All stored data of a message are found, as long as history is kept. A few searches run at a time, at most half of them of one app: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["deliveries_find"];
         put?: never;
@@ -827,7 +829,7 @@ export interface paths {
          * Shows a diagnosis, for 7 days: to support, who has the code from the person, and to its browser.
          * @description The code may be written in either case and with hyphens.
          *
-         *     Takes the subscription's own token, or an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes the subscription's own token, or an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["diagnoses_show"];
         put?: never;
@@ -837,7 +839,7 @@ export interface paths {
         head?: never;
         /**
          * Adds the browser's findings to a diagnosis, in place of those that it has reported before.
-         * @description Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         * @description Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         patch: operations["diagnoses_report"];
         trace?: never;
@@ -850,10 +852,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what share of the notifications that were displayed was clicked, closed and ignored, by push service, and how that has changed.
-         * @description What browsers do not tell is null.
+         * Returns the shares of displayed notifications that were clicked, closed and ignored, by push service, and their change.
+         * @description Values that browsers do not report are null.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["engagement_show"];
         put?: never;
@@ -873,7 +875,7 @@ export interface paths {
         };
         /**
          * Shows how far the erasure of a user has come.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["erasures_show_erasure"];
         put?: never;
@@ -893,7 +895,7 @@ export interface paths {
         };
         /**
          * Lists events, the newest first.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["events_list"];
         put?: never;
@@ -913,7 +915,7 @@ export interface paths {
         };
         /**
          * Streams what happens in an app, as server-sent events: see `/v1/events/stream`.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["events_stream_of_app"];
         put?: never;
@@ -933,11 +935,11 @@ export interface paths {
         };
         /**
          * Takes out everything that the app owns.
-         * @description `bellwire import` makes the same app of it on another server: settings, VAPID pairs, identity keys, topics, policies, segments, templates, webhooks, campaigns that are drafts or recur, and subscriptions. Secrets are in clear. Endpoints with their keys, too: whoever has the file can send to these browsers.
+         * @description `bellwire import` creates the same app from it on another server: settings, VAPID pairs, identity keys, topics, policies, segments, templates, webhooks, campaigns that are drafts or recur, and subscriptions. Secrets are in the clear, and so are endpoints with their keys: the holder of the file can send to these browsers.
          *
-         *     Each line is a JSON object that says by its `type` what it is. The last is `{"type":"end","counts":{…}}`: a file without it is not whole, and the connection was cut. `after` goes on behind the last subscription that was had. It is no snapshot: what changes meanwhile is in it as it was, or as it is.
+         *     Each line is a JSON object with its `type`. The last is `{"type":"end","counts":{…}}`: a file without it is incomplete, and the connection was closed. `after` continues after the last received subscription. It is not a snapshot: concurrent changes may or may not be included.
          *
-         *     Takes an API key with the scope `export`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `export`, or a session of a teammate with the role `admin`.
          */
         get: operations["export"];
         put?: never;
@@ -957,7 +959,7 @@ export interface paths {
         };
         /**
          * Lists an app's exports, the newest first; the last 100 are kept.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["exports_list"];
         put?: never;
@@ -977,18 +979,18 @@ export interface paths {
         };
         /**
          * Shows what is let through of an app as a whole, and what waits.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["flow_show_app"];
         /**
          * Sets what is let through of an app as a whole.
-         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["flow_set_app"];
         post?: never;
         /**
          * Lets anything of an app through.
-         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         delete: operations["flow_clear_app"];
         options?: never;
@@ -1007,7 +1009,7 @@ export interface paths {
         put?: never;
         /**
          * Lets nothing of an app through until it is resumed.
-         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         post: operations["flow_pause_app"];
         delete?: never;
@@ -1027,7 +1029,7 @@ export interface paths {
         put?: never;
         /**
          * Forgets what was used of an app's rate: the period begins anew.
-         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         post: operations["flow_reset_app"];
         delete?: never;
@@ -1047,7 +1049,7 @@ export interface paths {
         put?: never;
         /**
          * Lets through again what an app's limits allow.
-         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         post: operations["flow_resume_app"];
         delete?: never;
@@ -1065,14 +1067,14 @@ export interface paths {
         };
         /**
          * Shows what holds the app, and whether it does.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["guard_show"];
         /**
          * Replaces what holds the app.
          * @description Allowing for more than before takes an operator's key. An app that is held stays so until it is released.
          *
-         *     Takes an API key with the scope `settings`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
          */
         put: operations["guard_change"];
         post?: never;
@@ -1091,7 +1093,7 @@ export interface paths {
         };
         /**
          * Reports which subscriptions were lost, by day, push service and VAPID key.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["hygiene_report"];
         put?: never;
@@ -1111,7 +1113,7 @@ export interface paths {
         };
         /**
          * Lists the keys that user tokens may be signed with.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["identity_keys_list"];
         put?: never;
@@ -1119,7 +1121,7 @@ export interface paths {
          * Makes a secret, or takes a public key.
          * @description Those before stay valid until they are deleted. It goes when the API key that made it is revoked, unless what that one made is kept; a key that expires makes none.
          *
-         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         post: operations["identity_keys_create"];
         delete?: never;
@@ -1139,10 +1141,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Forgets a key at once and for good: tokens that it signed prove nothing any more.
+         * Deletes a key at once and permanently: tokens signed by it are no longer valid.
          * @description Subscriptions keep their users.
          *
-         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         delete: operations["identity_keys_remove"];
         options?: never;
@@ -1159,17 +1161,17 @@ export interface paths {
         };
         /**
          * Lists an app's imports, the newest first; the last 100 are kept.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["imports_list"];
         put?: never;
         /**
-         * Takes in a file of subscriptions of any length, and answers when its end was seen.
-         * @description Each line is registered as a server registers one, about a thousand in a transaction, but for one: who has unsubscribed or is gone stays so (with `restore_pruned`, only the former). A line that is wrong is told of and passed over. A detail that cannot be read is left out and listed in `warnings`; its line is taken. A file that is not understood is refused as a whole, on line 1. The same file twice makes nothing new.
+         * Imports a file of subscriptions of any length, and responds after its end.
+         * @description Each line is registered like by a server, about a thousand in a transaction, with one exception: unsubscribed and gone subscriptions stay so (with `restore_pruned`, only the former). A wrong line is reported and skipped. A detail that cannot be read is left out and listed in `warnings`, and its line is imported. A file that is not understood is refused as a whole, on line 1. Importing a file twice creates nothing new.
          *
-         *     Whatever breaks off, `GET …/imports` knows how far it came, and `POST …/imports/{import}` goes on there.
+         *     After any interruption, `GET …/imports` shows the progress, and `POST …/imports/{import}` resumes there.
          *
-         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         post: operations["imports_create"];
         delete?: never;
@@ -1187,15 +1189,15 @@ export interface paths {
         };
         /**
          * Shows how far an import has come, and what was wrong.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["imports_show"];
         put?: never;
         /**
-         * Goes on with an import that broke off, with the rest of its file or with all of it.
-         * @description One that has ended stays as it is.
+         * Resumes an interrupted import, with the rest of its file or with all of it.
+         * @description A finished one does not change.
          *
-         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         post: operations["imports_resume"];
         delete?: never;
@@ -1213,9 +1215,9 @@ export interface paths {
         };
         /**
          * Lists messages, the newest first; those for later, by their `send_at`, come before all others.
-         * @description For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than were asked for, or none, and yet lead on by its `iterator`. Such lists are searches, of which a few are made at a time: 503 (`searches_busy`).
+         * @description For one page of a list filtered by state or tier, at most 5,000 messages are read: it may have fewer rows than requested, or none, and still have an `iterator`. Such lists count as searches, of which a few run at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_list"];
         put?: never;
@@ -1223,7 +1225,7 @@ export interface paths {
          * Sends a message.
          * @description With an `Idempotency-Key`, the same request made again is answered as it was the first time.
          *
-         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_send"];
         delete?: never;
@@ -1242,14 +1244,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sends up to 1,000 messages, each with its own content, recipients, tier, policy and, if wanted, idempotency key.
-         * @description Each is accepted or refused for itself, as it would have been alone, and counts as a request against the key's limit. The answer is 200 with a status for each, as bulk routes of AWS, Elasticsearch and others answer: the request itself was carried out, and 207 would tell clients no more. Where none could be looked at (401, 403, 413, 422, 429, 503), nothing was sent.
+         * Sends up to 1,000 messages, each with its own content, recipients, tier, policy and, optionally, idempotency key.
+         * @description Each is accepted or refused separately, as if sent alone, and counts as a request against the key's limit. The response is 200 with a status for each, like in bulk routes of AWS, Elasticsearch and others: the request itself was carried out, and 207 would give clients no further information. If the batch was not read (401, 403, 413, 422, 429, 503), nothing was sent.
          *
          *     Messages of a batch are not stored in their order: of those with the same `key` any may be the one that is taken.
          *
-         *     A batch that was cut off may be sent again if its messages have idempotency keys: those that were taken are answered as they were the first time. Keys of batches count apart from those of single requests. The retry headers hold for each message.
+         *     An interrupted batch may be repeated if its messages have idempotency keys: accepted messages get their first response again. Keys in batches are separate from those of single requests. The retry headers apply to each message.
          *
-         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_batch_send"];
         delete?: never;
@@ -1267,7 +1269,7 @@ export interface paths {
         };
         /**
          * Shows the message that has this key, or had it last.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_by_key_show_by_key"];
         put?: never;
@@ -1291,7 +1293,7 @@ export interface paths {
          * Cancels the message that has this key: "forget the reminder".
          * @description 404 if there is none, 409 if all its deliveries have ended.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_by_key_cancel_by_key"];
         delete?: never;
@@ -1309,7 +1311,7 @@ export interface paths {
         };
         /**
          * Shows a message and its account, which adds up at every moment.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_show"];
         put?: never;
@@ -1331,7 +1333,7 @@ export interface paths {
         put?: never;
         /**
          * Cancels a message for good: no push of it starts later than a second after the answer.
-         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_cancel"];
         delete?: never;
@@ -1348,10 +1350,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what a message to a topic or to everybody says, to whoever may send such.
-         * @description What is addressed to subscriptions or users by name, or was for ten subscriptions or fewer when it was accepted, is withheld from everybody.
+         * Returns the content of a message to a topic or to all subscribers, for callers that may send such messages.
+         * @description Content for named subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld from all callers.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_content"];
         put?: never;
@@ -1371,7 +1373,7 @@ export interface paths {
         };
         /**
          * Lists a message's deliveries as far as they are known one by one, those of the newest subscriptions first.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_deliveries_list"];
         put?: never;
@@ -1393,7 +1395,7 @@ export interface paths {
          * Shows one delivery.
          * @description A delivery that was handed on to the successor of its subscription is shown by either id.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_deliveries_show"];
         put?: never;
@@ -1415,7 +1417,7 @@ export interface paths {
         put?: never;
         /**
          * Cancels a delivery that waits.
-         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_deliveries_cancel"];
         delete?: never;
@@ -1432,10 +1434,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Explains one delivery: which rule, whose policy, what the push service said, why then, what next.
-         * @description What is not stored is called not known. A subscription that the message was not for gets an explanation, too.
+         * Explains one delivery: rule, policy, response of the push service, times and next step.
+         * @description Facts that are not stored are called unknown. A subscription that the message was not for is explained, too.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_deliveries_explain_show"];
         put?: never;
@@ -1459,7 +1461,7 @@ export interface paths {
          * Makes a delivery that waits due now.
          * @description What its policy planned is not used up.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_deliveries_retry"];
         delete?: never;
@@ -1481,7 +1483,7 @@ export interface paths {
          * Pauses a message: no push of it starts later than a second after the answer.
          * @description Its time to live keeps running.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_pause"];
         delete?: never;
@@ -1501,7 +1503,7 @@ export interface paths {
         put?: never;
         /**
          * Resumes a paused message.
-         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_resume"];
         delete?: never;
@@ -1521,7 +1523,7 @@ export interface paths {
          * Figures of one app over time.
          * @description As those of all apps, but for the dimension and the filter `app`.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["metrics_chart"];
         put?: never;
@@ -1541,7 +1543,7 @@ export interface paths {
         };
         /**
          * The reliability metrics of one app over an hour, the last one by default.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["metrics_reliability_show"];
         put?: never;
@@ -1561,7 +1563,7 @@ export interface paths {
         };
         /**
          * Shows what is set where: every tier, with what holds for it, and the topics that have a policy.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_list"];
         put?: never;
@@ -1581,7 +1583,7 @@ export interface paths {
         };
         /**
          * Lists the policies that can be named instead of written, with their timetables.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_presets"];
         put?: never;
@@ -1605,7 +1607,7 @@ export interface paths {
          * Shows what would hold for a delivery, and when its retries would be made.
          * @description Nothing is sent.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         post: operations["policies_preview"];
         delete?: never;
@@ -1627,9 +1629,9 @@ export interface paths {
          * Simulates what a policy would come to against a push service in trouble, beside the one that holds today.
          * @description Nothing is sent.
          *
-         *     The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane; sealing, connections and the database cost no time. Of the load each entry is the busiest of its seconds. 422 (`simulation_too_long`): the policy makes so many retries that it would take too long; `bellwire policy simulate` has more patience.
+         *     The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane. Sealing, connections and the database cost no time. Each entry of the load is the busiest of its seconds. 422 (`simulation_too_long`): the policy makes too many retries for the time limit. `bellwire policy simulate` has none.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         post: operations["policies_simulate"];
         delete?: never;
@@ -1647,20 +1649,20 @@ export interface paths {
         };
         /**
          * Shows a subscription's policy, and what waits for it.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_subscriptions_show_subscription"];
         /**
          * Sets a subscription's policy.
          * @description A browser that subscribes anew takes it along.
          *
-         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["policies_subscriptions_set_subscription"];
         post?: never;
         /**
          * Takes a subscription's policy away.
-         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         delete: operations["policies_subscriptions_unset_subscription"];
         options?: never;
@@ -1677,20 +1679,20 @@ export interface paths {
         };
         /**
          * Shows what an app sets for a tier, and what holds for it.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_tiers_show_tier"];
         /**
          * Sets an app's policy for a tier.
          * @description It holds for everything that is sent, or tried again, a minute later.
          *
-         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["policies_tiers_set_tier"];
         post?: never;
         /**
          * Takes an app's policy for a tier away: the built-in default holds again.
-         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         delete: operations["policies_tiers_unset_tier"];
         options?: never;
@@ -1707,20 +1709,20 @@ export interface paths {
         };
         /**
          * Shows a topic's policy.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_topics_show_topic"];
         /**
-         * Sets the policy of messages that are addressed to a topic.
-         * @description A topic that nobody has joined yet comes about.
+         * Sets the policy of messages to a topic.
+         * @description A topic without members is created.
          *
-         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["policies_topics_set_topic"];
         post?: never;
         /**
          * Takes a topic's policy away.
-         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         delete: operations["policies_topics_unset_topic"];
         options?: never;
@@ -1738,8 +1740,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Takes receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text.
-         * @description Repeats change nothing. The answer comes when they are stored for good; whoever gets none, or 429 or 5xx, reports again later. One is answered 204, or 400 if its token is not ours; several 202, and wrong ones among them are only counted.
+         * Accepts receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text.
+         * @description Repeats change nothing. The response follows their commit. A client without one, or with 429 or 5xx, reports again later. One receipt gets 204, or 400 if its token is invalid. Several get 202, and invalid ones among them are only counted.
          *
          *     Takes no key: anybody may call it.
          */
@@ -1763,7 +1765,7 @@ export interface paths {
          * Releases an app that is held, and resolves the alert.
          * @description What it sent so far counts no longer; what waits goes out, unless it is cancelled before. An app that is not held stays as it is.
          *
-         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         post: operations["release"];
         delete?: never;
@@ -1781,7 +1783,7 @@ export interface paths {
         };
         /**
          * Lists segments, the newest first.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["segments_list"];
         put?: never;
@@ -1802,10 +1804,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the size of the app, or counted.
-         * @description It is a search, of which a few are made at a time: 503 (`searches_busy`).
+         * Evaluates a segment, stored or not, and returns the number of its members: estimated from a sample within a second for an app of any size, or counted.
+         * @description It counts as a search, of which a few run at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         post: operations["segments_preview"];
         delete?: never;
@@ -1825,22 +1827,22 @@ export interface paths {
          * Shows a segment.
          * @description Its members are listed by `GET …/subscriptions?segment=…`.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["segments_show"];
         /**
-         * Sets a segment: makes it, or makes it say something else.
-         * @description Messages keep what it said when they were sent.
+         * Creates or changes a segment.
+         * @description Messages keep the expression of the time when they were sent.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         put: operations["segments_set"];
         post?: never;
         /**
-         * Removes a segment.
-         * @description Messages keep what it said when they were sent.
+         * Deletes a segment.
+         * @description Messages keep the expression of the time when they were sent.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         delete: operations["segments_remove"];
         options?: never;
@@ -1857,12 +1859,12 @@ export interface paths {
         };
         /**
          * Shows what the app wants of each tier.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["slas_show"];
         /**
          * Replaces what the app wants of each tier.
-         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["slas_change"];
         post?: never;
@@ -1881,17 +1883,17 @@ export interface paths {
         };
         /**
          * Lists subscriptions, the newest first.
-         * @description For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it may hold fewer than were asked for, or none, and yet lead on by its `iterator`. Such lists, and those of a segment's members, are searches, of which a few are made at a time: 503 (`searches_busy`).
+         * @description For one page of a list filtered by topic, tag, state or push service, at most 20,000 subscriptions are read: it may have fewer rows than requested, or none, and still have an `iterator`. Such lists, and those of a segment's members, count as searches, of which a few run at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["subscriptions_list"];
         put?: never;
         /**
          * Registers a subscription, or refreshes a known one.
-         * @description A browser calls from one of the app's origins and needs no secret; a known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200: it was known. What browsers may not say in this app is left out, and told in `refused`.
+         * @description A browser calls from one of the app's origins and needs no secret. A known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200: it was known. Values that browsers may not set in this app are left out, and listed in `refused`.
          *
-         *     The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another user and their `user_token`, it begins anew, without anything that it was. Stored keys have a rank: unproven; vouched for by a `user_token`, an API key, an import or the subscription's token; confirmed by a receipt. Other keys of the same or a higher rank make a new subscription with a new id (201). Those of a lower rank, and those for a person who unsubscribed, are refused with 409 `endpoint_taken`. The same ranks protect `expirationTime`.
+         *     The same keys are not enough for a subscription with a user, because a former user of the browser may have them. It requires its token or that user's `user_token`, else 409 `belongs_to_user`. With `"user_id": null`, or another user and their `user_token`, it begins anew, without its former values. Stored keys have a rank: unproven; vouched for by a `user_token`, an API key, an import or the subscription's token; confirmed by a receipt. Other keys of the same or a higher rank make a new subscription with a new id (201). Those of a lower rank, and those for a person who unsubscribed, are refused with 409 `endpoint_taken`. The same ranks protect `expirationTime`.
          *
          *     Takes no key: anybody may call it.
          */
@@ -1915,7 +1917,7 @@ export interface paths {
          * Restores subscriptions that their push service called gone (404 or 410) within a time, some 10,000 in a request.
          * @description They are in their topics again, and get messages accepted from now on. Never restored: subscriptions that were unsubscribed, erased or replaced, and those whose browser has registered another one for the endpoint. One that does not exist is pruned again by the next message.
          *
-         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         post: operations["subscriptions_restore"];
         delete?: never;
@@ -1932,28 +1934,28 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a subscription.
-         * @description A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the subscription that sends, changes, topics, policies and deletion by this id concern.
+         * Returns a subscription.
+         * @description A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the subscription to which sends, changes, topics, policies and deletion by this id apply.
          *
-         *     Takes the subscription's own token, or an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes the subscription's own token, or an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["subscriptions_show"];
         put?: never;
         post?: never;
         /**
-         * Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer.
-         * @description What is in flight by then ends as its push service answers. The id of a replaced subscription ends its successor; for a browser only if both have the same user.
+         * Unsubscribes: waiting deliveries are cancelled, and no push starts later than a second after the response.
+         * @description Pushes in flight end by the response of their push service. The id of a replaced subscription ends its successor, for a browser only if both have the same user.
          *
-         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         delete: operations["subscriptions_unsubscribe"];
         options?: never;
         head?: never;
         /**
          * Changes a subscription.
-         * @description Browsers find in the answer the token that holds from now on: a change of `user_id` ends the one before, also if a server makes it. What browsers may not say in this app is left out, and told in `refused`. So is what a browser says that cannot be read; a server gets 422. By the id of a replaced subscription, a server changes its successor; a browser gets 409.
+         * @description The response to a browser has the token that is valid from now on: a change of `user_id` ends the previous one, also if a server makes it. Values that browsers may not set in this app are left out, and listed in `refused`. So are malformed values of a browser; a server gets 422. By the id of a replaced subscription, a server changes its successor, and a browser gets 409.
          *
-         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         patch: operations["subscriptions_change"];
         trace?: never;
@@ -1971,7 +1973,7 @@ export interface paths {
          * Begins a diagnosis of a subscription.
          * @description Returns the server's view of it and a code, and sends one test notification to it alone if it is active. 429: a subscription may begin three diagnoses in ten minutes. A diagnosis is kept for 7 days, with at most ten of a subscription.
          *
-         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         post: operations["subscriptions_diagnoses_begin"];
         delete?: never;
@@ -1990,10 +1992,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Unsubscribes a browser and forgets all that is known of it, of whom nobody may be known: its endpoint, tags, attributes, consent, and what its open dead letters hold; its former subscriptions, too.
-         * @description Its bare id remains, since the accounts of past messages count it. For a user with all their browsers there is `DELETE …/users/{user}`.
+         * Unsubscribes a browser and deletes all its data, also without a known user: its endpoint, tags, attributes, consent, and the content of its open dead letters, and those of its former subscriptions.
+         * @description Its bare id remains, because the counts of past messages contain it. For a user with all browsers, use `DELETE …/users/{user}`.
          *
-         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         post: operations["subscriptions_erase_subscription"];
         delete?: never;
@@ -2011,7 +2013,7 @@ export interface paths {
         };
         /**
          * Lists an app's templates, the newest first, without what they say.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["templates_list"];
         put?: never;
@@ -2035,7 +2037,7 @@ export interface paths {
          * Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything.
          * @description Recipients are read in pages, as a message's would be. It is a search, of which a few are made at a time: 503 (`searches_busy`).
          *
-         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         post: operations["templates_check"];
         delete?: never;
@@ -2054,10 +2056,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Fills a template in, in every language that it has.
-         * @description Nothing is sent. What comes of it tells what the app knows of a `user` or a `subscription`, so that these take the scope `read`, too.
+         * Renders a template in each of its languages.
+         * @description Nothing is sent. The result shows the app's data of a `user` or a `subscription`, so these require the scope `read`, too.
          *
-         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         post: operations["templates_preview"];
         delete?: never;
@@ -2074,15 +2076,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a template.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * Returns a template.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["templates_show"];
         /**
-         * Makes a template, or puts this one in the place of the one that has its name.
-         * @description Messages that were taken before say what they said: each has a copy of its own.
+         * Creates a template, or replaces the one of its name.
+         * @description Earlier messages do not change: each has its own copy.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         put: operations["templates_put"];
         post?: never;
@@ -2090,7 +2092,7 @@ export interface paths {
          * Removes a template.
          * @description Messages that were taken before are sent as if it were there.
          *
-         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         delete: operations["templates_remove"];
         options?: never;
@@ -2107,13 +2109,13 @@ export interface paths {
         };
         /**
          * Lists topics, the newest first.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["topics_list"];
         put?: never;
         /**
-         * Makes a topic.
-         * @description Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         * Creates a topic.
+         * @description Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         post: operations["topics_create"];
         delete?: never;
@@ -2130,24 +2132,24 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a topic.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * Returns a topic.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["topics_show"];
         put?: never;
         post?: never;
         /**
-         * Removes a topic and its policy.
-         * @description Nobody is in it any more, and the subscriptions themselves stay. 409 while a message is still being fanned out to it.
+         * Deletes a topic and its policy.
+         * @description Its subscriptions leave it and stay themselves. 409 while a message is still being fanned out to it.
          *
-         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         delete: operations["topics_remove"];
         options?: never;
         head?: never;
         /**
          * Changes a topic.
-         * @description Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         patch: operations["topics_change"];
         trace?: never;
@@ -2162,13 +2164,13 @@ export interface paths {
         get?: never;
         /**
          * Puts a subscription into a topic.
-         * @description Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         put: operations["topics_subscriptions_join"];
         post?: never;
         /**
          * Takes a subscription out of a topic.
-         * @description Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         delete: operations["topics_subscriptions_leave"];
         options?: never;
@@ -2187,12 +2189,12 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Unsubscribes every browser of a user and forgets all that is known of them: endpoints, tags, attributes, that messages were for them, and what their open dead letters hold, which are discarded.
-         * @description Nothing is sent to them after the answer. Bare ids of subscriptions remain, since the accounts of past messages count them.
+         * Unsubscribes all browsers of a user and deletes all their data: endpoints, tags, attributes, their place among recipients of messages, and the content of their open dead letters, which are discarded.
+         * @description Nothing is sent to them after the response. Bare ids of subscriptions remain, because the counts of past messages contain them.
          *
-         *     200: nothing names the user any more. 202: messages are still being looked through; `Location` tells when that is done.
+         *     200: nothing names the user any longer. 202: messages are still being searched. `Location` shows when it is complete.
          *
-         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         delete: operations["users_erase"];
         options?: never;
@@ -2209,11 +2211,11 @@ export interface paths {
         };
         /**
          * Gives out all that is kept of a user, for them to have.
-         * @description Their subscriptions with tags, attributes, topics and consent, what was sent to them and what came of it, and what is known of when they are sent something and what they click. Endpoints and keys are left out: with them anybody could send to their browsers. So is what was sent to a browser while somebody else was logged in there.
+         * @description The export has their subscriptions with tags, attributes, topics and consent, deliveries to them with results, and stored times of messages and clicks. Endpoints and keys are left out, because they would allow sending to the browsers. So are deliveries to a browser while another user was logged in there.
          *
-         *     One JSON document, written as it is read: `complete` is its last member, and missing where it broke off. It may take minutes where the app sends a lot, since all of its messages that are kept are looked through. 503 (`transfers_busy`): too many exports and imports are under way. A user of whom nothing is known has an empty one.
+         *     One JSON document, written as it is read: `complete` is its last member, and is missing if it was interrupted. It may take minutes in an app with many messages, because all stored messages are read. 503 (`transfers_busy`): too many exports and imports are running. A user without data has an empty one.
          *
-         *     Takes an API key with the scope `export`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `export`, or a session of a teammate with the role `admin`.
          */
         get: operations["users_export"];
         put?: never;
@@ -2233,7 +2235,7 @@ export interface paths {
         };
         /**
          * Lists the app's keys, the newest first, each with the number of active subscriptions that depend on it.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["vapid_keys_list"];
         put?: never;
@@ -2241,7 +2243,7 @@ export interface paths {
          * Generates a key, or imports one.
          * @description An active one takes over from the one before, which keeps signing for its own subscriptions.
          *
-         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         post: operations["vapid_keys_create"];
         delete?: never;
@@ -2258,8 +2260,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a key.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * Returns a VAPID key.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["vapid_keys_show"];
         put?: never;
@@ -2269,7 +2271,7 @@ export interface paths {
         head?: never;
         /**
          * Changes the contact of a key.
-         * @description Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         * @description Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         patch: operations["vapid_keys_change"];
         trace?: never;
@@ -2285,7 +2287,7 @@ export interface paths {
         put?: never;
         /**
          * Hands out a whole key pair, so that the app's subscribers can move to another server.
-         * @description Takes an API key with the scope `export`, or a session of somebody with the role `admin`.
+         * @description Takes an API key with the scope `export`, or a session of a teammate with the role `admin`.
          */
         post: operations["vapid_keys_export"];
         delete?: never;
@@ -2303,15 +2305,15 @@ export interface paths {
         };
         /**
          * Lists an app's webhooks.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["webhooks_list"];
         put?: never;
         /**
-         * Makes a webhook.
-         * @description It is told of what happens from now on; of deliveries of messages that are under way, within a minute. The secret in the answer is shown this once.
+         * Creates a webhook.
+         * @description It receives events from now on, those of running messages' deliveries within a minute. The secret in the response is shown only now.
          *
-         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         post: operations["webhooks_create"];
         delete?: never;
@@ -2328,24 +2330,24 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a webhook.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * Returns a webhook.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["webhooks_show"];
         put?: never;
         post?: never;
         /**
          * Removes a webhook, with all that waits for it.
-         * @description Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         * @description Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         delete: operations["webhooks_remove"];
         options?: never;
         head?: never;
         /**
-         * Changes what is named of a webhook.
-         * @description One that is enabled again is told of what happens from then on.
+         * Changes the given members of a webhook.
+         * @description One that is enabled again receives events from then on.
          *
-         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         patch: operations["webhooks_change"];
         trace?: never;
@@ -2361,7 +2363,7 @@ export interface paths {
          * Lists requests to a webhook's receiver, the newest first.
          * @description Those that were taken are kept for three days.
          *
-         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["webhooks_deliveries_list_deliveries"];
         put?: never;
@@ -2381,7 +2383,7 @@ export interface paths {
         };
         /**
          * Shows a request to a webhook's receiver, with its tries.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["webhooks_deliveries_show_delivery"];
         put?: never;
@@ -2403,7 +2405,7 @@ export interface paths {
         put?: never;
         /**
          * Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time.
-         * @description Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         * @description Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         post: operations["webhooks_replay"];
         delete?: never;
@@ -2425,7 +2427,7 @@ export interface paths {
          * Gives a webhook a new secret, which is shown this once.
          * @description The one until now signs beside it for a while, so that receivers can change over without missing anything.
          *
-         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         post: operations["webhooks_rotate_secret"];
         delete?: never;
@@ -2444,10 +2446,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tries a webhook out: sends its receiver the event `webhook.test`.
-         * @description What comes of it is told by the delivery that is shown.
+         * Tests a webhook: sends the event `webhook.test` to its receiver.
+         * @description The returned delivery shows the result.
          *
-         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         post: operations["webhooks_test"];
         delete?: never;
@@ -2465,7 +2467,7 @@ export interface paths {
         };
         /**
          * Lists what was done on this server with keys, by teammates and at the command line, the latest first.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         get: operations["audit_log_list"];
         put?: never;
@@ -2484,12 +2486,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Looks whether the server is set up right: settings, files, the database, upkeep, workers, lanes, push services, and the server as browsers see it at its public URL.
+         * Checks the setup of the server: settings, files, the database, maintenance, workers, lanes, push services, and the server at its public URL, as browsers reach it.
          * @description Nothing is changed.
          *
-         *     What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers. Others are asked over the network once in half a minute at most, and only those that settings or the program name.
+         *     Checks that take longer than three seconds are reported as such. Files, disk and clock are those of the process that responds. Checks over the network run at most every half minute, and only for hosts in the settings or the program.
          *
-         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         get: operations["checks_list"];
         put?: never;
@@ -2508,12 +2510,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Streams what happens on the server, in all apps, as server-sent events.
-         * @description Whoever has roles for some apps only hears of those.
+         * Streams events of the server and all apps, as server-sent events.
+         * @description Callers with roles for some apps get those of these apps only.
          *
-         *     Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server's as a whole), `at` and `data`. Events with an `id` are stored for a day: a listener that names the last one as `Last-Event-ID` misses none and hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`) are snapshots, of which the newest is enough. Whoever is too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back once a minute, and within a second of any change of what they may do (`renew`), as browsers do by themselves; after an event `gap` something is missing that is not kept any more. Comments every 15 seconds keep the connection alive.
+         *     Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server as a whole), `at` and `data`. Events with an `id` are stored for a day: a listener that sends the last one as `Last-Event-ID` gets each event exactly once. A stream begins with such an `id`, too. Events without one (`message.progress`, `outcomes`) are snapshots, of which the newest is enough. A listener that is too slow, or whose key is revoked, gets a last event `end` with its `reason`. A session's stream ends once a minute, and within a second of any change of permissions (`renew`), and browsers reconnect by themselves. After an event `gap`, some events are missing that are no longer stored. Comments every 15 seconds keep the connection alive.
          *
-         *     Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["events_stream_all"];
         put?: never;
@@ -2533,7 +2535,7 @@ export interface paths {
         };
         /**
          * Shows what waits in all apps.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["flow_show_all"];
         put?: never;
@@ -2553,7 +2555,7 @@ export interface paths {
         };
         /**
          * Lists lanes, the newest first: of all apps that the caller may look at, or of one of them.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["gateways_list"];
         put?: never;
@@ -2572,8 +2574,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a lane.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         * Returns a lane.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["gateways_show"];
         put?: never;
@@ -2595,7 +2597,7 @@ export interface paths {
         put?: never;
         /**
          * Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_close"];
         delete?: never;
@@ -2613,18 +2615,18 @@ export interface paths {
         };
         /**
          * Shows what is let through of a lane, and what waits.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["gateways_flow_show_lane"];
         /**
          * Sets what is let through of a lane, beside what its app is allowed.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         put: operations["gateways_flow_set_lane"];
         post?: never;
         /**
          * Lets anything through a lane that its app is allowed.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         delete: operations["gateways_flow_clear_lane"];
         options?: never;
@@ -2643,7 +2645,7 @@ export interface paths {
         put?: never;
         /**
          * Lets nothing through a lane until it is resumed.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_flow_pause_lane"];
         delete?: never;
@@ -2663,7 +2665,7 @@ export interface paths {
         put?: never;
         /**
          * Forgets what was used of a lane's rate: the period begins anew.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_flow_reset_lane"];
         delete?: never;
@@ -2683,7 +2685,7 @@ export interface paths {
         put?: never;
         /**
          * Lets through again what a lane's limits allow.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_flow_resume_lane"];
         delete?: never;
@@ -2703,9 +2705,9 @@ export interface paths {
         put?: never;
         /**
          * Holds a lane: nothing is sent before the hold ends or is released.
-         * @description It replaces whatever held the lane.
+         * @description It replaces other holds of the lane.
          *
-         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_hold"];
         delete?: never;
@@ -2725,7 +2727,7 @@ export interface paths {
         put?: never;
         /**
          * Opens a lane's breakers: nothing is sent for the given time, then probes are.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_open"];
         delete?: never;
@@ -2745,7 +2747,7 @@ export interface paths {
         put?: never;
         /**
          * Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_probe"];
         delete?: never;
@@ -2764,10 +2766,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends whatever holds a lane: an operator, a refused key, throttling.
-         * @description A throttling answer that comes later holds again.
+         * Ends all holds of a lane: by an operator, a refused key, or throttling.
+         * @description A later throttling response holds it again.
          *
-         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_release"];
         delete?: never;
@@ -2785,20 +2787,20 @@ export interface paths {
         };
         /**
          * Shows what is seen in the log beyond what each process was started with.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         get: operations["log_level_show"];
         /**
          * Changes for a while what is seen in the log, of all processes within two seconds.
          * @description Afterwards what each was started with holds again.
          *
-         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         put: operations["log_level_set"];
         post?: never;
         /**
          * Has all processes log what they were started with, within two seconds.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         delete: operations["log_level_reset"];
         options?: never;
@@ -2817,7 +2819,7 @@ export interface paths {
          * Figures of all apps over time.
          * @description Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures[]=accepted&measures[]=gone` or `measures=accepted,gone`.
          *
-         *     Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["metrics_chart_all"];
         put?: never;
@@ -2837,7 +2839,7 @@ export interface paths {
         };
         /**
          * The reliability metrics of all apps over an hour, the last one by default.
-         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["metrics_reliability_show_all"];
         put?: never;
@@ -2856,14 +2858,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tells who is signed in, and what they may do.
+         * Returns the session of the caller, with its permissions.
          * @description Takes a session.
          */
         get: operations["session_show"];
         put?: never;
         /**
          * Signs in, and gives the browser a session.
-         * @description It is a cookie that no script can read and no other site can use, which ends after half an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by password, by link or by the OpenID provider, and signs in with its answer.
+         * @description It is a cookie that scripts and other sites cannot use. It ends after half an hour without a request, after 12 hours in any case, and at once when it is ended here. After each failure the wait is longer (429), and excess sign-ins are asked to retry (503). A teammate with a passkey is asked for it first (202), after a password, a link or the OpenID provider, and signs in with its answer.
          *
          *     Takes no key: anybody may call it.
          */
@@ -2886,7 +2888,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tells how people sign in to this server, for whoever shows them a page.
+         * Returns the ways to sign in to this server, for a sign-in page.
          * @description Takes no key: anybody may call it.
          */
         get: operations["session_methods_show"];
@@ -2906,8 +2908,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Sends a browser to the OpenID provider, to come back to `/v1/session/oidc/callback` within ten minutes.
-         * @description It is for navigations: whatever goes wrong, they end at a page of this server.
+         * Sends a browser to the OpenID provider, from which it returns to `/v1/session/oidc/callback` within ten minutes.
+         * @description It is for navigations: failures end at a page of this server, too.
          *
          *     Takes no key: anybody may call it.
          */
@@ -2928,8 +2930,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lets a browser in that comes back from the OpenID provider with a code.
-         * @description It is sent on to a page of this server: with a session, with `?sign_in=passkey` if a passkey is to be shown first, or with `?sign_in=` and why there is none.
+         * Signs a browser in that returns from the OpenID provider with a code.
+         * @description It is redirected to a page of this server: with a session, with `?sign_in=passkey` if a passkey is required first, or with `?sign_in=` and the reason of a refusal.
          *
          *     Takes no key: anybody may call it.
          */
@@ -3075,8 +3077,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Ends one of one's own sessions; whoever may change the team, any.
-         * @description Takes a session.
+         * Ends one of the caller's sessions.
+         * @description Callers that may change the team may end any.
+         *
+         *     Takes a session.
          */
         delete: operations["sessions_end"];
         options?: never;
@@ -3093,15 +3097,15 @@ export interface paths {
         };
         /**
          * Lists the team, the latest invited first.
-         * @description Takes a session of somebody with the role `admin`.
+         * @description Takes a session of a teammate with the role `admin`.
          */
         get: operations["team_list"];
         put?: never;
         /**
-         * Invites somebody: makes a teammate, and a one-time link that works for three days.
-         * @description It is for you to send.
+         * Invites a person: creates a teammate, and a one-time link that is valid for three days.
+         * @description The caller has to send the link.
          *
-         *     Takes a session of somebody with the role `admin`.
+         *     Takes a session of a teammate with the role `admin`.
          */
         post: operations["team_invite"];
         delete?: never;
@@ -3118,17 +3122,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a teammate.
-         * @description Takes a session of somebody with the role `admin`.
+         * Returns a teammate.
+         * @description Takes a session of a teammate with the role `admin`.
          */
         get: operations["team_show"];
         put?: never;
         post?: never;
         /**
-         * Removes a teammate for good.
-         * @description The audit log keeps their id, and the API keys that they made stay valid. Whoever was removed does not come back by the OpenID provider as a newcomer, unless they are invited again.
+         * Removes a teammate permanently.
+         * @description The audit log keeps their id, and the API keys that they created stay valid. A removed person cannot return by the OpenID provider as a newcomer, unless invited again.
          *
-         *     Takes a session of somebody with the role `admin`.
+         *     Takes a session of a teammate with the role `admin`.
          */
         delete: operations["team_remove"];
         options?: never;
@@ -3137,7 +3141,7 @@ export interface paths {
          * Changes a teammate's roles, or shuts them out.
          * @description It holds from the next request on.
          *
-         *     Takes a session of somebody with the role `admin`.
+         *     Takes a session of a teammate with the role `admin`.
          */
         patch: operations["team_change"];
         trace?: never;
@@ -3154,9 +3158,9 @@ export interface paths {
         post?: never;
         /**
          * Unlinks a teammate's account at the OpenID provider, and ends all their sessions.
-         * @description The next account that comes with their address is linked in its place: do so if they have a new one, and shut them out first if somebody else has their address.
+         * @description The next account with their address is linked instead. Use it if they have a new account. If another person has their address, suspend them first.
          *
-         *     Takes a session of somebody with the role `admin`.
+         *     Takes a session of a teammate with the role `admin`.
          */
         delete: operations["team_oidc_unlink"];
         options?: never;
@@ -3175,10 +3179,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Lets a teammate in again who has lost what keeps their passkeys: all of them are removed, and all sessions end, since somebody may have found it.
+         * Removes all passkeys of a teammate who has lost an authenticator, and ends all their sessions, because a stranger may have found it.
          * @description The password stays.
          *
-         *     Takes a session of somebody with the role `admin`.
+         *     Takes a session of a teammate with the role `admin`.
          */
         delete: operations["team_passkeys_reset"];
         options?: never;
@@ -3196,10 +3200,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have.
-         * @description The password is forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too. Nobody resets themselves: you change your own password by the one before.
+         * Resets a teammate who forgot their password, or whose password or browser may be in foreign hands.
+         * @description The password is deleted, all sessions end, and a new one-time link replaces any earlier one. Passkeys stay: the link requires one, too. Teammates cannot reset themselves: they change their own password with the current one.
          *
-         *     Takes a session of somebody with the role `admin`.
+         *     Takes a session of a teammate with the role `admin`.
          */
         post: operations["team_reset"];
         delete?: never;
@@ -3221,102 +3225,91 @@ export interface components {
             audience_estimate: number;
             /**
              * Format: int64
-             * @description How far that may be off, in 95 of 100 cases; 0 if they were counted.
+             * @description Margin of the estimate, in 95 of 100 cases. 0 if counted.
              */
             audience_margin: number;
-            /** @description Its id. */
+            /** @description Id of the message. */
             id: components["schemas"]["MessageId"];
-            /** @description Where to go from here. */
+            /** @description Links to related resources. */
             links: components["schemas"]["Links"];
-            /** @description Where it stands: `sending`, `scheduled` if it is for later, or `done` if there is nobody to send it to. */
+            /** @description State: `sending`, `scheduled` for a later time, or `done` without recipients. */
             state: components["schemas"]["SendState"];
             /**
              * Format: int64
              * @description Named subscriptions that are not active, or users without an active one: not targeted.
              */
             unreachable: number;
-            /** @description What to know all the same: about the policy, or that people do not welcome what is sent to many already. */
+            /** @description Warnings: about the policy, or about broadcasts that recipients do not welcome. */
             warnings?: components["schemas"]["FieldError"][];
-        };
-        /** @description A button of a notification. */
-        Action: {
-            /** @description Its name, which a click reports. Unique within the notification. */
-            action: string;
-            /** @description URL of a small picture beside the text. */
-            icon?: string | null;
-            /** @description Its text. */
-            title: string;
-            /** @description Where it leads. Without it, where the notification leads. */
-            url?: string | null;
         };
         ActionId: string;
         /** @description Something that was done to dead letters. */
         ActionView: {
             /** @description `replay`, `discard` or `export`. */
             action: string;
-            /** @description By whom: the id of an API key, or `local` for the command line. */
+            /** @description Caller: the id of an API key, or `local` for the command line. */
             actor: string;
             /**
              * Format: date-time
-             * @description When it began.
+             * @description Time of its start.
              */
             at: string;
             /**
              * Format: int64
-             * @description To how many.
+             * @description Number of dead letters.
              */
             count: number;
             /**
              * Format: date-time
-             * @description When the last of it was done.
+             * @description Time of its last part.
              */
             ended_at: string;
-            /** @description To which dead letters. */
+            /** @description Filter of the dead letters. */
             filter: Record<string, never>;
-            /** @description Its id. */
+            /** @description Id of the operation. */
             id: components["schemas"]["ActionId"];
         };
         AlertId: string;
         /**
-         * @description What an alert is about, as stored in `alerts.kind`. It is open until somebody resolves it; what happens again before
-         *     that is counted, afterwards it is a new alert.
+         * @description Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repetitions before that are
+         *     counted, and later ones open a new alert.
          * @enum {string}
          */
         AlertKind: "key_refused" | "mass_gone" | "tampered" | "replayed" | "sli" | "runaway" | "webhook" | "sealing" | "egress";
-        /** @description An alert. */
+        /** @description Alert for operators. */
         AlertView: {
             app?: components["schemas"]["AppId"] | null;
-            /** @description What happened, for people. */
+            /** @description Description for people. */
             detail: string;
             /**
              * Format: date-time
-             * @description When it was opened.
+             * @description Time at which it was opened.
              */
             first_at: string;
-            /** @description Its id. */
+            /** @description Id of the alert. */
             id: components["schemas"]["AlertId"];
-            /** @description What kind of thing it is about. */
+            /** @description Kind of the alert. */
             kind: components["schemas"]["AlertKind"];
             /**
              * Format: date-time
-             * @description When it last happened.
+             * @description Time of the last occurrence.
              */
             last_at: string;
             /**
              * Format: int64
-             * @description How often it happened since the alert was opened.
+             * @description Number of occurrences since the alert was opened.
              */
             n: number;
             /**
              * Format: date-time
-             * @description When somebody resolved it; null: it is open.
+             * @description Time at which it was resolved. Null: it is open.
              */
             resolved_at?: string | null;
-            /** @description What it is about: a key, a message, a lane, a figure. */
+            /** @description Subject of the alert: a key, a message, a lane, a metric. */
             subject: string;
         };
         /**
-         * @description How a key signs.
+         * @description Algorithm of a key.
          * @enum {string}
          */
         Algorithm: "HS256" | "ES256";
@@ -3325,36 +3318,36 @@ export interface components {
         ApiKeyView: {
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Time of the creation.
              */
             created_at: string;
             /** @description Creator: the id of an API key or a teammate, or `local` for the command line. */
             created_by: string;
             /**
              * Format: date-time
-             * @description From when on it is not valid any more.
+             * @description Expiry, after which the key is invalid.
              */
             expires_at?: string | null;
             /** @description The first characters of its secret. */
             hint: string;
-            /** @description Its id. */
+            /** @description Id of the key. */
             id: components["schemas"]["ApiKeyId"];
             /**
              * Format: date
              * @description The day, in UTC, on which a request last showed it. Null: never used.
              */
             last_used_on?: string | null;
-            /** @description Its name for people. */
+            /** @description Name of the key for people. */
             name: string;
             /**
              * Format: date-time
-             * @description When it was revoked.
+             * @description Time of the revocation.
              */
             revoked_at?: string | null;
-            /** @description What it may do. */
+            /** @description Scopes of the key. */
             scopes: components["schemas"]["Scope"][];
         };
-        /** @description What to change of an app. */
+        /** @description Changes of an app. */
         AppChange: {
             /** @description Origins that browsers may call from, too, from now on; at most 50. Not beside `origins`. */
             add_origins?: string[];
@@ -3371,52 +3364,52 @@ export interface components {
              *     that ask for more are cut down to it.
              */
             max_retries?: number | null;
-            /** @description Its name for people, 1 to 200 characters. */
+            /** @description Name for people, 1 to 200 characters. */
             name?: string | null;
             /** @description All origins that browsers may call from. */
             origins?: string[] | null;
-            /** @description Origins of the app that browsers may not call from any more; at most 50. Not beside `origins`. */
+            /** @description Origins to remove from the app, at most 50. Not together with `origins`. */
             remove_origins?: string[];
             /**
              * Format: int64
-             * @description How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one: 1 to 100. Changing it
-             *     takes an operator's key. Workers hear of it within a minute.
+             * @description Turns of the app, relative to an app of weight 1, while deliveries of several apps wait: 1 to 100. Changing it requires an
+             *     operator's key. Workers apply it within a minute.
              */
             weight?: number | null;
         };
         AppId: string;
-        /** @description An app. */
+        /** @description App of a server. */
         AppView: {
             /** @description Whether endpoints on hosts of no known push service are let in. */
             allow_other_gateways: boolean;
-            /** @description What browsers may do beyond joining and leaving topics that are there and open. */
+            /** @description Rights of browsers in addition to joining and leaving existing open topics. */
             browsers_may: components["schemas"]["BrowserRight"][];
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Time of the creation.
              */
             created_at: string;
             /**
              * Format: date-time
-             * @description Since when it is being deleted.
+             * @description Start of its deletion.
              */
             deleting_at?: string | null;
-            /** @description Its id. */
+            /** @description Id of the app. */
             id: components["schemas"]["AppId"];
             /**
              * Format: int32
              * @description Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
              */
             max_retries: number;
-            /** @description Its name for people. */
+            /** @description Name of the app for people. */
             name: string;
             /** @description Origins that browsers may call from. */
             origins: string[];
-            /** @description Its short name. */
+            /** @description Short name of the app. */
             slug: string;
             /**
              * Format: int32
-             * @description How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one.
+             * @description Turns of the app, relative to an app of weight 1, while deliveries of several apps wait.
              */
             weight: number;
         };
@@ -3424,15 +3417,15 @@ export interface components {
         AttemptView: {
             /**
              * Format: date-time
-             * @description When the answer was known.
+             * @description Time of the response.
              */
             at: string;
             /**
              * Format: int32
-             * @description 0: the first.
+             * @description Number of the attempt. 0: the first.
              */
             attempt: number;
-            /** @description What came of it. */
+            /** @description Result of the attempt. */
             ending: components["schemas"]["Ending"];
             /** @description Why it failed or ended. */
             reason?: string | null;
@@ -3447,79 +3440,14 @@ export interface components {
              */
             took_ms?: number | null;
         };
-        /** @description What waits for one subscription: retries, and what exceeds its `maxReceivesPerSecond`. */
-        Backlog: {
-            /**
-             * Format: double
-             * @description Seconds since the one that has waited longest was wanted; null if nothing waits or nothing is late.
-             */
-            oldest_s?: number | null;
-            /**
-             * Format: int64
-             * @description Those of them that wait for their turn at the throttle.
-             */
-            throttled: number;
-            /**
-             * Format: int64
-             * @description Deliveries.
-             */
-            waiting: number;
-        };
-        /** @description Many messages. */
-        Batch: {
-            /** @description 1 to 1,000 messages to named subscriptions or users. */
-            messages: components["schemas"]["NewMessageBody"][];
-        };
-        /** @description What became of a batch. */
+        /** @description Result of a batch. */
         BatchView: {
             /** @description Messages that were accepted, now or before. */
             accepted: number;
             /** @description Messages that were refused. */
             refused: number;
-            /** @description What became of each message, in their order. */
+            /** @description Results of the messages, in order. */
             results: components["schemas"]["ResultView"][];
-        };
-        /** @description What happened. Its shape is stable: members may be added, never changed or taken away. */
-        Body: {
-            /** @description Deliveries died of the same reason. */
-            data: {
-                /** @description The first dead letter of the minute. */
-                dead_letter: components["schemas"]["DeadLetterId"];
-                /** @description Why they died. */
-                reason: string;
-            };
-            /** @enum {string} */
-            kind: "dead_letter.created";
-        } | {
-            /** @description Subscriptions of one push service and VAPID key do not exist any more. */
-            data: {
-                /** @description The push service. */
-                gateway: components["schemas"]["Gateway"];
-                /**
-                 * Format: int32
-                 * @description Number of the lane.
-                 */
-                lane: number;
-                /** @description The key that they were made with. */
-                vapid_key: components["schemas"]["VapidKeyId"];
-            };
-            /** @enum {string} */
-            kind: "subscription.gone";
-        } | {
-            /** @description Deliveries of a tier were accepted later than the tier promises. */
-            data: {
-                /** @description The message that was the first of the minute. */
-                message: components["schemas"]["MessageId"];
-                /**
-                 * Format: int32
-                 * @description What it promises, in seconds from the API's acceptance.
-                 */
-                sla_seconds: number;
-                /** @description The tier. */
-                tier: components["schemas"]["Tier"];
-            };
-            /** @enum {string} */
-            kind: "sla.missed";
         };
         /**
          * @description Something that an app may let its browsers do.
@@ -3527,16 +3455,16 @@ export interface components {
          */
         BrowserRight: "create_topics" | "set_tags" | "set_attributes";
         /**
-         * @description A built-in scenario.
+         * @description A scenario that is built in.
          * @enum {string}
          */
         BuiltIn: "calm" | "outage" | "part" | "herd" | "throttled" | "devices" | "flaky" | "slow";
         /**
-         * @description When deliveries may be sent. Transactional ones may at any time. What has to wait is sent when its time comes, if its
-         *     time to live lasts that long.
+         * @description Times at which deliveries may be sent. Transactional ones may at any time. Others wait for their time, if their time to live
+         *     lasts that long.
          */
         CalendarView: {
-            /** @description When engagement deliveries may be sent, in the app's zone; at most 50 windows. Empty: at any time. */
+            /** @description Windows of the app's zone for engagement deliveries, at most 50. Empty: at any time. */
             off_peak?: components["schemas"]["WrittenWindow"][];
             quiet_hours?: components["schemas"]["Hours"] | null;
             /**
@@ -3545,46 +3473,46 @@ export interface components {
              */
             timezone: string;
         };
-        /** @description A campaign. */
+        /** @description Campaign of an app. */
         Campaign: {
             /**
              * Format: date-time
-             * @description When it was last changed, or turned.
+             * @description Time of the last change or order.
              */
             changed_at: string;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Time of the creation.
              */
             created_at: string;
-            /** @description Its id. */
+            /** @description Id of the campaign. */
             id: components["schemas"]["CampaignId"];
-            /** @description Where to go from here. */
+            /** @description Links to related resources. */
             links: components["schemas"]["CampaignLinks"];
-            /** @description What people call it. */
+            /** @description Name of the campaign for people. */
             name: string;
             /**
              * Format: date-time
-             * @description When something of it is due next, or looked at; null: nothing by itself.
+             * @description Time of its next step. Null: none by itself.
              */
             next_at?: string | null;
             progress?: components["schemas"]["CampaignProgress"] | null;
             /**
              * Format: int32
-             * @description How many runs have begun: more than one if it recurs.
+             * @description Number of runs that have begun: more than one if it recurs.
              */
             runs: number;
-            /** @description What it is called in URLs. */
+            /** @description Name of the campaign in URLs. */
             slug: string;
             standing?: components["schemas"]["CampaignStanding"] | null;
             /**
              * Format: date-time
-             * @description When it was started.
+             * @description Time of the start.
              */
             started_at?: string | null;
-            /** @description Where it stands. */
+            /** @description State of the campaign. */
             state: components["schemas"]["CampaignState"];
-            /** @description Its tier. */
+            /** @description Tier of its messages. */
             tier: components["schemas"]["Tier"];
         };
         /** @description A campaign as its author writes it. */
@@ -3602,31 +3530,31 @@ export interface components {
             holdout?: number | null;
             /** @description The message, as it would be sent alone, to a topic or to all. */
             message: components["schemas"]["NewMessageBody"];
-            /** @description What people call it, 1 to 200 characters; the slug by default. */
+            /** @description Name for people, 1 to 200 characters. By default the slug. */
             name?: string | null;
             pace?: components["schemas"]["CampaignPace"] | null;
             schedule?: components["schemas"]["CampaignSchedule"] | null;
-            /** @description What it is called in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`. */
+            /** @description Name in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`. */
             slug: string;
             test?: components["schemas"]["CampaignTest"] | null;
-            /** @description What is said instead to shares of the audience, at most 10. */
+            /** @description Variants of the content for shares of the audience, at most 10. */
             variants?: components["schemas"]["CampaignVariant"][];
         };
-        /** @description What a copy of a campaign is called. */
+        /** @description Name of a campaign's copy. */
         CampaignClone: {
             /** @description The copy's slug: 1 to 64 lower-case letters, digits or `-`. */
             slug: string;
         };
-        /** @description What became of deliveries: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`. */
+        /** @description Results of deliveries: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`. */
         CampaignCounts: {
             /**
              * Format: int64
-             * @description Taken by a push service, which does not say that anybody saw them.
+             * @description Accepted by a push service, which does not prove that a person saw them.
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Cancelled, or unsubscribed.
+             * @description Cancelled, or their subscriber unsubscribed.
              */
             cancelled: number;
             /**
@@ -3636,17 +3564,17 @@ export interface components {
             capped: number;
             /**
              * Format: int64
-             * @description Given up.
+             * @description Deliveries that failed for good.
              */
             dead: number;
             /**
              * Format: int64
-             * @description Their time to live ran out first.
+             * @description Deliveries whose time to live ended first.
              */
             expired: number;
             /**
              * Format: int64
-             * @description The subscription does not exist any more.
+             * @description Deliveries whose subscription no longer exists.
              */
             gone: number;
             /**
@@ -3665,21 +3593,21 @@ export interface components {
              */
             waiting: number;
         };
-        /** @description What a campaign would do if it were started now. */
+        /** @description Effect of a campaign if it were started now. */
         CampaignDryRun: {
             /**
              * Format: date-time
-             * @description When its next run begins; null: never, or some time after a run of the campaign that it follows. The messages are then shown as if
-             *     that were now.
+             * @description Start of its next run. Null: never, or some time after a run of the campaign that it follows. The messages are then shown
+             *     as of now.
              */
             begins_at?: string | null;
-            /** @description When the next runs after that begin, of one that recurs: five. */
+            /** @description Starts of the next five runs after that, if it recurs. */
             later_runs: string[];
             /** @description The messages that the run ends in, by time, the first 100. */
             messages: components["schemas"]["CampaignDryRunMessage"][];
-            /** @description How many there are beyond these. */
+            /** @description Number of further messages. */
             more_messages: number;
-            /** @description What keeps it from being started, or leaves messages out, by members of the plan. */
+            /** @description Faults that prevent its start or leave messages out, by member of the plan. */
             refused: components["schemas"]["FieldError"][];
         };
         /** @description A message of a campaign that would be made. */
@@ -3691,17 +3619,17 @@ export interface components {
             audience_estimate: number;
             /**
              * Format: int64
-             * @description How far that may be off, in 95 of 100 cases; 0 if they were counted.
+             * @description Margin of the estimate, in 95 of 100 cases. 0 if counted.
              */
             audience_margin: number;
             /**
              * Format: date-time
-             * @description When.
+             * @description Time of the message.
              */
             due_at: string;
             /**
              * Format: int32
-             * @description Which of the 24 hours from the run's beginning it is for, from 0, where each person has their own; null: they do not.
+             * @description Index of its hour among the 24 hours from the run's start, from 0, with own hours. Null: without own hours.
              */
             own_hour?: number | null;
             /**
@@ -3709,26 +3637,26 @@ export interface components {
              * @description The share of the audience that may get it.
              */
             share: number;
-            /** @description Of which variant; null: of the one that wins the test. */
+            /** @description Name of the variant. Null: the winner of the test. */
             variant?: string | null;
         };
-        /** @description A follow-up. */
+        /** @description Follow-up of another campaign. */
         CampaignFollow: {
             /**
              * Format: int64
-             * @description How many seconds after its last run began: 60 to 2,419,200.
+             * @description Seconds after the start of the other campaign's last run: 60 to 2,419,200.
              */
             after: number;
             /** @description The campaign that is followed up: its id or slug. */
             campaign: string;
-            /** @description What its recipients did not do who get this one. */
+            /** @description Missing reaction of its recipients. */
             did_not: components["schemas"]["DidNot"];
         };
-        /** @description What was reported of deliveries by way of one push service. */
+        /** @description Receipts of deliveries by one push service. */
         CampaignGatewayReports: {
             /**
              * Format: int64
-             * @description Taken by it.
+             * @description Number of accepted deliveries.
              */
             accepted: number;
             /**
@@ -3741,26 +3669,26 @@ export interface components {
              * @description Reported as displayed; null: its browsers do not report.
              */
             displayed?: number | null;
-            /** @description Which. */
+            /** @description Name of the push service. */
             gateway: components["schemas"]["Gateway"];
         };
         /** @description A push service, and what became of the deliveries by way of it. */
         CampaignGatewayView: {
-            /** @description What became of them. */
+            /** @description Results of its deliveries. */
             counts: components["schemas"]["CampaignCounts"];
-            /** @description Which. */
+            /** @description Name of the push service. */
             gateway: components["schemas"]["Gateway"];
             /** @description Whether its browsers report what became of a push: if not, displays and clicks there are unknown. */
             reports: boolean;
         };
-        /** @description What was reported of a campaign, by push service. */
+        /** @description Receipts of a campaign, by push service. */
         CampaignGateways: {
             /** @description The push services that deliveries went to, the one that took the most first. */
             data: components["schemas"]["CampaignGatewayReports"][];
         };
         /** @description A push service at which deliveries wait: a hold or an open breaker of a lane, a paused flow, or the runaway guard. */
         CampaignHold: {
-            /** @description Which. */
+            /** @description Name of the push service. */
             gateway: components["schemas"]["Gateway"];
             /**
              * Format: date-time
@@ -3769,33 +3697,33 @@ export interface components {
             until?: string | null;
         };
         /**
-         * @description At which hour of the day each recipient gets a campaign.
+         * @description Hour of the day at which each recipient gets a campaign.
          * @enum {string}
          */
         CampaignHour: "campaign" | "best";
         CampaignId: string;
-        /** @description Where to go from here. */
+        /** @description Links to related resources. */
         CampaignLinks: {
             /** @description `POST` here to cancel it. */
             cancel: string;
-            /** @description What was reported by push service. */
+            /** @description Path of its receipts by push service. */
             gateways: string;
-            /** @description How it goes by language. */
+            /** @description Path of its results by language. */
             locales: string;
             /** @description `POST` here to pause it. */
             pause: string;
-            /** @description What its author wrote. */
+            /** @description Path of its author's plan. */
             plan: string;
             /** @description `POST` here to resume it. */
             resume: string;
-            /** @description How each run went. */
+            /** @description Path of the results of each run. */
             runs: string;
-            /** @description The campaign. */
+            /** @description Path of the campaign. */
             self: string;
             /** @description `POST` here to start it. */
             start: string;
         };
-        /** @description What became of deliveries in browsers of one language. */
+        /** @description Results of deliveries to browsers of one language. */
         CampaignLocaleView: {
             /**
              * Format: int64
@@ -3804,23 +3732,23 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Reported as clicked.
+             * @description Number of clicks.
              */
             clicked: number;
             /**
              * Format: int64
-             * @description Reported as displayed.
+             * @description Number of displays.
              */
             displayed: number;
-            /** @description As browsers tell it; null: they did not. */
+            /** @description Locale of the browsers. Null: not reported. */
             locale?: string | null;
         };
-        /** @description How a campaign goes by language. */
+        /** @description Results of a campaign by language. */
         CampaignLocales: {
             /** @description The languages with the most deliveries, up to 200. */
             data: components["schemas"]["CampaignLocaleView"][];
         };
-        /** @description How fast a message of a campaign goes out: exactly one of these. */
+        /** @description Pace of a campaign's message: exactly one of these members. */
         CampaignPace: {
             /**
              * Format: int32
@@ -3833,7 +3761,7 @@ export interface components {
              */
             spread_over?: number | null;
         };
-        /** @description How a campaign goes, all of its runs together. */
+        /** @description Progress of a campaign over all runs. */
         CampaignProgress: {
             /**
              * Format: int64
@@ -3842,7 +3770,7 @@ export interface components {
             audience_estimate: number;
             /**
              * Format: date-time
-             * @description When the last will have ended if it goes on at that rate. Null if not known, while it is paused, and while `held` is not empty.
+             * @description Expected end of the last delivery at that rate. Null if unknown, while it is paused, and while `held` is not empty.
              */
             eta?: string | null;
             /** @description Whether all recipients of the messages that were made have been found. */
@@ -3872,18 +3800,18 @@ export interface components {
              *     messages are too small to be charted.
              */
             rate_per_second?: number | null;
-            /** @description Its last 50 runs, the latest first; `links.runs` leads to all of them, with their figures. */
+            /** @description Last 50 runs, the latest first. `links.runs` leads to all of them, with their figures. */
             runs: components["schemas"]["CampaignRunView"][];
-            /** @description What became of all deliveries of all runs: the sum. `runs` has each run's own. */
+            /** @description Results of all deliveries of all runs: the sum. `runs` has those of each run. */
             total: components["schemas"]["CampaignCounts"];
             /** @description Of its variants, in their order, all runs together. */
             variants: components["schemas"]["CampaignVariantView"][];
         };
-        /** @description What browsers reported of accepted deliveries: lower bounds. */
+        /** @description Receipts of accepted deliveries: lower bounds. */
         CampaignReports: {
             /**
              * Format: int64
-             * @description Of which at least one report came.
+             * @description Number of those with at least one receipt.
              */
             acknowledged: number;
             /**
@@ -3898,36 +3826,36 @@ export interface components {
             click_rate_from?: number | null;
             /**
              * Format: double
-             * @description The upper one.
+             * @description Upper bound of the interval.
              */
             click_rate_to?: number | null;
             /**
              * Format: int64
-             * @description Reported as clicked.
+             * @description Number of clicks.
              */
             clicked: number;
             /**
              * Format: int64
-             * @description Reported as closed.
+             * @description Number of closes.
              */
             closed: number;
             /**
              * Format: int64
-             * @description Reported as displayed.
+             * @description Number of displays.
              */
             displayed: number;
             /**
              * Format: int64
-             * @description Accepted deliveries that a report may come of: all but those at push services whose browsers show pushes by themselves, and
-             *     tell nobody.
+             * @description Accepted deliveries that can have receipts: all except those at push services whose browsers display pushes by themselves,
+             *     without a report.
              */
             may_report: number;
         };
-        /** @description How a run compares with the one before. */
+        /** @description Comparison of a run with the previous one. */
         CampaignRunChange: {
             /**
              * Format: int64
-             * @description How many more were accepted.
+             * @description Difference in accepted deliveries.
              */
             accepted: number;
             /**
@@ -3937,7 +3865,7 @@ export interface components {
             click_rate?: number | null;
             /**
              * Format: double
-             * @description How probable it is that this is no chance: that its click rate is the higher one; null: one of the two is not known.
+             * @description Probability that its click rate is really higher. Null: one of the two rates is unknown.
              */
             higher?: number | null;
             /**
@@ -3947,7 +3875,7 @@ export interface components {
             run: number;
             /**
              * Format: int64
-             * @description How many more deliveries this one has; negative: fewer.
+             * @description Difference in targeted deliveries. Negative: fewer.
              */
             targeted: number;
         };
@@ -3961,12 +3889,12 @@ export interface components {
             before?: components["schemas"]["CampaignRunChange"] | null;
             /**
              * Format: double
-             * @description How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+             * @description Probability at the decision that the best variant is better than each of the others. Null: not decided.
              */
             confidence?: number | null;
             /**
              * Format: date-time
-             * @description When its test is decided; null: it has none, or it has been.
+             * @description Time of its test's decision. Null: no test, or decided.
              */
             decide_at?: string | null;
             /**
@@ -3982,17 +3910,17 @@ export interface components {
             reports?: components["schemas"]["CampaignReports"] | null;
             /**
              * Format: int32
-             * @description Its number, from 1.
+             * @description Number of the run, from 1.
              */
             run: number;
-            /** @description What became of the deliveries of this run. */
+            /** @description Results of this run's deliveries. */
             total: components["schemas"]["CampaignCounts"];
             /** @description Of its variants, in their order. */
             variants: components["schemas"]["CampaignVariantView"][];
             /** @description The variant that won; null: none has. */
             winner?: string | null;
         };
-        /** @description A run. */
+        /** @description Run of a campaign. */
         CampaignRunView: {
             /**
              * Format: date-time
@@ -4001,23 +3929,23 @@ export interface components {
             at: string;
             /**
              * Format: double
-             * @description How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+             * @description Probability at the decision that the best variant is better than each of the others. Null: not decided.
              */
             confidence?: number | null;
             /**
              * Format: date-time
-             * @description When its test is decided; null: it has none, or it has been.
+             * @description Time of its test's decision. Null: no test, or decided.
              */
             decide_at?: string | null;
             /**
              * Format: int32
-             * @description Its number, from 1.
+             * @description Number of the run, from 1.
              */
             run: number;
             /** @description The variant that won; null: none has. */
             winner?: string | null;
         };
-        /** @description When a campaign is due: `at`, or again and again by `cron`. */
+        /** @description Schedule of a campaign: `at` for once, or `cron` for recurring. */
         CampaignSchedule: {
             /** @description RFC 3339 with an offset, or a local time beside `timezone`. */
             at?: string | null;
@@ -4028,7 +3956,7 @@ export interface components {
             /** @description An IANA time zone; or, beside `at`, `recipient`: the zone of each recipient. */
             timezone?: string | null;
         };
-        /** @description How far a campaign has come, all of its runs together. */
+        /** @description Progress of a campaign over all runs, in a list. */
         CampaignStanding: {
             /**
              * Format: int64
@@ -4042,11 +3970,11 @@ export interface components {
              * @description Messages that are still to be made, of runs that have begun.
              */
             messages_to_make: number;
-            /** @description What became of all deliveries. */
+            /** @description Results of all deliveries. */
             total: components["schemas"]["CampaignCounts"];
         };
         /**
-         * @description Where a campaign stands.
+         * @description State of a campaign.
          * @enum {string}
          */
         CampaignState: "draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done";
@@ -4054,225 +3982,134 @@ export interface components {
         CampaignTest: {
             /**
              * Format: int64
-             * @description How long clicks are counted before it is decided, in seconds: 60 to 2,419,200.
+             * @description Time for which clicks are counted before the decision, in seconds: 60 to 2,419,200.
              */
             after: number;
             /**
              * Format: double
-             * @description How probable it must be that the winner is better than each of the others: 0.8 to 0.999; 0.95 by default.
+             * @description Required probability that the winner is better than each other variant: 0.8 to 0.999. By default 0.95.
              */
             confidence?: number | null;
             otherwise?: components["schemas"]["WithoutWinner"] | null;
             /**
              * Format: double
-             * @description Its share of the audience: above 0, to 0.5.
+             * @description Share of the audience: above 0, up to 0.5.
              */
             share: number;
         };
-        /** @description Whom to show a campaign before it goes out. */
+        /** @description Recipients of a campaign's trial. */
         CampaignTestSend: {
             /** @description These users, at most 1,000. */
             users: string[];
-            /** @description Which variant; the first by default. */
+            /** @description Name of the variant. By default the first. */
             variant?: string | null;
         };
-        /** @description One of the things that a campaign may say. */
+        /** @description Variant of a campaign's content. */
         CampaignVariant: {
             hour?: components["schemas"]["CampaignHour"] | null;
             /** @description Members of the message that are otherwise, such as `content`. */
             message: Record<string, never>;
-            /** @description What it is called, 1 to 64 characters. */
+            /** @description Name of the variant, 1 to 64 characters. */
             name: string;
             /**
              * Format: int32
-             * @description How many get it, beside the weights of the others: 1 to 1,000; 1 by default.
+             * @description Weight of its share, relative to the other variants: 1 to 1,000. By default 1.
              */
             weight?: number | null;
         };
         /** @description A variant, and how it goes. */
         CampaignVariantView: {
-            /** @description What became of its deliveries. */
+            /** @description Results of its deliveries. */
             counts: components["schemas"]["CampaignCounts"];
-            /** @description What it is called. */
+            /** @description Name of the variant. */
             name: string;
             reports?: components["schemas"]["CampaignReports"] | null;
             /**
              * Format: int32
-             * @description Its weight.
+             * @description Weight of the variant.
              */
             weight: number;
         };
-        /** @description A cap in its written form, in requests and in the database. */
+        /** @description Written form of a cap, in requests and in the database. */
         Cap: {
             /**
              * Format: int64
-             * @description Messages, 1 to 50.
+             * @description Maximum messages, 1 to 50.
              */
             max: number;
             /**
-             * @description Which tiers it counts, together if there are two: `promotional`, `engagement`. Both by default. There are no caps for
-             *     transactional messages.
+             * @description Tiers that it counts together: `promotional`, `engagement`, or both, which is the default. Transactional messages have no
+             *     caps.
              */
             tiers?: components["schemas"]["TierRef"][];
             /**
-             * @description The window: a whole number and its unit, `s`, `m`, `h` or `d`, from a minute to 30 days.
+             * @description Window: a whole number with the unit `s`, `m`, `h` or `d`, from a minute to 30 days.
              * @example 1d
              */
             window: string;
         };
         /**
-         * @description How many messages a person is sent in a rolling window: a user in all their browsers together, anybody else in their one.
-         *     What exceeds a cap ends as `capped`. Transactional messages have no caps.
+         * @description Maximum messages to a person in a rolling window: to a user in all browsers together, to an anonymous person in one. Messages
+         *     beyond a cap end as `capped`. Transactional messages have no caps.
          */
         CapsView: {
             /** @description Caps, all of which hold; at most 12, and at most 4 over the same tiers. Empty: there are none. */
             caps: components["schemas"]["Cap"][];
         };
-        /** @description Figures over time. */
+        /** @description Metrics over time. */
         ChartView: {
             /** @description A point for each group and step, by time and then by group; steps in which nothing happened are there, too. */
             data: components["schemas"]["PointView"][];
-            /** @description What it is that is shown. */
+            /** @description Description of the data. */
             metadata: components["schemas"]["Metadata"];
         };
         /** @description One class of a histogram. */
         Class: {
             /**
              * Format: int64
-             * @description How many fell into it.
+             * @description Number of values in it.
              */
             n: number;
             /**
              * Format: double
-             * @description Its upper end, included; null: no end.
+             * @description Upper end, included. Null: no end.
              */
             up_to?: number | null;
         };
-        /** @description What a page needs to subscribe. */
+        /** @description Data that a page needs to subscribe. */
         Config: {
-            /** @description What to call `pushManager.subscribe` with, in base64url. */
+            /** @description Argument of `pushManager.subscribe`, in base64url. */
             application_server_key: string;
-            /** @description Its id, to be handed back with the subscription. */
+            /** @description Id of the key, for the registration of the subscription. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
-        /** @description When and where somebody agreed to be sent something. */
+        /** @description Consent of a person. */
         ConsentView: {
             /**
              * Format: date-time
-             * @description When; null: not known.
+             * @description Time of the consent. Null: unknown.
              */
             at?: string | null;
-            /** @description Where, in the words of whoever asked; `browser`: it registered, and said no more; null: not known. */
+            /** @description Place of the consent, in the words of the site. `browser`: by registration, without details. Null: unknown. */
             source?: string | null;
         };
         /**
-         * @description What became of the content of a message or dead letter.
+         * @description Availability of the content of a message or dead letter.
          * @enum {string}
          */
         ContentState: "shown" | "withheld" | "deleted";
-        /** @description What a message says, in the members with which it was sent; those that it does not have are absent. */
+        /** @description Content of a message in the members of its request. Absent members are left out. */
         ContentView: {
             compact?: components["schemas"]["Notification"] | null;
             content?: components["schemas"]["Notification"] | null;
             /** @description Whether it is shown. */
             content_state: components["schemas"]["ContentState"];
-            /** @description Beside `template`: what it is told. */
+            /** @description Data of `template`. */
             data?: Record<string, never> | null;
             /** @description Beside `payload`: whether our envelope is around it. */
             envelope?: boolean | null;
             payload?: components["schemas"]["Payload"] | null;
             template?: components["schemas"]["Template"] | null;
-        };
-        /**
-         * @description The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
-         *     + capped` at every moment. It grows until the message is expanded.
-         */
-        Counts: {
-            /**
-             * Format: int64
-             * @description Taken by a push service, which does not say that anybody saw them.
-             */
-            accepted: number;
-            /**
-             * Format: int64
-             * @description Of the accepted: at least one receipt.
-             */
-            acknowledged?: number | null;
-            /**
-             * Format: int64
-             * @description Of the accepted: no receipt yet. Null, like what follows: its pushes carry no receipts, so nobody can know.
-             */
-            awaiting_ack?: number | null;
-            /**
-             * Format: int64
-             * @description Cancelled, or unsubscribed.
-             */
-            cancelled: number;
-            /**
-             * Format: int64
-             * @description Held back by a frequency cap.
-             */
-            capped: number;
-            /**
-             * Format: int64
-             * @description Reported as clicked.
-             */
-            clicked?: number | null;
-            /**
-             * Format: int64
-             * @description Reported as closed, which Firefox does not tell, nor Safari for what it shows by itself.
-             */
-            closed?: number | null;
-            /**
-             * Format: int64
-             * @description Given up.
-             */
-            dead: number;
-            /**
-             * Format: int64
-             * @description Held by a worker.
-             */
-            dispatching: number;
-            /**
-             * Format: int64
-             * @description Reported as displayed. A lower bound: see `closed`.
-             */
-            displayed?: number | null;
-            /**
-             * Format: int64
-             * @description Their time to live ran out first.
-             */
-            expired: number;
-            /**
-             * Format: int64
-             * @description The subscription does not exist any more.
-             */
-            gone: number;
-            /**
-             * Format: int64
-             * @description Waiting for their first attempt.
-             */
-            queued: number;
-            /**
-             * Format: int64
-             * @description Waiting for another attempt.
-             */
-            retrying: number;
-            /**
-             * Format: int64
-             * @description Left out by the message's sunset rule: not targeted, so no part of that sum.
-             */
-            sunset: number;
-            /**
-             * Format: int64
-             * @description Deliveries that there are so far.
-             */
-            targeted: number;
-            /**
-             * Format: int64
-             * @description Of the accepted: expired without a receipt.
-             */
-            unconfirmed?: number | null;
         };
         /** @description The end of a timetable before the last retry of its policy. */
         CutShort: {
@@ -4290,18 +4127,78 @@ export interface components {
             retries_allowed: number;
         };
         /**
-         * @description What may be cut.
+         * @description Text that may be cut.
          * @enum {string}
          */
         Cuttable: "body";
         /**
-         * @description A day of the week.
+         * @description Day of the week.
          * @enum {string}
          */
         Day: "mon" | "tue" | "wed" | "thu" | "fri" | "sat" | "sun";
+        /** @description A dead letter with everything that is known of it. */
+        DeadLetterDetail: components["schemas"]["DeadLetterView"] & {
+            /** @description Content to send. */
+            content?: Record<string, never> | null;
+            /** @description Whether the content is shown. */
+            content_state: components["schemas"]["ContentState"];
+            /**
+             * @description Parts left out of the last version for a push service that refused it as too large: `content` (the compact variant was
+             *     sent), `image`, `actions`, `data`, `body` (cut). Null: nothing was left out.
+             */
+            dropped?: string[] | null;
+            /** @description Attempts in order. */
+            history: components["schemas"]["AttemptView"][];
+            /** @description The policy in force when it died. */
+            policy?: Record<string, never> | null;
+        };
+        /** @description Filter of dead letters, which match all given members. */
+        DeadLetterFilter: {
+            gateway?: components["schemas"]["Gateway"] | null;
+            message?: components["schemas"]["MessageId"] | null;
+            /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
+            reason?: string | null;
+            /**
+             * Format: int32
+             * @description Retries that were made.
+             */
+            retries?: number | null;
+            /**
+             * Format: date-time
+             * @description Died at this time or later, to the millisecond.
+             */
+            since?: string | null;
+            state?: components["schemas"]["DeadLetterState"] | null;
+            /**
+             * Format: int32
+             * @description HTTP status of the last answer.
+             */
+            status?: number | null;
+            subscription?: components["schemas"]["SubscriptionId"] | null;
+            tier?: components["schemas"]["Tier"] | null;
+            /** @description The topic that the message was addressed to. */
+            topic?: string | null;
+            /**
+             * Format: date-time
+             * @description Died before this time.
+             */
+            until?: string | null;
+        };
+        /** @description Letters that are alike. */
+        DeadLetterGroup: {
+            /** Format: int64 */
+            count: number;
+            /** @description Value of the property. */
+            key?: string | null;
+            /**
+             * Format: date-time
+             * @description Time of the latest death.
+             */
+            newest: string;
+        };
         DeadLetterId: string;
         /**
-         * @description Where a dead letter stands, as stored in `dead_letters.state`.
+         * @description State of a dead letter, as stored in `dead_letters.state`.
          * @enum {string}
          */
         DeadLetterState: "open" | "replayed" | "discarded" | "closed";
@@ -4309,21 +4206,21 @@ export interface components {
         DeadLetterView: {
             /**
              * Format: date-time
-             * @description When it died.
+             * @description Time of the death.
              */
             at: string;
             /**
              * Format: int64
-             * @description How many lines its history has.
+             * @description Number of entries in its history.
              */
             attempts: number;
             /** @description The push service's words. */
             detail?: string | null;
-            /** @description The push service. */
+            /** @description Push service of the recipient. */
             gateway: components["schemas"]["Gateway"];
-            /** @description Its id. */
+            /** @description Id of the dead letter. */
             id: components["schemas"]["DeadLetterId"];
-            /** @description What was sent. */
+            /** @description Message that was sent. */
             message: components["schemas"]["MessageId"];
             /**
              * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
@@ -4339,24 +4236,24 @@ export interface components {
             retries: number;
             /**
              * Format: date-time
-             * @description When it was replayed or discarded.
+             * @description Time at which it was replayed or discarded.
              */
             settled_at?: string | null;
-            /** @description Where it stands. */
+            /** @description State of the dead letter. */
             state: components["schemas"]["DeadLetterState"];
             /**
              * Format: int32
              * @description HTTP status of the last answer; null: there was none.
              */
             status?: number | null;
-            /** @description To whom. */
+            /** @description Recipient of the message. */
             subscription: components["schemas"]["SubscriptionId"];
-            /** @description The message's tier. */
+            /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
         };
         /**
-         * @description Why a delivery is dead. Its name is stored in `dead_letters.reason` and never changes its meaning. Whatever the reason,
-         *     a dead letter with it waits to be replayed or discarded, and the app's events tell of it.
+         * @description Reason why a delivery is dead. The name is stored in `dead_letters.reason` and never changes its meaning. Each reason
+         *     leaves a dead letter that waits to be replayed or discarded, and an event of the app.
          * @enum {string}
          */
         DeadReason: "bad_request" | "unauthorized" | "payload_too_large" | "non_retryable" | "redirected" | "http_4xx" | "endpoint_forbidden" | "retries_exhausted" | "lease_exhausted" | "tampered" | "replayed" | "unsealable" | "unrenderable" | "too_long";
@@ -4364,7 +4261,7 @@ export interface components {
         DeliveryState: "queued" | "dispatching" | "retrying" | "accepted" | "gone" | "expired" | "dead" | "cancelled" | "capped";
         /** @description A delivery: one message to one subscription. */
         DeliveryView: {
-            /** @description What was attempted, in order. */
+            /** @description Attempts in order. */
             attempts: components["schemas"]["AttemptView"][];
             /**
              * @description Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
@@ -4373,14 +4270,14 @@ export interface components {
             confirmation?: string | null;
             /**
              * Format: date-time
-             * @description When it is due, while it waits; null while its message is paused.
+             * @description Due time while it waits. Null while its message is paused.
              */
             due_at?: string | null;
-            /** @description What its browser reported, in order. */
+            /** @description Reports of its browser in order. */
             receipts: components["schemas"]["ReceiptView"][];
-            /** @description Where it stands. */
+            /** @description State of the delivery. */
             state: components["schemas"]["DeliveryState"];
-            /** @description Whom it goes to. */
+            /** @description Recipient of the delivery. */
             subscription: components["schemas"]["SubscriptionId"];
         };
         /** @description A diagnosis: findings of a subscription's browser, and the server's view of the subscription when the browser began. */
@@ -4461,7 +4358,7 @@ export interface components {
             status?: number | null;
         };
         /**
-         * @description What recipients of a campaign did not do who get the one that follows it.
+         * @description Missing reaction that makes recipients of a campaign get its follow-up.
          * @enum {string}
          */
         DidNot: "click" | "display";
@@ -4475,19 +4372,19 @@ export interface components {
          * @enum {string}
          */
         DisabledWhy: "asked" | "gone" | "failing";
-        /** @description Which dead letters to discard. */
+        /** @description Dead letters to discard. */
         DiscardBody: {
             /**
              * Format: int64
-             * @description How many at most, 1 to 100,000; 10,000 by default. The oldest come first.
+             * @description Maximum number, 1 to 100,000. By default 10,000. The oldest letters come first.
              */
             cap?: number | null;
-            /** @description Count only. */
+            /** @description Whether to count only. */
             dry_run?: boolean;
             /** @description The open dead letters that fit all of it; `{}`: every open dead letter. */
-            filter: components["schemas"]["Filter"];
+            filter: components["schemas"]["DeadLetterFilter"];
         };
-        /** @description What sending would have come to. */
+        /** @description Result of a dry run. */
         DryRun: {
             /**
              * Format: int64
@@ -4496,24 +4393,24 @@ export interface components {
             audience_estimate: number;
             /**
              * Format: int64
-             * @description How far that may be off, in 95 of 100 cases; 0 if they were counted.
+             * @description Margin of the estimate, in 95 of 100 cases. 0 if counted.
              */
             audience_margin: number;
-            /** @description Always true. */
+            /** @description Always `true`, for a dry run. */
             dry_run: boolean;
             /**
              * Format: int64
              * @description Named subscriptions that are not active, or users without an active one.
              */
             unreachable: number;
-            /** @description What to know all the same: about the policy, or that people do not welcome what is sent to many already. */
+            /** @description Warnings: about the policy, or about broadcasts that recipients do not welcome. */
             warnings?: components["schemas"]["FieldError"][];
         };
-        /** @description How many sessions were ended. */
+        /** @description Number of ended sessions. */
         Ended: {
             /**
              * Format: int64
-             * @description That many.
+             * @description Number of ended sessions.
              */
             ended: number;
         };
@@ -4525,11 +4422,11 @@ export interface components {
          */
         Ending: "accepted" | "retry" | "gone" | "expired" | "dead" | "cancelled" | "capped";
         /**
-         * @description How welcome an app's notifications are in the browsers of a gateway.
+         * @description Rating of an app's notifications in the browsers of a gateway.
          * @enum {string}
          */
         EngagementLevel: "unknown" | "fine" | "watch" | "warning";
-        /** @description How welcome an app's notifications are. */
+        /** @description Engagement with an app's notifications. */
         EngagementView: {
             /**
              * Format: date-time
@@ -4545,40 +4442,40 @@ export interface components {
             until: string;
         };
         EntryId: string;
-        /** @description Something that somebody did. */
+        /** @description Entry of the audit log. */
         EntryView: {
-            /** @description What: `api_key.created`, `message.cancelled` … */
+            /** @description Action: `api_key.created`, `message.cancelled` … */
             action: string;
-            /** @description By whom: the id of an API key or a teammate, `local` or `nobody`. */
+            /** @description Actor: the id of an API key or a teammate, `local` or `nobody`. */
             actor: string;
-            /** @description By what right: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a sign-in that failed. */
+            /** @description Kind of the actor: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a failed sign-in. */
             actor_kind: string;
-            /** @description Address of the client; null for the command line. An app's own log does not tell where operators are. */
+            /** @description Address of the client. Null for the command line. An app's own log omits the addresses of operators. */
             address?: string | null;
             app?: components["schemas"]["AppId"] | null;
             /**
              * Format: date-time
-             * @description When.
+             * @description Time of the action.
              */
             at: string;
-            /** @description What else is worth knowing. */
+            /** @description Further details of the action. */
             detail: Record<string, never>;
-            /** @description Its id. */
+            /** @description Id of the entry. */
             id: components["schemas"]["EntryId"];
             /**
              * Format: int64
              * @description To how many. What was done in several transactions has an entry for each, with the same target.
              */
             n: number;
-            /** @description To what: an id, or a name. A user is told by a label only, which is the same each time. */
+            /** @description Object of the action: an id, or a name. A user is shown as a label, which is always the same. */
             target: string;
         };
         ErasureId: string;
-        /** @description A user's being forgotten. The audit log tells the same by the user's label, for longer. */
+        /** @description Erasure of a user. The audit log has the same under the user's label, for longer. */
         ErasureView: {
             /**
              * Format: date-time
-             * @description When nothing was left that names the user; null: it is still being looked for.
+             * @description Time of completion. Null: it is still running.
              */
             completed_at?: string | null;
             /**
@@ -4586,17 +4483,17 @@ export interface components {
              * @description Dead letters that were open, and were discarded with what they hold.
              */
             dead_letters: number;
-            /** @description Its id. */
+            /** @description Id of the erasure. */
             id: components["schemas"]["ErasureId"];
             /**
              * Format: int64
-             * @description Messages that named the user among those they are for, and do not any more. Most forget that as soon as their last
+             * @description Messages that no longer name the user among their recipients. Most messages forget recipients as soon as their last
              *     delivery has ended, and are not counted.
              */
             messages: number;
             /**
              * Format: date-time
-             * @description When it was asked for.
+             * @description Time of the request.
              */
             requested_at: string;
             /**
@@ -4606,65 +4503,107 @@ export interface components {
             subscriptions: number;
             /**
              * Format: int64
-             * @description Requests to webhooks that were still to be made, or had failed, and do not name the user any more.
+             * @description Pending or failed requests to webhooks that no longer name the user.
              */
             webhook_requests: number;
         };
+        /** @description Content of an event. Its shape is stable: members may be added, but not changed or removed. */
+        EventData: {
+            /** @description Deliveries died of the same reason. */
+            data: {
+                /** @description The first dead letter of the minute. */
+                dead_letter: components["schemas"]["DeadLetterId"];
+                /** @description Reason of the deaths. */
+                reason: string;
+            };
+            /** @enum {string} */
+            kind: "dead_letter.created";
+        } | {
+            /** @description Subscriptions of one push service and VAPID key that no longer exist. */
+            data: {
+                /** @description Push service of the subscriptions. */
+                gateway: components["schemas"]["Gateway"];
+                /**
+                 * Format: int32
+                 * @description Number of the lane.
+                 */
+                lane: number;
+                /** @description The key that they were made with. */
+                vapid_key: components["schemas"]["VapidKeyId"];
+            };
+            /** @enum {string} */
+            kind: "subscription.gone";
+        } | {
+            /** @description Deliveries of a tier were accepted later than the tier promises. */
+            data: {
+                /** @description The message that was the first of the minute. */
+                message: components["schemas"]["MessageId"];
+                /**
+                 * Format: int32
+                 * @description Required time in seconds from the API's acceptance.
+                 */
+                sla_seconds: number;
+                /** @description Tier of the deliveries. */
+                tier: components["schemas"]["Tier"];
+            };
+            /** @enum {string} */
+            kind: "sla.missed";
+        };
         EventId: string;
         /**
-         * @description What webhooks can be told of. Names never change.
+         * @description Event types of webhooks. Names never change.
          * @enum {string}
          */
         EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test";
         /** @description Something that happened. What is alike within a minute is one event with a count. */
-        EventView: components["schemas"]["Body"] & {
+        EventView: components["schemas"]["EventData"] & {
             /**
              * Format: date-time
-             * @description When it happened first within its minute.
+             * @description Time of the first occurrence within its minute.
              */
             at: string;
             /**
              * Format: int64
-             * @description How often it happened within that minute.
+             * @description Number of occurrences within that minute.
              */
             count: number;
-            /** @description Its id. */
+            /** @description Id of the event. */
             id: components["schemas"]["EventId"];
         };
         /**
-         * @description What a sentence of an explanation says. A name never changes its meaning; new ones may be added.
+         * @description Code of an explanation's sentence. A name never changes its meaning. New ones may be added.
          * @enum {string}
          */
         ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "subscription_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "app_held" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
-        /** @description One delivery's story in plain words, told from what is stored. */
+        /** @description Story of one delivery in plain words, from stored facts. */
         ExplanationView: {
-            /** @description What was to be sent. */
+            /** @description Message that was sent. */
             message: components["schemas"]["MessageId"];
             /**
              * Format: date-time
-             * @description When this was so. What the story calls "ago" counts from here.
+             * @description Time of the story. "Ago" counts from here.
              */
             now: string;
             /**
-             * @description `queued`, `dispatching`, `retrying`, how it ended (`accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`), or
-             *     `none`: there is no delivery, or nothing is known of it any more.
+             * @description `queued`, `dispatching`, `retrying`, its ending (`accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`), or `none`:
+             *     no delivery exists, or its data were deleted.
              */
             state: string;
-            /** @description What happened in order, where the delivery stands, and what comes next. */
+            /** @description Events in order, the state of the delivery, and the next step. */
             story: components["schemas"]["Sentence"][];
-            /** @description Whom it goes to. */
+            /** @description Recipient of the delivery. */
             subscription: components["schemas"]["SubscriptionId"];
         };
-        /** @description What was taken out of an app. */
+        /** @description Export of an app. */
         Export: {
-            /** @description Who asked for it: the id of an API key or a teammate, or `local` for the command line. */
+            /** @description Caller: the id of an API key or a teammate, or `local` for the command line. */
             by: string;
             /**
              * Format: date-time
-             * @description When it was over; null: it is under way, or its server went down.
+             * @description Time of its end. Null: it is running, or its server crashed.
              */
             ended_at?: string | null;
-            /** @description Its id. */
+            /** @description Id of the export. */
             id: components["schemas"]["ExportId"];
             /**
              * Format: int64
@@ -4673,10 +4612,10 @@ export interface components {
             lines: number;
             /**
              * Format: date-time
-             * @description When it began.
+             * @description Time of its start.
              */
             started_at: string;
-            /** @description Where it stands. */
+            /** @description State of the export. */
             state: components["schemas"]["ExportState"];
         };
         ExportId: string;
@@ -4684,7 +4623,7 @@ export interface components {
         ExportState: "running" | "complete" | "broken_off";
         /** @description One thing that is wrong with a request, and where. */
         FieldError: {
-            /** @description What is wrong and what is allowed. */
+            /** @description The fault, and the rule. */
             detail: string;
             /** @description Name of a header. */
             header?: string | null;
@@ -4692,38 +4631,6 @@ export interface components {
             parameter?: string | null;
             /** @description RFC 6901 pointer into the body. */
             pointer?: string | null;
-        };
-        /** @description Which dead letters are meant: those that fit everything that is given. */
-        Filter: {
-            gateway?: components["schemas"]["Gateway"] | null;
-            message?: components["schemas"]["MessageId"] | null;
-            /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
-            reason?: string | null;
-            /**
-             * Format: int32
-             * @description Retries that were made.
-             */
-            retries?: number | null;
-            /**
-             * Format: date-time
-             * @description Died at this time or later, to the millisecond.
-             */
-            since?: string | null;
-            state?: components["schemas"]["DeadLetterState"] | null;
-            /**
-             * Format: int32
-             * @description HTTP status of the last answer.
-             */
-            status?: number | null;
-            subscription?: components["schemas"]["SubscriptionId"] | null;
-            tier?: components["schemas"]["Tier"] | null;
-            /** @description The topic that the message was addressed to. */
-            topic?: string | null;
-            /**
-             * Format: date-time
-             * @description Died before this time.
-             */
-            until?: string | null;
         };
         /** @description Result of one check. */
         Finding: {
@@ -4738,17 +4645,17 @@ export interface components {
             /** @description Command, setting or statement to copy that carries out the advice. Null if there is none. */
             line?: string | null;
         };
-        /** @description What was looked at. */
+        /** @description Result of all checks. */
         Findings: {
             /**
              * Format: date-time
-             * @description When.
+             * @description Time of the checks.
              */
             at: string;
             /** @description Everything that was looked at, the gravest first. */
             data: components["schemas"]["Finding"][];
         };
-        /** @description What to let through. It replaces what was; whether it is paused stays. */
+        /** @description Limits to set. They replace the previous ones. A pause stays. */
         FlowBody: {
             /**
              * Format: int32
@@ -4762,7 +4669,7 @@ export interface components {
              */
             rate?: number | null;
         };
-        /** @description What is let through, and what waits. */
+        /** @description Limits of a flow, and waiting deliveries. */
         FlowView: {
             /** @description Tiers of which nothing is let through since the runaway guard holds them. */
             held: components["schemas"]["Tier"][];
@@ -4796,42 +4703,37 @@ export interface components {
             /** @description Whether there are more of them than were counted. */
             waiting_or_more: boolean;
         };
-        /**
-         * @description What a backend makes of a key: never both.
-         * @enum {string}
-         */
-        Form: "jwt" | "hmac";
         /** @description A page of what a search found. */
         FoundDeliveries: {
             /** @description The rows, those of the newest messages first. */
             data: components["schemas"]["FoundDelivery"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older messages; null on the last one. */
+            /** @description Iterator of the next page, with older messages. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
             /**
              * Format: date-time
-             * @description How far this page looked back: nothing that fits was made between the last row and this time. Null on the last page.
+             * @description End of this page's search: no matching delivery was made between the last row and this time. Null on the last page.
              */
             looked_back_to?: string | null;
-            /** @description What to ask the page before with, of newer messages; null on the first one. */
+            /** @description Iterator of the previous page, with newer messages. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A delivery, as a search shows it. */
         FoundDelivery: {
             /**
              * Format: date-time
-             * @description When the message was accepted, or is to be sent.
+             * @description Acceptance of the message, or its scheduled time.
              */
             accepted_at: string;
             /**
              * Format: date-time
-             * @description When it is due, while it waits; null while its message is paused.
+             * @description Due time while it waits. Null while its message is paused.
              */
             due_at?: string | null;
             gateway?: components["schemas"]["Gateway"] | null;
@@ -4841,19 +4743,19 @@ export interface components {
              */
             lane?: number | null;
             last_attempt?: components["schemas"]["AttemptView"] | null;
-            /** @description What was sent. */
+            /** @description Message that was sent. */
             message: components["schemas"]["MessageId"];
-            /** @description Where it stands. */
+            /** @description State of the delivery. */
             state: components["schemas"]["DeliveryState"];
-            /** @description Whom it goes to. */
+            /** @description Recipient of the delivery. */
             subscription: components["schemas"]["SubscriptionId"];
-            /** @description The message's tier. */
+            /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
             /** @description The user that the subscription belongs to now. */
             user_id?: string | null;
         };
         /**
-         * @description A push service.
+         * @description Push service of a browser.
          * @enum {string}
          */
         Gateway: "fcm" | "mozilla" | "wns" | "apple" | "other";
@@ -4861,39 +4763,27 @@ export interface components {
         GatewayView: {
             /** @description In as many days before it. */
             before: components["schemas"]["PeriodView"];
-            /** @description Which one. */
+            /** @description Name of the push service. */
             gateway: components["schemas"]["Gateway"];
-            /** @description What its browsers make of it. */
+            /** @description Rating of the notifications in its browsers. */
             level: components["schemas"]["EngagementLevel"];
-            /** @description In this time. */
+            /** @description Counts of this time. */
             now: components["schemas"]["PeriodView"];
         };
         /** @description A role, and where it holds. */
         GrantView: {
             app?: components["schemas"]["AppId"] | null;
-            /** @description What the teammate may do there. */
+            /** @description Role of the teammate there. */
             role: components["schemas"]["Role"];
         };
-        /** @description Letters that are alike. */
-        Group: {
-            /** Format: int64 */
-            count: number;
-            /** @description What they have in common. */
-            key?: string | null;
-            /**
-             * Format: date-time
-             * @description When the newest of them died.
-             */
-            newest: string;
-        };
-        /** @description Dead letters, counted. */
+        /** @description Counts of dead letters. */
         Groups: {
             /** @description The groups, the largest first. */
-            data: components["schemas"]["Group"][];
+            data: components["schemas"]["DeadLetterGroup"][];
             /** @description Whether these are all: at most 1,000 are shown. */
             done: boolean;
         };
-        /** @description What to hold the app by. What is left out is as the server has it. */
+        /** @description Limits of the guard. Absent ones are those of the server. */
         GuardBody: {
             /**
              * Format: int64
@@ -4906,7 +4796,7 @@ export interface components {
              */
             floor?: number | null;
         };
-        /** @description What holds an app that sends far more than its size explains. */
+        /** @description Guard against an app that sends far more than its size explains. */
         GuardView: {
             /**
              * Format: int32
@@ -4918,30 +4808,27 @@ export interface components {
              * @description Deliveries beside those; null: as the server has it.
              */
             floor?: number | null;
-            /**
-             * @description Tiers of which nothing is let through until somebody releases the app. What is sent meanwhile waits, while its time to
-             *     live runs.
-             */
+            /** @description Held tiers, until an operator releases the app. Their messages wait within their time to live. */
             held: components["schemas"]["Tier"][];
             /**
              * Format: date-time
-             * @description Since when.
+             * @description Start of the hold.
              */
             held_at?: string | null;
             /**
              * Format: int64
-             * @description What both come to now: more deliveries than these within a quarter of an hour hold the app. Null: any number is right.
+             * @description Current result of both: more deliveries within a quarter of an hour hold the app. Null: unlimited.
              */
             limit?: number | null;
-            /** @description What it sent within the last quarter of an hour, or since it was last released, as far as figures over time know. */
+            /** @description Deliveries within the last quarter of an hour, or since its last release, according to metrics over time. */
             sent: components["schemas"]["SentView"];
         };
-        /** @description What was done, or would be. */
+        /** @description Result of an operation, or of its dry run. */
         Handled: {
             /** @description With `dry_run`: the dead letters that fit, by what was sent; the 1,000 largest groups. */
-            by_message?: components["schemas"]["Group"][] | null;
+            by_message?: components["schemas"]["DeadLetterGroup"][] | null;
             /** @description With `dry_run`: the dead letters that fit, by why they died. */
-            by_reason?: components["schemas"]["Group"][] | null;
+            by_reason?: components["schemas"]["DeadLetterGroup"][] | null;
             /** @description Whether this was only counted. */
             dry_run: boolean;
             /**
@@ -4964,13 +4851,13 @@ export interface components {
             remaining: number;
             /**
              * Format: int64
-             * @description Of these, those whose subscription is not active any more: they cannot be replayed, and stay open.
+             * @description Those whose subscription is no longer active: they cannot be replayed, and stay open.
              */
             unreachable: number;
             /**
              * Format: int64
-             * @description Of the others, those of messages to a user, or to subscriptions by id, whose user has left that browser since. A
-             *     replay would show them to somebody else: they cannot be replayed, and stay open.
+             * @description Further ones of messages to a user, or to subscriptions by id, whose user has left that browser since. A replay would show
+             *     them to another person: they cannot be replayed, and stay open.
              */
             user_left: number;
         };
@@ -4980,40 +4867,40 @@ export interface components {
          */
         Health: "failure" | "warning" | "ok";
         HookDeliveryId: string;
-        /** @description From one time of day until, not including, another: past midnight if that is the earlier one. */
+        /** @description Hours from one time of day to another, without the latter. They pass midnight if the latter is earlier. */
         Hours: {
             /** @example 22:00 */
             from: string;
             /** @example 08:00 */
             to: string;
         };
-        /** @description The hygiene report. */
+        /** @description Report on lost subscriptions. */
         Hygiene: {
-            /** @description What was lost, the latest day first; days without a loss are left out. */
+            /** @description Losses, the latest day first. Days without losses are left out. */
             data: components["schemas"]["Loss"][];
             /**
              * Format: date-time
-             * @description Where it begins: a midnight, in UTC.
+             * @description Start of the report: a midnight in UTC.
              */
             since: string;
         };
         IdentityKeyId: string;
         /** @description A key, without its secret. */
         IdentityKeyView: {
-            /** @description How it signs. */
+            /** @description Algorithm of signatures. */
             algorithm: components["schemas"]["Algorithm"];
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Time of the creation.
              */
             created_at: string;
-            /** @description What it signs. */
-            form: components["schemas"]["Form"];
-            /** @description Its id: the `kid` of tokens that name their key. */
+            /** @description Signed text. */
+            form: components["schemas"]["ProofForm"];
+            /** @description Id of the key: the `kid` of tokens that name their key. */
             id: components["schemas"]["IdentityKeyId"];
-            /** @description Its name for people. */
+            /** @description Name of the key for people. */
             name: string;
-            /** @description What your backend signs with: the characters of this text, the prefix included. Shown now and never again. */
+            /** @description Secret of your backend: the characters of this text, the prefix included. It is shown only now. */
             secret?: string | null;
         };
         /** @description All keys of an app. */
@@ -5030,43 +4917,43 @@ export interface components {
             added: number;
             /**
              * Format: date-time
-             * @description When it last went on.
+             * @description Time of its last progress.
              */
             changed_at: string;
             /**
              * Format: date-time
-             * @description When it began.
+             * @description Time of its start.
              */
             created_at: string;
             /** @description Whether nothing of it stays. */
             dry_run: boolean;
-            /** @description What was wrong, at most the first 1,000; not in lists. */
+            /** @description Faults, at most the first 1,000. Not in lists. */
             faults?: components["schemas"]["ImportFault"][] | null;
             /**
              * Format: date-time
-             * @description When the end of the file was seen; null: it was not, and the import can go on.
+             * @description Time at which the end of the file was read. Null: it was not, and the import can be resumed.
              */
             finished_at?: string | null;
             /** @description `ndjson`, `csv` or `json`. */
             format: string;
-            /** @description Its id. */
+            /** @description Id of the import. */
             id: components["schemas"]["ImportId"];
             /** @description Unknown columns, at most 20. */
             ignored: string[];
             /**
              * Format: int64
-             * @description Subscriptions that were there, and say now what the file says.
+             * @description Existing subscriptions, updated with the values of the file.
              */
             known: number;
             /**
              * Format: int64
-             * @description Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
-             *     here, and lines of an export that are no subscriptions. Whom an export calls unsubscribed is remembered as that.
+             * @description Lines that were left out: those marked as unsubscribed by the file, those of subscriptions that have ended here, and lines
+             *     of an export that are not subscriptions. Subscriptions that an export marks as unsubscribed are stored as such.
              */
             left_out: number;
             /**
              * Format: int64
-             * @description Lines of the file that are dealt with (of an array: elements). One that broke off goes on with the next.
+             * @description Processed lines of the file (of an array: elements). An interrupted import resumes with the next one.
              */
             lines: number;
             /**
@@ -5096,7 +4983,7 @@ export interface components {
             /** @description Details that were left out, at most the first 1,000; not in lists. */
             warnings?: components["schemas"]["ImportFault"][] | null;
         };
-        /** @description What is wrong with a line. Never a value: that may be a secret. */
+        /** @description Fault of a line. Never a value, which may be secret. */
         ImportFault: {
             /** @description The field; empty: the line as a whole. */
             field: string;
@@ -5105,15 +4992,15 @@ export interface components {
              * @description The line, from 1; of an array, the number of the element.
              */
             line: number;
-            /** @description What is wrong and what is allowed. */
+            /** @description The fault, and the rule. */
             reason: string;
         };
         ImportId: string;
-        /** @description Whom to invite. */
+        /** @description Invitation of a teammate. */
         Invitation: {
-            /** @description Their address. Nothing is sent there. */
+            /** @description Address of the teammate. No message is sent to it. */
             email: string;
-            /** @description What they may do: 1 to 100 roles, each for another app, or for all. */
+            /** @description Roles: 1 to 100, each for another app, or for all. */
             roles: components["schemas"]["NewGrant"][];
         };
         /** @description A teammate and the link by which they come in. */
@@ -5122,7 +5009,7 @@ export interface components {
             link: components["schemas"]["Link"];
         };
         /**
-         * @description Who may join a topic, and leave it, as stored in `topics.join_by`.
+         * @description Callers that may join and leave a topic, as stored in `topics.join_by`.
          * @enum {string}
          */
         Join: "anyone" | "server";
@@ -5134,11 +5021,11 @@ export interface components {
             gateway: components["schemas"]["Gateway"];
             /**
              * Format: int32
-             * @description Its number.
+             * @description Number of the lane.
              */
             lane: number;
             /** @description The five reliability metrics with target and state. */
-            slis: components["schemas"]["Reading"][];
+            slis: components["schemas"]["MetricReading"][];
         };
         /** @description A lane: the deliveries to one push service under one VAPID key. */
         LaneView: {
@@ -5150,15 +5037,15 @@ export interface components {
              *     answers. Null: no worker has sent anything in it lately. A few seconds old.
              */
             concurrency?: number | null;
-            /** @description The push service. */
+            /** @description Push service of the lane. */
             gateway: components["schemas"]["Gateway"];
             /**
              * Format: int32
-             * @description Its number.
+             * @description Number of the lane.
              */
             lane: number;
             last_words?: components["schemas"]["LastWords"] | null;
-            /** @description What is in force on its way to each origin, where anything is. */
+            /** @description States of its origins, where any are in force. */
             origins: components["schemas"]["OriginView"][];
             /**
              * Format: int64
@@ -5167,20 +5054,20 @@ export interface components {
             subscriptions: number;
             /**
              * Format: int64
-             * @description How often a breaker of it opened by itself within the last hour.
+             * @description Number of automatic openings of its breakers within the last hour.
              */
             trips_last_hour: number;
             /** @description The key that signs in it. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
-        /** @description What a push service last answered to a POST that it did not take, other than that the subscription is gone. */
+        /** @description Last response of a push service to a POST that it did not accept, except about gone subscriptions. */
         LastWords: {
             /**
              * Format: date-time
-             * @description When.
+             * @description Time of the response.
              */
             at: string;
-            /** @description Its words, without endpoints and tokens, or what kept an answer from coming; null: it said nothing. */
+            /** @description Text of the response without endpoints and tokens, or the transport failure. Null: empty. */
             detail?: string | null;
             /**
              * Format: int32
@@ -5188,59 +5075,59 @@ export interface components {
              */
             status?: number | null;
         };
-        /** @description A one-time link. */
+        /** @description Link for one use. */
         Link: {
             /**
              * Format: date-time
-             * @description From when on it does not work any more.
+             * @description Expiry of the link.
              */
             expires_at: string;
-            /** @description Where the teammate goes with it, on this server. */
+            /** @description Path for the teammate, on this server. */
             path: string;
-            /** @description What `POST /v1/session` takes as `link`. Shown now and never again. */
+            /** @description Value of `link` for `POST /v1/session`. It is shown only now. */
             token: string;
         };
-        /** @description Where to go from here. */
+        /** @description Links to related resources. */
         Links: {
             /** @description `POST` here to cancel it. */
             cancel: string;
-            /** @description Its deliveries. */
+            /** @description Path of its deliveries. */
             deliveries: string;
             /** @description `POST` here to pause it. */
             pause: string;
             /** @description `POST` here to resume it. */
             resume: string;
-            /** @description The message. */
+            /** @description Path of the message. */
             self: string;
         };
-        /** @description Where somebody is signed in. */
+        /** @description Session of the caller. */
         ListedView: {
             /** @description Address of the client that began it. */
             address?: string | null;
             /**
              * Format: date-time
-             * @description When it began.
+             * @description Time of its start.
              */
             began_at: string;
-            /** @description The browser that began it, as its `User-Agent` says. */
+            /** @description Browser of its start, by `User-Agent`. */
             browser?: string | null;
             /**
              * Format: date-time
-             * @description When it ends, whatever happens.
+             * @description End in any case.
              */
             expires_at: string;
-            /** @description Its id. */
+            /** @description Id of the session. */
             id: components["schemas"]["SessionId"];
             /** @description Whether it is the one that asks. */
             is_this: boolean;
             /**
              * Format: date-time
-             * @description When it was last used, to the minute.
+             * @description Time of its last use, to the minute.
              */
             seen_at: string;
         };
         /** @description Number of POSTs over time. */
-        Load: {
+        LoadSeries: {
             /** @description Accepted POSTs of that second. */
             accepted_per_s: number[];
             /**
@@ -5251,7 +5138,7 @@ export interface components {
             /** @description Maximum number of POSTs in one second of each bucket. */
             posts_per_s: number[];
         };
-        /** @description What to log, and for how long. */
+        /** @description Log level, and its time. */
         LogLevelBody: {
             /**
              * @description A level (`error`, `warn`, `info`, `debug`, `trace`) for all of Bellwire, or levels of its parts, separated by commas:
@@ -5265,18 +5152,18 @@ export interface components {
              */
             seconds?: number | null;
         };
-        /** @description What is seen in the log beyond what each process was started with. */
+        /** @description Temporary log level in addition to that of each process's start. */
         LogLevelView: {
             /** @description Levels of Bellwire's parts; null: what each process was started with (`BELLWIRE_LOG`) is all. */
             filter?: string | null;
             /**
              * Format: date-time
-             * @description Since when.
+             * @description Time at which it was set.
              */
             set_at?: string | null;
             /**
              * Format: date-time
-             * @description Until when.
+             * @description Time of its end.
              */
             until?: string | null;
         };
@@ -5287,37 +5174,54 @@ export interface components {
              * @description The day, in UTC.
              */
             day: string;
-            /** @description The push service. */
+            /** @description Push service of the subscriptions. */
             gateway: components["schemas"]["Gateway"];
             /**
              * Format: int64
-             * @description Subscriptions that do not exist any more, by the push service's word.
+             * @description Subscriptions that the push service reported as gone.
              */
             gone: number;
             /**
              * Format: int64
-             * @description Subscriptions that were refused too often and are not sent to any more.
+             * @description Subscriptions that were refused too often and get no pushes any longer.
              */
             suspended: number;
             /** @description The key that they were made with. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
         /**
-         * @description Who made a topic, as stored in `topics.made_by`.
+         * @description Maker of a topic, as stored in `topics.made_by`.
          * @enum {string}
          */
         Maker: "browser" | "server";
-        MessageId: string;
-        /** @description How far a message's deliveries have come: what `targeted` does not count yet is still to be found. */
-        MessageProgress: {
+        /** @description Batch of messages. */
+        MessageBatch: {
+            /** @description 1 to 1,000 messages to named subscriptions or users. */
+            messages: components["schemas"]["NewMessageBody"][];
+        };
+        /**
+         * @description The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
+         *     + capped` at every moment. It grows until the message is expanded.
+         */
+        MessageCounts: {
             /**
              * Format: int64
-             * @description Taken by a push service, which does not say that anybody saw them.
+             * @description Accepted by a push service, which does not prove that a person saw them.
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Cancelled, or unsubscribed.
+             * @description Of the accepted: at least one receipt.
+             */
+            acknowledged?: number | null;
+            /**
+             * Format: int64
+             * @description Accepted deliveries without a receipt so far. Null, like the following members, if its pushes request no receipts.
+             */
+            awaiting_ack?: number | null;
+            /**
+             * Format: int64
+             * @description Cancelled, or their subscriber unsubscribed.
              */
             cancelled: number;
             /**
@@ -5327,17 +5231,96 @@ export interface components {
             capped: number;
             /**
              * Format: int64
-             * @description Given up.
+             * @description Number of clicks.
+             */
+            clicked?: number | null;
+            /**
+             * Format: int64
+             * @description Number of closes, which Firefox does not report, nor Safari for notifications that it displays by itself.
+             */
+            closed?: number | null;
+            /**
+             * Format: int64
+             * @description Deliveries that failed for good.
              */
             dead: number;
             /**
              * Format: int64
-             * @description Their time to live ran out first.
+             * @description Held by a worker.
+             */
+            dispatching: number;
+            /**
+             * Format: int64
+             * @description Reported as displayed. A lower bound: see `closed`.
+             */
+            displayed?: number | null;
+            /**
+             * Format: int64
+             * @description Deliveries whose time to live ended first.
              */
             expired: number;
             /**
              * Format: int64
-             * @description The subscription does not exist any more.
+             * @description Deliveries whose subscription no longer exists.
+             */
+            gone: number;
+            /**
+             * Format: int64
+             * @description Waiting for their first attempt.
+             */
+            queued: number;
+            /**
+             * Format: int64
+             * @description Waiting for another attempt.
+             */
+            retrying: number;
+            /**
+             * Format: int64
+             * @description Left out by the message's sunset rule: not targeted, so no part of that sum.
+             */
+            sunset: number;
+            /**
+             * Format: int64
+             * @description Deliveries that there are so far.
+             */
+            targeted: number;
+            /**
+             * Format: int64
+             * @description Of the accepted: expired without a receipt.
+             */
+            unconfirmed?: number | null;
+        };
+        MessageId: string;
+        /** @description Progress of a message's deliveries. Recipients that `targeted` does not count yet are still to be found. */
+        MessageProgress: {
+            /**
+             * Format: int64
+             * @description Accepted by a push service, which does not prove that a person saw them.
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Cancelled, or their subscriber unsubscribed.
+             */
+            cancelled: number;
+            /**
+             * Format: int64
+             * @description Held back by a frequency cap.
+             */
+            capped: number;
+            /**
+             * Format: int64
+             * @description Deliveries that failed for good.
+             */
+            dead: number;
+            /**
+             * Format: int64
+             * @description Deliveries whose time to live ended first.
+             */
+            expired: number;
+            /**
+             * Format: int64
+             * @description Deliveries whose subscription no longer exists.
              */
             gone: number;
             /**
@@ -5355,7 +5338,7 @@ export interface components {
         MessageView: {
             /**
              * Format: date-time
-             * @description When it may be sent: its `send_at`, else when it was accepted. Its time to live begins then.
+             * @description Time of `send_at`, else of the acceptance. The time to live begins then.
              */
             accepted_at: string;
             /**
@@ -5366,66 +5349,66 @@ export interface components {
             campaign?: components["schemas"]["CampaignId"] | null;
             /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
             content_deleted: boolean;
-            counts?: components["schemas"]["Counts"] | null;
+            counts?: components["schemas"]["MessageCounts"] | null;
             /** @description Whether every recipient has been found. */
             expanded: boolean;
             /**
              * Format: date-time
-             * @description When its time to live ends.
+             * @description End of its time to live.
              */
             expires_at: string;
-            /** @description Its id. */
+            /** @description Id of the message. */
             id: components["schemas"]["MessageId"];
             /** @description Your own name for it; null if a later message has taken that over. */
             key?: string | null;
-            /** @description Where to go from here. */
+            /** @description Links to related resources. */
             links: components["schemas"]["Links"];
-            /** @description Its own delivery policy, as it stands with the retry headers of its request. */
+            /** @description Delivery policy of the message, including the retry headers of its request. */
             policy?: Record<string, never> | null;
             progress?: components["schemas"]["MessageProgress"] | null;
             /**
              * Format: date-time
-             * @description When its request was accepted, also of a message with `send_at`.
+             * @description Time at which its request was accepted, also with `send_at`.
              */
             received_at: string;
             replay_of?: components["schemas"]["MessageId"] | null;
-            /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
+            /** @description Expression of its segment at the acceptance, which narrows these recipients. */
             segment?: string | null;
-            /** @description Who sent it: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis. */
+            /** @description Sender: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis. */
             sent_by?: string | null;
-            /** @description Where it stands. */
+            /** @description State of the message. */
             state: components["schemas"]["SendState"];
             sunset?: components["schemas"]["SunsetRule"] | null;
-            /** @description Its tier. */
+            /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
             /** @description `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once. */
             to: Record<string, never>;
-            /** @description What stands in the `Topic` header: a hash of the collapse key. */
+            /** @description Value of the `Topic` header: a hash of the collapse key. */
             topic_header?: string | null;
             /**
              * Format: int32
              * @description Time to live, in seconds.
              */
             ttl: number;
-            /** @description How urgently push services should deliver it. */
+            /** @description Urgency for push services. */
             urgency: components["schemas"]["Urgency"];
         };
-        /** @description What figures over time are of. */
+        /** @description Description of metrics over time. */
         Metadata: {
             /**
              * Format: date-time
-             * @description What happened before this is in it; later figures may still grow.
+             * @description Time until which the data are complete. Later figures may still grow.
              */
             complete_until: string;
             /**
              * Format: date-time
-             * @description The beginning of the first step: `time[start]`, rounded down to whole steps, or without `granularity` to whole minutes,
-             *     hours or days, whatever is kept of that time.
+             * @description Start of the first step: `time[start]`, rounded down to whole steps, or without `granularity` to stored minutes, hours or
+             *     days.
              */
             from: string;
             /** @description As it was asked for. */
             granularity?: string | null;
-            /** @description Points in `data`. */
+            /** @description Number of points in `data`. */
             row_count: number;
             /**
              * Format: date-time
@@ -5438,11 +5421,38 @@ export interface components {
          * @enum {string}
          */
         Method: "password" | "link" | "api_key" | "oidc";
-        /** @description How people sign in to this server. */
+        /** @description Ways to sign in to this server. */
         Methods: {
             /** @description The ways that there are. */
             methods: components["schemas"]["Method"][];
             oidc?: components["schemas"]["OidcMethod"] | null;
+        };
+        /** @description A reliability metric with its verdict. */
+        MetricReading: {
+            /**
+             * Format: double
+             * @description Alert line, beyond which an operator should look.
+             */
+            alert: number;
+            /**
+             * Format: int64
+             * @description Number of deliveries, retries or openings behind the value.
+             */
+            samples: number;
+            /** @description Name of the metric. */
+            sli: components["schemas"]["Sli"];
+            /** @description State of the metric. A share needs 100 samples. */
+            state: components["schemas"]["SliState"];
+            /**
+             * Format: double
+             * @description Beyond this it is as it should be.
+             */
+            target: number;
+            /**
+             * Format: double
+             * @description Value of the metric. Null without samples.
+             */
+            value?: number | null;
         };
         /** @description The reliability metrics of an hour. */
         MetricsView: {
@@ -5450,18 +5460,18 @@ export interface components {
             all: components["schemas"]["ReliabilityView"];
             /**
              * Format: date-time
-             * @description From when on.
+             * @description Start of the time.
              */
             from: string;
             /** @description By lane: those in the worst state first, a hundred at most. */
             lanes: components["schemas"]["LaneReliability"][];
-            /** @description By tier. */
+            /** @description Metrics by tier. */
             tiers: {
                 [key: string]: components["schemas"]["ReliabilityView"];
             };
             /**
              * Format: date-time
-             * @description Until when.
+             * @description End of the time.
              */
             until: string;
         };
@@ -5469,32 +5479,32 @@ export interface components {
         NewApiKey: {
             /**
              * Format: date-time
-             * @description From when on it is not valid any more; by default it lasts as long as the key that makes it.
+             * @description Expiry, after which the key is invalid. By default that of the key that creates it.
              */
             expires_at?: string | null;
-            /** @description Its name for people, 1 to 200 characters. */
+            /** @description Name of the key for people, 1 to 200 characters. */
             name: string;
-            /** @description What it may do: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`. */
+            /** @description Scopes of the key: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`. */
             scopes: components["schemas"]["Scope"][];
         };
         /** @description A new API key and its secret. */
         NewApiKeyView: components["schemas"]["ApiKeyView"] & {
-            /** @description What requests show as `Authorization: Bearer …`. Shown now and never again. */
+            /** @description Secret for `Authorization: Bearer …`. It is shown only now. */
             secret: string;
         };
-        /** @description A new app. */
+        /** @description App to create. */
         NewApp: {
             /** @description Whether endpoints on hosts of no known push service are let in. */
             allow_other_gateways?: boolean;
-            /** @description What browsers may do beyond joining and leaving topics that are there and open; by default nothing. */
+            /** @description Rights of browsers in addition to joining and leaving existing open topics. By default none. */
             browsers_may?: components["schemas"]["BrowserRight"][];
-            /** @description Its name for people, 1 to 200 characters. */
+            /** @description Name for people, 1 to 200 characters. */
             name: string;
             /** @description Origins that browsers may call from, such as `https://example.com`. */
             origins?: string[];
             /** @description The private half of its first VAPID key, of another sender, in any form in which keys are imported; by default a pair is made. */
             private_key?: string | null;
-            /** @description Its short name: 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen. */
+            /** @description Short name: 1 to 63 lower-case letters, digits and hyphens, without a hyphen at the beginning. */
             slug: string;
             /** @description Contact for push services, `mailto:` or `https:`: the `sub` claim of its first VAPID key. */
             subject: string;
@@ -5503,47 +5513,47 @@ export interface components {
         };
         /** @description A new app and the VAPID key that it begins with. */
         NewAppView: components["schemas"]["AppView"] & {
-            /** @description Its first VAPID key. */
+            /** @description First VAPID key of the app. */
             vapid_key: components["schemas"]["VapidKeyView"];
         };
         /** @description A consent that was given. */
         NewConsent: {
             /**
              * Format: date-time
-             * @description When, not in the future; by default now. For servers: a browser gives it as it registers. An earlier one than is known changes
-             *     nothing.
+             * @description Time of the consent, not in the future. By default now. For servers: a browser's consent has the time of its registration.
+             *     A time before the known one changes nothing.
              */
             at?: string | null;
-            /** @description Where, such as the page or the words that asked. A browser's is kept where none is known. */
+            /** @description Place of the consent, such as the page or the text of the question. A browser's is stored if none is known. */
             source?: string | null;
         };
         /** @description A role to give, and where. */
         NewGrant: {
             /** @description On this app: its id or slug. Left out: on all of them, and on the server itself. */
             app?: string | null;
-            /** @description What the teammate may do there. */
+            /** @description Role of the teammate there. */
             role: components["schemas"]["Role"];
         };
-        /** @description A new key. */
+        /** @description Key to create. */
         NewIdentityKey: {
-            /** @description How it signs; `HS256` by default. */
+            /** @description Algorithm of signatures. By default `HS256`. */
             algorithm?: components["schemas"]["Algorithm"];
-            /** @description What your backend signs with it; `jwt` by default. `hmac` only with `HS256`. A key proves nothing in the other form. */
-            form?: components["schemas"]["Form"];
-            /** @description Its name for people, 1 to 200 characters. */
+            /** @description Text that your backend signs. By default `jwt`. `hmac` only with `HS256`. A key proves nothing in the other form. */
+            form?: components["schemas"]["ProofForm"];
+            /** @description Name of the key for people, 1 to 200 characters. */
             name: string;
             /** @description For `ES256`: the public key, as PEM text or as a JWK. */
             public_key?: Record<string, never> | null;
             /** @description For `HS256`: a secret that your backend has already, of another server: 32 to 255 octets of ASCII. By default one is made. */
             secret?: string | null;
         };
-        /** @description A new message. */
+        /** @description Message to send to recipients. */
         NewMessageBody: {
             /** @description A push service keeps only the newest message of this key for a browser that is away; 1 to 200 characters. */
             collapse_key?: string | null;
             compact?: components["schemas"]["Notification"] | null;
             content?: components["schemas"]["Notification"] | null;
-            /** @description What the template is told beside its recipient: any JSON, at most 8,192 octets. */
+            /** @description Data for the template, in addition to its recipient: any JSON, at most 8,192 octets. */
             data?: Record<string, never> | null;
             /** @description False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown. */
             envelope?: boolean | null;
@@ -5552,12 +5562,12 @@ export interface components {
             /** @description Your own name for it, by which it can be cancelled; 1 to 255 characters. Free again once all its deliveries have ended. */
             key?: string | null;
             payload?: components["schemas"]["Payload"] | null;
-            /** @description Its own delivery policy. */
+            /** @description Delivery policy of the message. */
             policy?: Record<string, never> | null;
             /**
              * Format: date-time
-             * @description When it is sent: RFC 3339 with an offset, or without one and with `timezone`; at most 90 days ahead. Its time to live
-             *     begins then. What lies in the past by less than five minutes goes out at once.
+             * @description Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
+             *     begins then. A time in the past by less than five minutes counts as now.
              * @example 2026-12-01T09:00:00Z
              * @example 2026-12-01T09:00:00
              */
@@ -5567,8 +5577,8 @@ export interface components {
             tier?: components["schemas"]["TierRef"] | null;
             /** @description The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`. */
             timezone?: string | null;
-            /** @description Whom it is for. */
-            to: components["schemas"]["To"];
+            /** @description Recipients of the message. */
+            to: components["schemas"]["Recipients"];
             /**
              * Format: int64
              * @description Time to live in seconds, 0 to 2,419,200; by default the tier's.
@@ -5578,9 +5588,9 @@ export interface components {
         };
         /** @description A passkey that an authenticator has made. */
         NewPasskey: {
-            /** @description What `navigator.credentials.create()` gave, as its `toJSON()` writes it. */
+            /** @description Result of `navigator.credentials.create()`, in the form of its `toJSON()`. */
             credential: Record<string, never>;
-            /** @description Its name, 1 to 64 characters. */
+            /** @description Name, 1 to 64 characters. */
             name: string;
         };
         /** @description A subscription to register or refresh. */
@@ -5590,10 +5600,10 @@ export interface components {
             consent?: components["schemas"]["NewConsent"] | null;
             /** @description A language tag (BCP 47). Also read: POSIX names such as `de_AT.UTF-8`, and the first language of a list. */
             locale?: string | null;
-            /** @description Its delivery policy. It takes an API key that has the scope `policies`, too. */
+            /** @description Delivery policy of the subscription. It requires an API key with the scope `policies`, too. */
             policy?: Record<string, never> | null;
             replaces?: components["schemas"]["Replaced"] | null;
-            /** @description What `PushSubscription.toJSON()` gives. */
+            /** @description Value of `PushSubscription.toJSON()`. */
             subscription: components["schemas"]["PushSubscription"];
             /** @description All tags, at most 50 of at most 64 characters. From a browser only if the app lets it. */
             tags?: string[] | null;
@@ -5601,10 +5611,7 @@ export interface components {
             timezone?: string | null;
             /** @description All topics, at most 50. From a browser: those that there are and that anyone may join; the others stay as they are. */
             topics?: string[] | null;
-            /**
-             * @description The site's name for the person; null: nobody's. Left out, it stays as it is. From a browser, anybody but null takes a
-             *     `user_token`.
-             */
+            /** @description User in the site's own naming. Null: no user. Absent: unchanged. From a browser, a user requires a `user_token`. */
             user_id?: string | null;
             /** @description The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id. */
             user_token?: string | null;
@@ -5612,9 +5619,9 @@ export interface components {
         };
         /** @description A topic to make. */
         NewTopic: {
-            /** @description Who may join it; `anyone` by default. */
+            /** @description Callers that may join it. By default `anyone`. */
             join?: components["schemas"]["Join"];
-            /** @description Its name: 1 to 128 letters, digits or any of `_.~%-`. */
+            /** @description Name: 1 to 128 letters, digits or any of `_.~%-`. */
             name: string;
             /** @description Delivery policy of messages to it, in one of the three forms; takes the scope `policies`, too. */
             policy?: Record<string, never> | null;
@@ -5623,35 +5630,38 @@ export interface components {
         NewVapidKey: {
             /** @description A private key to import: PEM, a JWK as text, base64 or hex of its 32 octets, or base64 of DER. */
             private_key?: string | null;
-            /** @description Its public key in base64, to be sure that they belong together. */
+            /** @description Public key in base64, to verify that both match. */
             public_key?: string | null;
-            /** @description What it is used for; `active` by default. A generated key is always active. */
+            /** @description Use of the key. By default `active`. A generated key is always active. */
             state?: components["schemas"]["VapidKeyRole"];
             /** @description Contact for push services, `mailto:` or `https:`; by default that of the active key. */
             subject?: string | null;
         };
-        /** @description A new webhook. */
+        /** @description Webhook to create. */
         NewWebhook: {
-            /** @description What it is told of. */
+            /** @description Events that it receives. */
             events: components["schemas"]["EventType"][];
             /**
              * Format: int32
-             * @description How many events a request may tell of, 1 to 500; 100 by default.
+             * @description Maximum events of a request, 1 to 500. By default 100.
              */
             max_events?: number | null;
-            /** @description Its name for people, 1 to 200 characters. */
+            /** @description Name for people, 1 to 200 characters. */
             name: string;
-            /** @description When a request is made again: a delivery policy in one of the three forms, or null. */
+            /** @description Policy of retries: a delivery policy in one of the three forms, or null. */
             policy?: Record<string, never> | null;
-            /** @description A secret that its receiver knows already, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is made. */
+            /**
+             * @description Secret that its receiver already uses, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is
+             *     generated.
+             */
             secret?: string | null;
-            /** @description Where its receiver is: `https://`, at a public address. */
+            /** @description URL of its receiver: `https://`, at a public address. */
             url: string;
         };
         /** @description A notification in our own spelling; [`bellwire_webpush::payload`] turns it into declarative web push JSON. */
         Notification: {
             /** @description Buttons, up to four. */
-            actions?: components["schemas"]["Action"][];
+            actions?: components["schemas"]["NotificationAction"][];
             /**
              * Format: int32
              * @description Number to show on the installed app's icon; 0 removes it.
@@ -5687,42 +5697,34 @@ export interface components {
             timestamp?: number | null;
             /** @description First line, 1 to 200 characters. */
             title: string;
-            /**
-             * @description Where a click leads: `https:`, or a path on the site, which is the first of the app's origins. Without it, the site's
-             *     root.
-             */
+            /** @description Target of a click: `https:`, or a path on the site, which is the first of the app's origins. By default the site's root. */
             url?: string | null;
             /** @description Milliseconds of vibration and pause in turn: up to 100 numbers, each at most 10,000. Without effect if `silent`. */
             vibrate?: number[];
         };
+        /** @description A button of a notification. */
+        NotificationAction: {
+            /** @description Name, reported with a click. Unique within the notification. */
+            action: string;
+            /** @description URL of a small picture beside the text. */
+            icon?: string | null;
+            /** @description Text of the button. */
+            title: string;
+            /** @description Target of a click. By default that of the notification. */
+            url?: string | null;
+        };
         /** @description Signing in at an OpenID provider. */
         OidcMethod: {
-            /** @description What people call the provider. */
+            /** @description Name of the provider for people. */
             label: string;
-            /** @description Where to send the browser, on this server: a navigation, not a request of a script. */
+            /** @description Path on this server for the browser: a navigation, not a request of a script. */
             path: string;
-        };
-        /** @description A dead letter with everything that is known of it. */
-        Opened: components["schemas"]["DeadLetterView"] & {
-            /** @description What was to be sent. */
-            content?: Record<string, never> | null;
-            /** @description Whether the content is shown. */
-            content_state: components["schemas"]["ContentState"];
-            /**
-             * @description What was left out of its last version for a push service that found it too large: `content` (the compact variant
-             *     was sent), `image`, `actions`, `data`, `body` (cut). Null: nothing was made smaller.
-             */
-            dropped?: string[] | null;
-            /** @description What was attempted, in order. */
-            history: components["schemas"]["AttemptView"][];
-            /** @description The policy in force when it died. */
-            policy?: Record<string, never> | null;
         };
         /** @description An order to a lane. The body may be left out. */
         OrderBody: {
             /** @description `https://host[:port]`; `*`, all origins, those met later included, by default. */
             origin?: string | null;
-            /** @description Hold: why, 1 to 200 characters, for whoever looks at it later. */
+            /** @description Reason of a hold, 1 to 200 characters, for later readers. */
             reason?: string | null;
             /**
              * Format: int32
@@ -5735,63 +5737,63 @@ export interface components {
              */
             until?: string | null;
         };
-        /** @description What is in force on a lane's way to one origin. */
+        /** @description State of a lane's way to one origin. */
         OriginView: {
             /** @description `closed`, `open` or `half_open`. */
             breaker: string;
             /**
-             * @description The one replica for which it stands so, since that replica reaches no push service (its network, or its clock, by which a
-             *     certificate is not valid); null: it stands so for all.
+             * @description The only replica with this breaker, because it reaches no push service (by its network, or by its clock, with which
+             *     certificates are invalid). Null: all replicas.
              */
             breaker_of?: string | null;
             /**
              * Format: date-time
-             * @description When any of this changed.
+             * @description Time of the last change.
              */
             changed_at: string;
-            /** @description The operator's words, for whoever may look at the server as a whole. */
+            /** @description Note of the operator, for callers that may read data of the whole server. */
             held_note?: string | null;
             /** @description Why: `throttled` (the gateway asked for it), `operator`, `key_refused`, `mass_gone` (it suddenly calls many subscriptions gone). */
             held_reason?: string | null;
             /**
              * Format: date-time
-             * @description No push before.
+             * @description End of the hold, before which no push starts.
              */
             held_until?: string | null;
             /**
              * Format: double
-             * @description How long the breaker's last opening was, in seconds.
+             * @description Length of the breaker's last opening in seconds.
              */
             open_s?: number | null;
             /**
              * Format: date-time
-             * @description When an open breaker lets probes through.
+             * @description Time from which an open breaker lets probes through.
              */
             open_until?: string | null;
             /** @description `https://host[:port]`, or `*`: what was last ordered for all origins, those met later included. */
             origin: string;
             /**
              * Format: int32
-             * @description Plaintext octets, padding included, that the gateway is believed to take at most.
+             * @description Maximum plaintext octets, padding included, that the gateway seems to accept.
              */
             payload_max?: number | null;
             /** @description The worker that probes, while one does. */
             prober?: string | null;
         };
-        /** @description A stretch of time in which nobody gets through. */
+        /** @description Time in which no request gets through. */
         Outage: {
             /**
              * Format: double
-             * @description When it begins, in seconds from the beginning.
+             * @description Start, in seconds from the beginning.
              */
             from_s: number;
             /**
              * Format: double
-             * @description When it ends; null: never.
+             * @description End. Null: never.
              */
             until_s?: number | null;
         };
-        /** @description What is set where. */
+        /** @description All policies of an app. */
         Overview: {
             /**
              * Format: int32
@@ -5800,7 +5802,7 @@ export interface components {
             max_retries: number;
             /** @description Names that a policy's `preset` may give. */
             presets: string[];
-            /** @description Every tier. */
+            /** @description Policies of all tiers. */
             tiers: components["schemas"]["PolicyView"][];
             /** @description Topics that have a policy, the newest first. */
             topics: components["schemas"]["Page_PolicyView"];
@@ -5811,38 +5813,38 @@ export interface components {
             data: {
                 /** @description `replay`, `discard` or `export`. */
                 action: string;
-                /** @description By whom: the id of an API key, or `local` for the command line. */
+                /** @description Caller: the id of an API key, or `local` for the command line. */
                 actor: string;
                 /**
                  * Format: date-time
-                 * @description When it began.
+                 * @description Time of its start.
                  */
                 at: string;
                 /**
                  * Format: int64
-                 * @description To how many.
+                 * @description Number of dead letters.
                  */
                 count: number;
                 /**
                  * Format: date-time
-                 * @description When the last of it was done.
+                 * @description Time of its last part.
                  */
                 ended_at: string;
-                /** @description To which dead letters. */
+                /** @description Filter of the dead letters. */
                 filter: Record<string, never>;
-                /** @description Its id. */
+                /** @description Id of the operation. */
                 id: components["schemas"]["ActionId"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -5850,45 +5852,45 @@ export interface components {
             /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 app?: components["schemas"]["AppId"] | null;
-                /** @description What happened, for people. */
+                /** @description Description for people. */
                 detail: string;
                 /**
                  * Format: date-time
-                 * @description When it was opened.
+                 * @description Time at which it was opened.
                  */
                 first_at: string;
-                /** @description Its id. */
+                /** @description Id of the alert. */
                 id: components["schemas"]["AlertId"];
-                /** @description What kind of thing it is about. */
+                /** @description Kind of the alert. */
                 kind: components["schemas"]["AlertKind"];
                 /**
                  * Format: date-time
-                 * @description When it last happened.
+                 * @description Time of the last occurrence.
                  */
                 last_at: string;
                 /**
                  * Format: int64
-                 * @description How often it happened since the alert was opened.
+                 * @description Number of occurrences since the alert was opened.
                  */
                 n: number;
                 /**
                  * Format: date-time
-                 * @description When somebody resolved it; null: it is open.
+                 * @description Time at which it was resolved. Null: it is open.
                  */
                 resolved_at?: string | null;
-                /** @description What it is about: a key, a message, a lane, a figure. */
+                /** @description Subject of the alert: a key, a message, a lane, a metric. */
                 subject: string;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -5897,45 +5899,45 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it was made.
+                 * @description Time of the creation.
                  */
                 created_at: string;
                 /** @description Creator: the id of an API key or a teammate, or `local` for the command line. */
                 created_by: string;
                 /**
                  * Format: date-time
-                 * @description From when on it is not valid any more.
+                 * @description Expiry, after which the key is invalid.
                  */
                 expires_at?: string | null;
                 /** @description The first characters of its secret. */
                 hint: string;
-                /** @description Its id. */
+                /** @description Id of the key. */
                 id: components["schemas"]["ApiKeyId"];
                 /**
                  * Format: date
                  * @description The day, in UTC, on which a request last showed it. Null: never used.
                  */
                 last_used_on?: string | null;
-                /** @description Its name for people. */
+                /** @description Name of the key for people. */
                 name: string;
                 /**
                  * Format: date-time
-                 * @description When it was revoked.
+                 * @description Time of the revocation.
                  */
                 revoked_at?: string | null;
-                /** @description What it may do. */
+                /** @description Scopes of the key. */
                 scopes: components["schemas"]["Scope"][];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -5944,47 +5946,47 @@ export interface components {
             data: {
                 /** @description Whether endpoints on hosts of no known push service are let in. */
                 allow_other_gateways: boolean;
-                /** @description What browsers may do beyond joining and leaving topics that are there and open. */
+                /** @description Rights of browsers in addition to joining and leaving existing open topics. */
                 browsers_may: components["schemas"]["BrowserRight"][];
                 /**
                  * Format: date-time
-                 * @description When it was made.
+                 * @description Time of the creation.
                  */
                 created_at: string;
                 /**
                  * Format: date-time
-                 * @description Since when it is being deleted.
+                 * @description Start of its deletion.
                  */
                 deleting_at?: string | null;
-                /** @description Its id. */
+                /** @description Id of the app. */
                 id: components["schemas"]["AppId"];
                 /**
                  * Format: int32
                  * @description Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
                  */
                 max_retries: number;
-                /** @description Its name for people. */
+                /** @description Name of the app for people. */
                 name: string;
                 /** @description Origins that browsers may call from. */
                 origins: string[];
-                /** @description Its short name. */
+                /** @description Short name of the app. */
                 slug: string;
                 /**
                  * Format: int32
-                 * @description How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one.
+                 * @description Turns of the app, relative to an app of weight 1, while deliveries of several apps wait.
                  */
                 weight: number;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -5993,54 +5995,54 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it was last changed, or turned.
+                 * @description Time of the last change or order.
                  */
                 changed_at: string;
                 /**
                  * Format: date-time
-                 * @description When it was made.
+                 * @description Time of the creation.
                  */
                 created_at: string;
-                /** @description Its id. */
+                /** @description Id of the campaign. */
                 id: components["schemas"]["CampaignId"];
-                /** @description Where to go from here. */
+                /** @description Links to related resources. */
                 links: components["schemas"]["CampaignLinks"];
-                /** @description What people call it. */
+                /** @description Name of the campaign for people. */
                 name: string;
                 /**
                  * Format: date-time
-                 * @description When something of it is due next, or looked at; null: nothing by itself.
+                 * @description Time of its next step. Null: none by itself.
                  */
                 next_at?: string | null;
                 progress?: components["schemas"]["CampaignProgress"] | null;
                 /**
                  * Format: int32
-                 * @description How many runs have begun: more than one if it recurs.
+                 * @description Number of runs that have begun: more than one if it recurs.
                  */
                 runs: number;
-                /** @description What it is called in URLs. */
+                /** @description Name of the campaign in URLs. */
                 slug: string;
                 standing?: components["schemas"]["CampaignStanding"] | null;
                 /**
                  * Format: date-time
-                 * @description When it was started.
+                 * @description Time of the start.
                  */
                 started_at?: string | null;
-                /** @description Where it stands. */
+                /** @description State of the campaign. */
                 state: components["schemas"]["CampaignState"];
-                /** @description Its tier. */
+                /** @description Tier of its messages. */
                 tier: components["schemas"]["Tier"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6055,12 +6057,12 @@ export interface components {
                 before?: components["schemas"]["CampaignRunChange"] | null;
                 /**
                  * Format: double
-                 * @description How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+                 * @description Probability at the decision that the best variant is better than each of the others. Null: not decided.
                  */
                 confidence?: number | null;
                 /**
                  * Format: date-time
-                 * @description When its test is decided; null: it has none, or it has been.
+                 * @description Time of its test's decision. Null: no test, or decided.
                  */
                 decide_at?: string | null;
                 /**
@@ -6076,10 +6078,10 @@ export interface components {
                 reports?: components["schemas"]["CampaignReports"] | null;
                 /**
                  * Format: int32
-                 * @description Its number, from 1.
+                 * @description Number of the run, from 1.
                  */
                 run: number;
-                /** @description What became of the deliveries of this run. */
+                /** @description Results of this run's deliveries. */
                 total: components["schemas"]["CampaignCounts"];
                 /** @description Of its variants, in their order. */
                 variants: components["schemas"]["CampaignVariantView"][];
@@ -6088,14 +6090,14 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6104,21 +6106,21 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it died.
+                 * @description Time of the death.
                  */
                 at: string;
                 /**
                  * Format: int64
-                 * @description How many lines its history has.
+                 * @description Number of entries in its history.
                  */
                 attempts: number;
                 /** @description The push service's words. */
                 detail?: string | null;
-                /** @description The push service. */
+                /** @description Push service of the recipient. */
                 gateway: components["schemas"]["Gateway"];
-                /** @description Its id. */
+                /** @description Id of the dead letter. */
                 id: components["schemas"]["DeadLetterId"];
-                /** @description What was sent. */
+                /** @description Message that was sent. */
                 message: components["schemas"]["MessageId"];
                 /**
                  * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
@@ -6134,38 +6136,38 @@ export interface components {
                 retries: number;
                 /**
                  * Format: date-time
-                 * @description When it was replayed or discarded.
+                 * @description Time at which it was replayed or discarded.
                  */
                 settled_at?: string | null;
-                /** @description Where it stands. */
+                /** @description State of the dead letter. */
                 state: components["schemas"]["DeadLetterState"];
                 /**
                  * Format: int32
                  * @description HTTP status of the last answer; null: there was none.
                  */
                 status?: number | null;
-                /** @description To whom. */
+                /** @description Recipient of the message. */
                 subscription: components["schemas"]["SubscriptionId"];
-                /** @description The message's tier. */
+                /** @description Tier of the message. */
                 tier: components["schemas"]["Tier"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_DeliveryView: {
             /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
-                /** @description What was attempted, in order. */
+                /** @description Attempts in order. */
                 attempts: components["schemas"]["AttemptView"][];
                 /**
                  * @description Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
@@ -6174,111 +6176,111 @@ export interface components {
                 confirmation?: string | null;
                 /**
                  * Format: date-time
-                 * @description When it is due, while it waits; null while its message is paused.
+                 * @description Due time while it waits. Null while its message is paused.
                  */
                 due_at?: string | null;
-                /** @description What its browser reported, in order. */
+                /** @description Reports of its browser in order. */
                 receipts: components["schemas"]["ReceiptView"][];
-                /** @description Where it stands. */
+                /** @description State of the delivery. */
                 state: components["schemas"]["DeliveryState"];
-                /** @description Whom it goes to. */
+                /** @description Recipient of the delivery. */
                 subscription: components["schemas"]["SubscriptionId"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_EntryView: {
             /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
-                /** @description What: `api_key.created`, `message.cancelled` … */
+                /** @description Action: `api_key.created`, `message.cancelled` … */
                 action: string;
-                /** @description By whom: the id of an API key or a teammate, `local` or `nobody`. */
+                /** @description Actor: the id of an API key or a teammate, `local` or `nobody`. */
                 actor: string;
-                /** @description By what right: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a sign-in that failed. */
+                /** @description Kind of the actor: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a failed sign-in. */
                 actor_kind: string;
-                /** @description Address of the client; null for the command line. An app's own log does not tell where operators are. */
+                /** @description Address of the client. Null for the command line. An app's own log omits the addresses of operators. */
                 address?: string | null;
                 app?: components["schemas"]["AppId"] | null;
                 /**
                  * Format: date-time
-                 * @description When.
+                 * @description Time of the action.
                  */
                 at: string;
-                /** @description What else is worth knowing. */
+                /** @description Further details of the action. */
                 detail: Record<string, never>;
-                /** @description Its id. */
+                /** @description Id of the entry. */
                 id: components["schemas"]["EntryId"];
                 /**
                  * Format: int64
                  * @description To how many. What was done in several transactions has an entry for each, with the same target.
                  */
                 n: number;
-                /** @description To what: an id, or a name. A user is told by a label only, which is the same each time. */
+                /** @description Object of the action: an id, or a name. A user is shown as a label, which is always the same. */
                 target: string;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_EventView: {
             /** @description The rows, in the list's order whichever way the page was reached. */
-            data: (components["schemas"]["Body"] & {
+            data: (components["schemas"]["EventData"] & {
                 /**
                  * Format: date-time
-                 * @description When it happened first within its minute.
+                 * @description Time of the first occurrence within its minute.
                  */
                 at: string;
                 /**
                  * Format: int64
-                 * @description How often it happened within that minute.
+                 * @description Number of occurrences within that minute.
                  */
                 count: number;
-                /** @description Its id. */
+                /** @description Id of the event. */
                 id: components["schemas"]["EventId"];
             })[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_Export: {
             /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
-                /** @description Who asked for it: the id of an API key or a teammate, or `local` for the command line. */
+                /** @description Caller: the id of an API key or a teammate, or `local` for the command line. */
                 by: string;
                 /**
                  * Format: date-time
-                 * @description When it was over; null: it is under way, or its server went down.
+                 * @description Time of its end. Null: it is running, or its server crashed.
                  */
                 ended_at?: string | null;
-                /** @description Its id. */
+                /** @description Id of the export. */
                 id: components["schemas"]["ExportId"];
                 /**
                  * Format: int64
@@ -6287,22 +6289,22 @@ export interface components {
                 lines: number;
                 /**
                  * Format: date-time
-                 * @description When it began.
+                 * @description Time of its start.
                  */
                 started_at: string;
-                /** @description Where it stands. */
+                /** @description State of the export. */
                 state: components["schemas"]["ExportState"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6316,43 +6318,43 @@ export interface components {
                 added: number;
                 /**
                  * Format: date-time
-                 * @description When it last went on.
+                 * @description Time of its last progress.
                  */
                 changed_at: string;
                 /**
                  * Format: date-time
-                 * @description When it began.
+                 * @description Time of its start.
                  */
                 created_at: string;
                 /** @description Whether nothing of it stays. */
                 dry_run: boolean;
-                /** @description What was wrong, at most the first 1,000; not in lists. */
+                /** @description Faults, at most the first 1,000. Not in lists. */
                 faults?: components["schemas"]["ImportFault"][] | null;
                 /**
                  * Format: date-time
-                 * @description When the end of the file was seen; null: it was not, and the import can go on.
+                 * @description Time at which the end of the file was read. Null: it was not, and the import can be resumed.
                  */
                 finished_at?: string | null;
                 /** @description `ndjson`, `csv` or `json`. */
                 format: string;
-                /** @description Its id. */
+                /** @description Id of the import. */
                 id: components["schemas"]["ImportId"];
                 /** @description Unknown columns, at most 20. */
                 ignored: string[];
                 /**
                  * Format: int64
-                 * @description Subscriptions that were there, and say now what the file says.
+                 * @description Existing subscriptions, updated with the values of the file.
                  */
                 known: number;
                 /**
                  * Format: int64
-                 * @description Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
-                 *     here, and lines of an export that are no subscriptions. Whom an export calls unsubscribed is remembered as that.
+                 * @description Lines that were left out: those marked as unsubscribed by the file, those of subscriptions that have ended here, and lines
+                 *     of an export that are not subscriptions. Subscriptions that an export marks as unsubscribed are stored as such.
                  */
                 left_out: number;
                 /**
                  * Format: int64
-                 * @description Lines of the file that are dealt with (of an array: elements). One that broke off goes on with the next.
+                 * @description Processed lines of the file (of an array: elements). An interrupted import resumes with the next one.
                  */
                 lines: number;
                 /**
@@ -6384,14 +6386,14 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6406,15 +6408,15 @@ export interface components {
                  *     answers. Null: no worker has sent anything in it lately. A few seconds old.
                  */
                 concurrency?: number | null;
-                /** @description The push service. */
+                /** @description Push service of the lane. */
                 gateway: components["schemas"]["Gateway"];
                 /**
                  * Format: int32
-                 * @description Its number.
+                 * @description Number of the lane.
                  */
                 lane: number;
                 last_words?: components["schemas"]["LastWords"] | null;
-                /** @description What is in force on its way to each origin, where anything is. */
+                /** @description States of its origins, where any are in force. */
                 origins: components["schemas"]["OriginView"][];
                 /**
                  * Format: int64
@@ -6423,7 +6425,7 @@ export interface components {
                 subscriptions: number;
                 /**
                  * Format: int64
-                 * @description How often a breaker of it opened by itself within the last hour.
+                 * @description Number of automatic openings of its breakers within the last hour.
                  */
                 trips_last_hour: number;
                 /** @description The key that signs in it. */
@@ -6431,14 +6433,14 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6449,36 +6451,36 @@ export interface components {
                 address?: string | null;
                 /**
                  * Format: date-time
-                 * @description When it began.
+                 * @description Time of its start.
                  */
                 began_at: string;
-                /** @description The browser that began it, as its `User-Agent` says. */
+                /** @description Browser of its start, by `User-Agent`. */
                 browser?: string | null;
                 /**
                  * Format: date-time
-                 * @description When it ends, whatever happens.
+                 * @description End in any case.
                  */
                 expires_at: string;
-                /** @description Its id. */
+                /** @description Id of the session. */
                 id: components["schemas"]["SessionId"];
                 /** @description Whether it is the one that asks. */
                 is_this: boolean;
                 /**
                  * Format: date-time
-                 * @description When it was last used, to the minute.
+                 * @description Time of its last use, to the minute.
                  */
                 seen_at: string;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6487,7 +6489,7 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it may be sent: its `send_at`, else when it was accepted. Its time to live begins then.
+                 * @description Time of `send_at`, else of the acceptance. The time to live begins then.
                  */
                 accepted_at: string;
                 /**
@@ -6498,88 +6500,88 @@ export interface components {
                 campaign?: components["schemas"]["CampaignId"] | null;
                 /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
                 content_deleted: boolean;
-                counts?: components["schemas"]["Counts"] | null;
+                counts?: components["schemas"]["MessageCounts"] | null;
                 /** @description Whether every recipient has been found. */
                 expanded: boolean;
                 /**
                  * Format: date-time
-                 * @description When its time to live ends.
+                 * @description End of its time to live.
                  */
                 expires_at: string;
-                /** @description Its id. */
+                /** @description Id of the message. */
                 id: components["schemas"]["MessageId"];
                 /** @description Your own name for it; null if a later message has taken that over. */
                 key?: string | null;
-                /** @description Where to go from here. */
+                /** @description Links to related resources. */
                 links: components["schemas"]["Links"];
-                /** @description Its own delivery policy, as it stands with the retry headers of its request. */
+                /** @description Delivery policy of the message, including the retry headers of its request. */
                 policy?: Record<string, never> | null;
                 progress?: components["schemas"]["MessageProgress"] | null;
                 /**
                  * Format: date-time
-                 * @description When its request was accepted, also of a message with `send_at`.
+                 * @description Time at which its request was accepted, also with `send_at`.
                  */
                 received_at: string;
                 replay_of?: components["schemas"]["MessageId"] | null;
-                /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
+                /** @description Expression of its segment at the acceptance, which narrows these recipients. */
                 segment?: string | null;
-                /** @description Who sent it: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis. */
+                /** @description Sender: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis. */
                 sent_by?: string | null;
-                /** @description Where it stands. */
+                /** @description State of the message. */
                 state: components["schemas"]["SendState"];
                 sunset?: components["schemas"]["SunsetRule"] | null;
-                /** @description Its tier. */
+                /** @description Tier of the message. */
                 tier: components["schemas"]["Tier"];
                 /** @description `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once. */
                 to: Record<string, never>;
-                /** @description What stands in the `Topic` header: a hash of the collapse key. */
+                /** @description Value of the `Topic` header: a hash of the collapse key. */
                 topic_header?: string | null;
                 /**
                  * Format: int32
                  * @description Time to live, in seconds.
                  */
                 ttl: number;
-                /** @description How urgently push services should deliver it. */
+                /** @description Urgency for push services. */
                 urgency: components["schemas"]["Urgency"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_PolicyView: {
             /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
-                backlog?: components["schemas"]["Backlog"] | null;
-                /** @description Of a tier: what holds for messages of which nobody else says anything, the server's figures included. */
+                backlog?: components["schemas"]["SubscriptionBacklog"] | null;
+                /** @description Of a tier: the policy of messages without any other, including the server's settings. */
                 in_force?: Record<string, never> | null;
                 /** @description Name of the tier or topic, or id of the subscription. */
                 name: string;
-                /** @description What kind of place it is. */
-                place: components["schemas"]["Place"];
+                /** @description Kind of the place. */
+                place: components["schemas"]["PolicyLevel"];
                 /** @description The policy as it was written; null if there is none. */
                 policy?: Record<string, never> | null;
-                /** @description What to know about the policy all the same. */
+                /** @description Warnings about the policy. */
                 warnings?: components["schemas"]["FieldError"][];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6588,31 +6590,31 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it was last set.
+                 * @description Time of the last change.
                  */
                 changed_at: string;
                 /**
                  * Format: date-time
-                 * @description When it was made.
+                 * @description Time of the creation.
                  */
                 created_at: string;
-                /** @description What it is for, in its author's words. */
+                /** @description Purpose, as written by its author. */
                 description?: string | null;
-                /** @description Who belongs to it, written out. */
+                /** @description Expression of its members, in normal form. */
                 expression: string;
-                /** @description Its name. */
+                /** @description Name of the segment. */
                 name: string;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6624,31 +6626,31 @@ export interface components {
                 consent?: components["schemas"]["ConsentView"] | null;
                 /**
                  * Format: date-time
-                 * @description When it was first registered.
+                 * @description Time of the first registration.
                  */
                 created_at: string;
                 /**
                  * Format: date-time
-                 * @description When it stopped being active.
+                 * @description Time at which it stopped being active.
                  */
                 ended_at?: string | null;
                 /**
                  * Format: date-time
-                 * @description The browser's `expirationTime`.
+                 * @description `expirationTime` of the browser.
                  */
                 expires_at?: string | null;
                 /** @description The push service behind its endpoint. */
                 gateway: components["schemas"]["Gateway"];
-                /** @description Its id. */
+                /** @description Id of the subscription. */
                 id: components["schemas"]["SubscriptionId"];
                 /**
                  * Format: date-time
-                 * @description When its browser was last heard of, to the day.
+                 * @description Day of the browser's last contact.
                  */
                 last_seen: string;
-                /** @description A language tag. */
+                /** @description Language tag of the browser. */
                 locale?: string | null;
-                /** @description What this request said and a browser may not say in this app: it was left out, and the rest holds. */
+                /** @description Values of this request that a browser may not set in this app: they were left out, and the others are stored. */
                 refused?: components["schemas"]["RefusedView"][];
                 replaced_by?: components["schemas"]["SubscriptionId"] | null;
                 /**
@@ -6663,29 +6665,29 @@ export interface components {
                 /** @description An IANA time zone. */
                 timezone?: string | null;
                 /**
-                 * @description The browser's own right to change or delete it; only for whoever registers it, and for browsers that change it.
-                 *     Every change of `user_id` or keys, whoever makes it, ends the one before.
+                 * @description Token of the browser to change or delete it. Only for the caller that registers it, and for browsers that change it. Each
+                 *     change of `user_id` or keys, by any caller, ends the previous token.
                  */
                 token?: string | null;
                 /** @description Topics that it is in. */
                 topics: string[];
-                /** @description The user it belongs to; null: nobody in particular. */
+                /** @description User of the browser. Null: no user. */
                 user_id?: string | null;
                 /** @description The VAPID key that it was made with. */
                 vapid_key_id: components["schemas"]["VapidKeyId"];
-                /** @description What to know about the policy that this request set all the same. */
+                /** @description Warnings about the policy in this request. */
                 warnings?: components["schemas"]["FieldError"][];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6694,49 +6696,48 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When they were invited.
+                 * @description Time of the invitation.
                  */
                 created_at: string;
                 /**
                  * Format: date-time
-                 * @description Since when they are not let in. Null: they are.
+                 * @description Start of the suspension. Null: active.
                  */
                 disabled_at?: string | null;
-                /** @description Their address, in lower case: what they sign in as. */
+                /** @description Address in lower case, for signing in. */
                 email: string;
                 /** @description Whether they have set a password. Without one they sign in by one-time links. */
                 has_password: boolean;
-                /** @description Their id. */
+                /** @description Id of the teammate. */
                 id: components["schemas"]["TeammateId"];
                 /**
                  * Format: date-time
-                 * @description Until when their one-time link works. Null: there is none, or it has been used.
+                 * @description Expiry of the one-time link. Null: no link, or a used one.
                  */
                 link_expires_at?: string | null;
                 /**
                  * Format: date-time
-                 * @description Since when they sign in by an account at the OpenID provider, to which their address is bound. Null: they have not yet.
+                 * @description Time at which the account at the OpenID provider was linked. Null: not linked.
                  */
                 oidc_linked_at?: string | null;
                 /**
                  * Format: int64
-                 * @description How many passkeys they have. With one or more, a password, a link or an OpenID provider lets them in only together with one of
-                 *     them.
+                 * @description Number of passkeys. With one or more, a password, a link or an OpenID provider requires one of them in addition.
                  */
                 passkeys: number;
-                /** @description What they may do; empty: nothing. */
+                /** @description Roles of the teammate. Empty: no permissions. */
                 roles: components["schemas"]["GrantView"][];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6745,15 +6746,15 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it was last written.
+                 * @description Time of the last change.
                  */
                 changed_at: string;
                 /**
                  * Format: date-time
-                 * @description When it was made.
+                 * @description Time of the creation.
                  */
                 created_at: string;
-                /** @description Its name. */
+                /** @description Name of the template. */
                 name: string;
                 template?: components["schemas"]["Template"] | null;
                 /** @description Languages that can match no recipient; only in the answer of the request that sets the template. */
@@ -6761,14 +6762,14 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6777,33 +6778,33 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it was made.
+                 * @description Time of the creation.
                  */
                 created_at: string;
-                /** @description Who may join it, and leave it: `anyone`, or only a `server` with its key. */
+                /** @description Callers that may join and leave it: `anyone`, or only a `server` with its key. */
                 join: components["schemas"]["Join"];
-                /** @description Who made it. */
+                /** @description Maker of the topic. */
                 made_by: components["schemas"]["Maker"];
                 /**
                  * Format: int64
-                 * @description Subscriptions in it.
+                 * @description Number of subscriptions in it.
                  */
                 members: number;
-                /** @description Its name. */
+                /** @description Name of the topic. */
                 name: string;
                 /** @description Warnings about the policy that it was created with. */
                 warnings?: components["schemas"]["FieldError"][];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6812,19 +6813,19 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it was made or imported.
+                 * @description Time of creation or import.
                  */
                 created_at: string;
-                /** @description Its id. */
+                /** @description Id of the key. */
                 id: components["schemas"]["VapidKeyId"];
-                /** @description What pages subscribe with (`applicationServerKey`), in base64url. */
+                /** @description `applicationServerKey` for pages, in base64url. */
                 public_key: string;
                 /**
                  * Format: date-time
-                 * @description When another one took over.
+                 * @description Time at which another key replaced it.
                  */
                 retired_at?: string | null;
-                /** @description What it is used for. */
+                /** @description Use of the key. */
                 state: components["schemas"]["VapidKeyRole"];
                 /** @description The `sub` claim: whom push services may contact. */
                 subject: string;
@@ -6836,14 +6837,14 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
@@ -6852,95 +6853,95 @@ export interface components {
             data: {
                 /**
                  * Format: int32
-                 * @description How often it was tried.
+                 * @description Number of attempts.
                  */
                 attempts: number;
                 /**
                  * Format: date-time
-                 * @description When it was made.
+                 * @description Time of the creation.
                  */
                 created_at: string;
                 /**
                  * Format: date-time
-                 * @description When it is tried next, if it is pending.
+                 * @description Time of the next attempt, if pending.
                  */
                 due_at?: string | null;
                 /**
                  * Format: date-time
-                 * @description When it was taken, or given up.
+                 * @description Time at which it was accepted, or failed for good.
                  */
                 ended_at?: string | null;
                 /**
                  * Format: int32
-                 * @description How many events it tells of.
+                 * @description Number of its events.
                  */
                 events: number;
-                /** @description Its id: the `webhook-id` of each try. */
+                /** @description Id of the request: the `webhook-id` of each attempt. */
                 id: components["schemas"]["HookDeliveryId"];
-                /** @description Where it stands. */
+                /** @description State of the request. */
                 state: components["schemas"]["WebhookDeliveryState"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
-             * @description Rows per page.
+             * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
         };
-        /** @description What to change of a passkey. */
+        /** @description Changes of a passkey. */
         PasskeyChange: {
-            /** @description Its name, 1 to 64 characters. */
+            /** @description Name, 1 to 64 characters. */
             name: string;
         };
-        /** @description What a browser is to ask an authenticator. */
+        /** @description Request for an authenticator. */
         PasskeyCreation: {
             /**
              * Format: date-time
-             * @description Until when it may be answered, once.
+             * @description Expiry. It may be answered once.
              */
             expires_at: string;
             /**
-             * @description What `PublicKeyCredential.parseCreationOptionsFromJSON()` takes; what that returns is `publicKey` of
+             * @description Argument of `PublicKeyCredential.parseCreationOptionsFromJSON()`, whose result is `publicKey` of
              *     `navigator.credentials.create()`.
              */
             options: Record<string, never>;
         };
         PasskeyId: string;
-        /** @description What a passkey is to sign before its owner is let in. */
+        /** @description Challenge for a passkey before its owner is signed in. */
         PasskeyRequest: {
             /**
              * Format: date-time
-             * @description Until when it may be answered, once.
+             * @description Expiry. It may be answered once.
              */
             expires_at: string;
             /**
-             * @description What `PublicKeyCredential.parseRequestOptionsFromJSON()` takes; what that returns is `publicKey` of
+             * @description Argument of `PublicKeyCredential.parseRequestOptionsFromJSON()`, whose result is `publicKey` of
              *     `navigator.credentials.get()`.
              */
             options: Record<string, never>;
         };
-        /** @description A passkey. */
+        /** @description Passkey of a teammate. */
         PasskeyView: {
             /**
              * Format: date-time
-             * @description When it was added.
+             * @description Time of its addition.
              */
             created_at: string;
-            /** @description Its id. */
+            /** @description Id of the passkey. */
             id: components["schemas"]["PasskeyId"];
             /**
              * Format: date-time
-             * @description When you last signed in with it. Null: never.
+             * @description Time of the last sign-in with it. Null: never.
              */
             last_used_at?: string | null;
-            /** @description Its name, for you to tell your passkeys apart. */
+            /** @description Name, for its owner. */
             name: string;
-            /** @description How browsers reach what keeps it: `usb`, `nfc`, `ble`, `smart-card`, `hybrid` or `internal`. */
+            /** @description Transports of its authenticator: `usb`, `nfc`, `ble`, `smart-card`, `hybrid` or `internal`. */
             transports: string[];
         };
         /** @description All passkeys of a teammate. */
@@ -6948,15 +6949,15 @@ export interface components {
             /** @description At most ten, the newest first. */
             data: components["schemas"]["PasskeyView"][];
         };
-        /** @description How many passkeys were removed. */
+        /** @description Number of removed passkeys. */
         PasskeysRemoved: {
             /**
              * Format: int64
-             * @description That many.
+             * @description Number of removed passkeys.
              */
             removed: number;
         };
-        /** @description A new password. */
+        /** @description Password to set. */
         PasswordChange: {
             /** @description The one before. May be missing if there is none and you signed in within the last 15 minutes. */
             current_password?: string | null;
@@ -6964,7 +6965,7 @@ export interface components {
             new_password: string;
         };
         /**
-         * @description What becomes of those for whom the time has passed when a campaign is started.
+         * @description Rule for recipients whose time has passed when a campaign is started.
          * @enum {string}
          */
         PastZones: "tomorrow" | "skip";
@@ -6977,7 +6978,10 @@ export interface components {
         };
         /** @description A period: seconds, or a duration such as `1m30s`. */
         Period: number | string;
-        /** @description What became of notifications, by when it happened: what is displayed, clicked or closed today may have been sent before. */
+        /**
+         * @description Results of notifications by time of the event. Notifications that are displayed, clicked or closed today may have been sent
+         *     before.
+         */
         PeriodView: {
             /**
              * Format: int64
@@ -6991,7 +6995,7 @@ export interface components {
             click_share?: number | null;
             /**
              * Format: int64
-             * @description Clicked notifications.
+             * @description Number of clicked notifications.
              */
             clicked: number;
             /**
@@ -7001,12 +7005,12 @@ export interface components {
             close_share?: number | null;
             /**
              * Format: int64
-             * @description Closed notifications. Null if no browser reported one, and for Firefox, which cannot tell a person from a timeout.
+             * @description Closed notifications. Null if no browser reported one, and for Firefox, which cannot distinguish a person from a timeout.
              */
             closed?: number | null;
             /**
              * Format: double
-             * @description `displayed` of `receipts_asked`; null: nothing was asked for, or browsers do not tell.
+             * @description `displayed` divided by `receipts_asked`. Null: no receipt was requested, or browsers do not report them.
              */
             display_share?: number | null;
             /**
@@ -7032,28 +7036,28 @@ export interface components {
         };
         /** @description Something that was sent to a person, or is to be. */
         PersonDelivery: components["schemas"]["FoundDelivery"] & {
-            /** @description What its browser reported. */
+            /** @description Reports of its browser. */
             receipts: components["schemas"]["ReceiptView"][];
-            /** @description What it says, as long as that is kept: until some minutes after the message's last delivery has ended. */
+            /** @description Content of the message, while it is stored: until some minutes after its last delivery has ended. */
             said: components["schemas"]["ContentView"];
         };
         /** @description All that is kept of a person. */
         PersonExport: components["schemas"]["PersonHead"] & {
             /** @description Always true, and always last: without it the export broke off. */
             complete: boolean;
-            /** @description What was sent to these while they were theirs, as long as history is kept. */
+            /** @description Deliveries to these during their use by the person, as long as history is kept. */
             deliveries: components["schemas"]["PersonDelivery"][];
-            /** @description Their subscriptions, the newest first, those that ended included. */
+            /** @description Subscriptions, newest first, ended ones included. */
             subscriptions: components["schemas"]["PersonSubscription"][];
         };
         /** @description Messages that count together towards frequency caps. */
         PersonFrequency: {
-            /** @description When sending them began, the newest first. */
+            /** @description Start times of sending, the newest first. */
             sent_at: string[];
-            /** @description Of these tiers. */
+            /** @description Tiers of the counts. */
             tiers: components["schemas"]["Tier"][];
         };
-        /** @description What somebody does with notifications. */
+        /** @description Engagement of a person with notifications. */
         PersonHabits: {
             /**
              * Format: date-time
@@ -7064,7 +7068,7 @@ export interface components {
             clicks_by_hour: number[];
             /**
              * Format: date-time
-             * @description When the last receipt of theirs came.
+             * @description Time of the last receipt.
              */
             noted_at: string;
             /** @description The last messages, the newest first. */
@@ -7076,88 +7080,88 @@ export interface components {
             unclicked: number;
             /**
              * Format: date-time
-             * @description When the first of these was displayed; null: none was.
+             * @description Time of the first display among these. Null: none.
              */
             unclicked_from?: string | null;
             /**
              * Format: date-time
-             * @description And the last.
+             * @description Time of the last one.
              */
             unclicked_to?: string | null;
         };
-        /** @description What is kept of a person as a whole. */
+        /** @description Stored data of a person as a whole. */
         PersonHead: {
-            /** @description Of which app. */
+            /** @description App of the user. */
             app: string;
             /**
              * Format: date-time
-             * @description When this was read.
+             * @description Time of the export.
              */
             exported_at: string;
-            /** @description What counts towards frequency caps. */
+            /** @description Counts for frequency caps. */
             frequency: components["schemas"]["PersonFrequency"][];
             habits?: components["schemas"]["PersonHabits"] | null;
-            /** @description Who. */
+            /** @description User of the export. */
             user_id: string;
         };
         /** @description A subscription, as its person is told of it. */
         PersonSubscription: components["schemas"]["SubscriptionView"] & {
-            /** @description Where its endpoint is. The rest of it, and its keys, are secrets with which anybody could send to it. */
+            /** @description Origin of its endpoint. The rest of it, and its keys, are secrets that would allow sending to it. */
             endpoint_origin: string;
         };
         /**
-         * @description Where in its timetable a retry stands.
+         * @description Position of a retry in its timetable.
          * @enum {string}
          */
         Phase: "immediate" | "pre_backoff" | "backoff" | "post_backoff";
-        /**
-         * @description Where a policy is given.
-         * @enum {string}
-         */
-        Place: "message" | "subscription" | "topic" | "tier";
         /** @description One step of one group. */
         PointView: {
             /** @description The group: a value for each of `dimensions[]`. */
             dimensions: Record<string, never>;
             /**
-             * @description A number for each of `measures[]`; null: nothing to divide by or to measure, or more receipts than were asked for
-             *     within the step, since they come later.
+             * @description A number for each of `measures[]`. Null: no base or no measurement, or more receipts than were requested within the step,
+             *     because they arrive later.
              */
             metrics: Record<string, never>;
             /**
              * Format: date-time
-             * @description When the step begins, in UTC; absent without `granularity`.
+             * @description Start of the step in UTC. Absent without `granularity`.
              */
             time_bucket?: string | null;
         };
-        /** @description What is set at one place. */
+        /**
+         * @description Place of a policy.
+         * @enum {string}
+         */
+        PolicyLevel: "message" | "subscription" | "topic" | "tier";
+        /** @description Policy set at one place. */
         PolicyView: {
-            backlog?: components["schemas"]["Backlog"] | null;
-            /** @description Of a tier: what holds for messages of which nobody else says anything, the server's figures included. */
+            backlog?: components["schemas"]["SubscriptionBacklog"] | null;
+            /** @description Of a tier: the policy of messages without any other, including the server's settings. */
             in_force?: Record<string, never> | null;
             /** @description Name of the tier or topic, or id of the subscription. */
             name: string;
-            /** @description What kind of place it is. */
-            place: components["schemas"]["Place"];
+            /** @description Kind of the place. */
+            place: components["schemas"]["PolicyLevel"];
             /** @description The policy as it was written; null if there is none. */
             policy?: Record<string, never> | null;
-            /** @description What to know about the policy all the same. */
+            /** @description Warnings about the policy. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description A policy that can be named instead of written. */
         PresetView: {
-            /** @description Its name. */
+            /** @description Name of the preset. */
             name: string;
-            /** @description How a policy names it. */
+            /** @description Form in which a policy names it. */
             policy: Record<string, never>;
-            /** @description Its retries. */
+            /** @description Timetable of its retries. */
             timetable: components["schemas"]["Timetable"];
         };
-        /** @description What would hold, and what would come of it. */
+        /** @description Policy in force, and its timetable. */
         Preview: {
             /** @description The policy in force, defaults filled in. Its members may stem from several places and forms. */
             policy: Record<string, never>;
-            /** @description Which place set each member. */
+            /** @description Place that set each member. */
             set_by: components["schemas"]["SetByView"];
             /** @description The tier that it is about. */
             tier: components["schemas"]["Tier"];
@@ -7168,13 +7172,13 @@ export interface components {
              * @description The tier's time to live in seconds, which bounds the timetables. A message may have another one.
              */
             ttl_s: number;
-            /** @description What to know about the policies all the same. */
+            /** @description Warnings about the policies. */
             warnings?: components["schemas"]["FieldError"][];
             when_throttled?: components["schemas"]["Timetable"] | null;
         };
-        /** @description Of which delivery to show the timetable. */
+        /** @description Delivery whose timetable is requested. */
         PreviewBody: {
-            place?: components["schemas"]["Place"] | null;
+            place?: components["schemas"]["PolicyLevel"] | null;
             /** @description A policy to try: it stands in for the one that is set at `place`. */
             policy?: Record<string, never> | null;
             subscription?: components["schemas"]["SubscriptionId"] | null;
@@ -7182,7 +7186,7 @@ export interface components {
             /** @description The topic that the message would be addressed to. */
             topic?: string | null;
         };
-        /** @description What a refused request is answered with, as `application/problem+json`. */
+        /** @description Response to a refused request, as `application/problem+json`. */
         Problem: {
             /**
              * @description Names this kind of problem for programs; never changes.
@@ -7276,24 +7280,29 @@ export interface components {
              * @example webhook_disabled
              */
             code: string;
-            /** @description What went wrong this time, for people. */
+            /** @description Description of this occurrence, for people. */
             detail: string;
             /** @description Each thing that is wrong with the request. */
             errors?: components["schemas"]["FieldError"][];
             /** @description Path of the request. */
             instance?: string | null;
-            /** @description The request's `X-Request-Id`, by which the log knows it too. */
+            /** @description `X-Request-Id` of the request, which is in the log, too. */
             request_id?: string | null;
             /**
              * Format: int32
-             * @description The HTTP status.
+             * @description Status of HTTP.
              */
             status: number;
             /** @description The status in words. */
             title: string;
-            /** @description Where this kind of problem is described: `/docs/problems/` and the code. */
+            /** @description Page of this kind of problem: `/docs/problems/` and the code. */
             type: string;
         };
+        /**
+         * @description Use of a key by the backend: never both.
+         * @enum {string}
+         */
+        ProofForm: "jwt" | "hmac";
         /** @description Keys of a `PushSubscription`, each in any of base64's four spellings. */
         PushKeys: {
             /** @description The authentication secret, 16 octets. */
@@ -7301,16 +7310,16 @@ export interface components {
             /** @description The browser's public key: an uncompressed point on P-256. */
             p256dh: string;
         };
-        /** @description What `PushSubscription.toJSON()` gives. Members that we do not know are ignored: browsers add some. */
+        /** @description Value of `PushSubscription.toJSON()`. Unknown members are ignored, because browsers add some. */
         PushSubscription: {
             /** @description The push resource's URL. */
             endpoint: string;
             /**
              * Format: double
-             * @description When the push service will drop it, in milliseconds since 1970.
+             * @description Expiry at the push service, in milliseconds since 1970.
              */
             expirationTime?: number | null;
-            /** @description What payloads are sealed with. */
+            /** @description Keys for sealing payloads. */
             keys: components["schemas"]["PushKeys"];
         };
         /** @description Quantiles of a time in seconds. */
@@ -7336,7 +7345,7 @@ export interface components {
              */
             p99_s: number;
         };
-        /** @description What waits in all apps. */
+        /** @description Waiting deliveries of all apps. */
         QueueView: {
             /**
              * Format: double
@@ -7351,69 +7360,82 @@ export interface components {
             /** @description Whether there may be more of them than were counted. */
             waiting_or_more: boolean;
         };
-        /** @description How many active subscriptions a segment takes. */
+        /** @description Number of a segment's active subscriptions. */
         ReachView: {
             /**
              * Format: int64
-             * @description How many.
+             * @description Number of members.
              */
             count: number;
             /** @description Whether they were counted, not estimated from a sample. */
             exact: boolean;
             /**
              * Format: int64
-             * @description How far that may be off, up or down, in 95 of 100 cases; 0 if they were counted.
+             * @description Margin in both directions, in 95 of 100 cases. 0 if counted.
              */
             margin: number;
             /**
              * Format: int64
-             * @description How many active subscriptions there are.
+             * @description Number of all active subscriptions.
              */
             of: number;
         };
-        /** @description A reliability metric with its verdict. */
-        Reading: {
+        /** @description Report about a delivery. */
+        ReceiptInput: {
+            /** @description Clicked button, at most 200 characters. */
+            action?: string | null;
             /**
-             * Format: double
-             * @description Beyond this, on the other side, somebody should look.
+             * Format: int32
+             * @description Seconds between the event and this report. By default 0. The event never counts as earlier than the message's acceptance.
              */
-            alert: number;
-            /**
-             * Format: int64
-             * @description What it is made of: deliveries, retries, or openings.
-             */
-            samples: number;
-            /** @description Which. */
-            sli: components["schemas"]["Sli"];
-            /** @description Where it stands. Shares need 100 samples to say anything. */
-            state: components["schemas"]["SliState"];
-            /**
-             * Format: double
-             * @description Beyond this it is as it should be.
-             */
-            target: number;
-            /**
-             * Format: double
-             * @description What it is; null without any sample.
-             */
-            value?: number | null;
+            age?: number | null;
+            /** @description Kind of the report. */
+            kind: components["schemas"]["ReceiptKind"];
+            /** @description `bellwire.receipt` of the push. */
+            receipt: string;
         };
         /**
          * @description Event of a notification that a service worker reports. The numbers are stored in `receipts.kind`.
          * @enum {string}
          */
         ReceiptKind: "displayed" | "clicked" | "closed";
-        /** @description What a browser reported. */
+        /** @description Report of a browser. */
         ReceiptView: {
             /** @description The button that was clicked, if it was one. */
             action?: string | null;
             /**
              * Format: date-time
-             * @description When it was reported.
+             * @description Time of the report.
              */
             at: string;
-            /** @description What happened. */
+            /** @description Kind of the report. */
             kind: components["schemas"]["ReceiptKind"];
+        };
+        /** @description Result of several reports. */
+        ReceiptsAccepted: {
+            /** @description Not understood, or without a token of ours. */
+            refused: number;
+            /** @description Taken, also those that were known already. */
+            taken: number;
+        };
+        /**
+         * @description Recipients of a message: exactly one of `subscriptions`, `users`, `topic` and `all`. `segment` is used alone, or with `topic`
+         *     or `all`.
+         */
+        Recipients: {
+            /** @description All subscribers, if `true`. */
+            all?: boolean | null;
+            /**
+             * @description Segment that narrows these, or all, recipients: its name, or an expression such as `plan = "pro" and last_seen < 30d`.
+             *     Membership is decided at the fan-out.
+             */
+            segment?: string | null;
+            /** @description These subscriptions, at most 1,000. The id of a replaced one stands for its successor, which gets the message once. */
+            subscriptions?: components["schemas"]["SubscriptionId"][] | null;
+            /** @description Everyone in this topic. */
+            topic?: string | null;
+            /** @description Every subscription of these users, at most 1,000. */
+            users?: string[] | null;
         };
         /** @description Load on the gateway after an outage. */
         Recovery: {
@@ -7441,7 +7463,7 @@ export interface components {
             code: string;
             /** @description Why, and what would allow it. */
             detail: string;
-            /** @description Where it stood in the body (RFC 6901). */
+            /** @description Place in the body (RFC 6901). */
             pointer: string;
         };
         /** @description The reliability metrics of some lanes and tiers. */
@@ -7452,7 +7474,7 @@ export interface components {
             delay_seconds: components["schemas"]["Class"][];
             /**
              * Format: int64
-             * @description Queue rows that somebody changed or put back by hand: never sent.
+             * @description Queue rows that were changed or restored by hand: never sent.
              */
             retry_token_failures: number;
             /**
@@ -7468,49 +7490,35 @@ export interface components {
              */
             sla_missed: number;
             /** @description The five reliability metrics with target and state. */
-            slis: components["schemas"]["Reading"][];
+            slis: components["schemas"]["MetricReading"][];
         };
         /** @description A subscription to be replaced. */
         Replaced: {
-            /** @description Its id. */
+            /** @description Id of the subscription. */
             id: components["schemas"]["SubscriptionId"];
-            /** @description Its token. Servers need none. */
+            /** @description Token of the subscription. Servers need none. */
             token?: string | null;
         };
-        /** @description Which dead letters to replay. */
+        /** @description Dead letters to replay. */
         ReplayBody: {
             /**
              * Format: int64
-             * @description How many at most, 1 to 100,000; 10,000 by default. Those of the oldest messages come first, and repeating the
-             *     request goes on with the rest.
+             * @description Maximum number, 1 to 100,000. By default 10,000. Those of the oldest messages come first, and repeating the request
+             *     continues with the others.
              */
             cap?: number | null;
-            /** @description Count only. */
+            /** @description Whether to count only. */
             dry_run?: boolean;
             /** @description The open dead letters that fit all of it; `{}`: every open dead letter. */
-            filter: components["schemas"]["Filter"];
+            filter: components["schemas"]["DeadLetterFilter"];
             /**
              * Format: int64
              * @description Time to live in seconds from now, 0 to 2,419,200; by default as long as the message had at first.
              */
             ttl?: number | null;
         };
-        /** @description What happened to a delivery. */
-        Report: {
-            /** @description Which button was clicked, at most 200 characters. */
-            action?: string | null;
-            /**
-             * Format: int32
-             * @description Seconds between the event and this report. By default 0. The event never counts as earlier than the message's acceptance.
-             */
-            age?: number | null;
-            /** @description What happened. */
-            kind: components["schemas"]["ReceiptKind"];
-            /** @description `bellwire.receipt` of the push. */
-            receipt: string;
-        };
         /** @description One report, or up to 100: for the description of the API. The handler looks at the first character. */
-        Reports: components["schemas"]["Report"] | components["schemas"]["Report"][];
+        Reports: components["schemas"]["ReceiptInput"] | components["schemas"]["ReceiptInput"][];
         /** @description Pruned subscriptions to restore. */
         RestoreRequest: {
             /** @description Count them, and restore none. */
@@ -7543,7 +7551,7 @@ export interface components {
              */
             restored: number;
         };
-        /** @description What became of one message of a batch: `message` or `problem`. */
+        /** @description Result of one message of a batch: `message` or `problem`. */
         ResultView: {
             message?: components["schemas"]["Accepted"] | null;
             problem?: components["schemas"]["Problem"] | null;
@@ -7556,22 +7564,8 @@ export interface components {
              */
             status: number;
         };
-        /** @description What was revoked. */
-        Revoked: {
-            /**
-             * Format: int64
-             * @description How many keys: the named one and, unless they were kept, those that descend from it. Those that were revoked
-             *     before do not count.
-             */
-            revoked: number;
-        };
-        /**
-         * @description What a teammate is on an app, or on all of them and the server itself, as stored in `teammate_roles.role`.
-         * @enum {string}
-         */
-        Role: "viewer" | "sender" | "operator" | "admin";
         /** @description Retries `first` to `last`, counted from 1, each after the same delay. */
-        Row: {
+        RetrySpan: {
             /**
              * Format: double
              * @description Seconds after the attempt before, without jitter.
@@ -7589,15 +7583,15 @@ export interface components {
             first: number;
             /**
              * Format: int32
-             * @description The last.
+             * @description Last retry of the group.
              */
             last: number;
             /**
              * Format: double
-             * @description The most.
+             * @description Longest delay with jitter.
              */
             longest_s: number;
-            /** @description Their phase. */
+            /** @description Phase of these retries. */
             phase: components["schemas"]["Phase"];
             /**
              * Format: double
@@ -7605,18 +7599,32 @@ export interface components {
              */
             shortest_s: number;
         };
+        /** @description Result of a revocation. */
+        Revoked: {
+            /**
+             * Format: int64
+             * @description Number of revoked keys: the named one and, unless they were kept, its descendants. Keys that were revoked before do not
+             *     count.
+             */
+            revoked: number;
+        };
+        /**
+         * @description Role of a teammate in an app, or in all apps and the server, as stored in `teammate_roles.role`.
+         * @enum {string}
+         */
+        Role: "viewer" | "sender" | "operator" | "admin";
         /** @description A cell of a row. */
         SampleCell: {
             /** @description Name of the column in the file. */
             column: string;
             /** @description Member that it is read as; null: it is ignored. */
             field?: string | null;
-            /** @description Its value, at most 100 characters; null: empty, ignored, or a secret. */
+            /** @description Value, at most 100 characters. Null: empty, ignored, or a secret. */
             value?: string | null;
         };
         /** @description A row of a dry run. */
         SampleRow: {
-            /** @description Its cells or members, those of nested objects included. */
+            /** @description Cells or members, including those of nested objects. */
             cells: components["schemas"]["SampleCell"][];
             /**
              * Format: int64
@@ -7627,11 +7635,11 @@ export interface components {
             outcome: string;
         };
         /**
-         * @description What a key may do. None includes another, except that an operator's key may do everything in every app.
+         * @description Permission of a key. No scope includes another. An operator's key may do everything in all apps.
          * @enum {string}
          */
         Scope: "send" | "read" | "subscribers" | "messages" | "policies" | "settings" | "keys" | "export" | "operator" | "metrics";
-        /** @description How to change a secret. */
+        /** @description Options of a new secret. */
         SecretRotation: {
             /**
              * Format: int64
@@ -7639,50 +7647,50 @@ export interface components {
              */
             overlap_hours?: number | null;
         };
-        /** @description What a segment says. */
+        /** @description Definition of a segment. */
         SegmentBody: {
-            /** @description What it is for, up to 500 characters. */
+            /** @description Purpose, up to 500 characters. */
             description?: string | null;
-            /** @description Who belongs to it, such as `plan = "pro" and last_seen < 30d`. */
+            /** @description Expression of its members, such as `plan = "pro" and last_seen < 30d`. */
             expression: string;
         };
-        /** @description What a segment comes to. */
+        /** @description Preview of a segment. */
         SegmentPreview: {
             /** @description The expression, written out. */
             expression: string;
-            /** @description How many belong to it now. */
+            /** @description Number of members now. */
             reach: components["schemas"]["ReachView"];
-            /** @description What to know about it all the same: topics and messages that it names and the app does not have. */
+            /** @description Warnings: topics and messages in the expression that the app does not have. */
             warnings?: components["schemas"]["FieldError"][];
         };
-        /** @description Whose reach is wanted. */
+        /** @description Segment to preview. */
         SegmentPreviewBody: {
             /** @description Count instead of estimating. It may take 20 seconds; if they are not enough, the answer is an estimate all the same. */
             exact?: boolean;
             /** @description A segment's name, or an expression. */
             segment: string;
         };
-        /** @description A stored segment. */
+        /** @description Stored segment. */
         SegmentView: {
             /**
              * Format: date-time
-             * @description When it was last set.
+             * @description Time of the last change.
              */
             changed_at: string;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Time of the creation.
              */
             created_at: string;
-            /** @description What it is for, in its author's words. */
+            /** @description Purpose, as written by its author. */
             description?: string | null;
-            /** @description Who belongs to it, written out. */
+            /** @description Expression of its members, in normal form. */
             expression: string;
-            /** @description Its name. */
+            /** @description Name of the segment. */
             name: string;
         };
         /**
-         * @description Where a message stands.
+         * @description State of a message.
          * @enum {string}
          */
         SendState: "scheduled" | "sending" | "paused" | "cancelled" | "done";
@@ -7695,7 +7703,7 @@ export interface components {
             other: number;
             /**
              * Format: int64
-             * @description Transactional ones.
+             * @description Number of transactional deliveries.
              */
             transactional: number;
         };
@@ -7703,10 +7711,10 @@ export interface components {
         Sentence: {
             /**
              * Format: date-time
-             * @description When it happened or will; null for what is so now, or at no time.
+             * @description Time of the event. Null for a current state, or without a time.
              */
             at?: string | null;
-            /** @description What it says, for programs. */
+            /** @description Code of the sentence, for programs. */
             code: components["schemas"]["ExplanationCode"];
             /** @description The values that the text was made from. Members whose names end in `_s` are seconds, in `_ms` milliseconds. */
             facts: Record<string, never>;
@@ -7714,46 +7722,46 @@ export interface components {
             text: string;
         };
         SessionId: string;
-        /** @description Who is signed in, and what they may do. */
+        /** @description Session of the caller, with its permissions. */
         SessionView: {
             api_key?: components["schemas"]["ApiKeyId"] | null;
             /**
              * Format: date-time
-             * @description When it began.
+             * @description Time of its start.
              */
             began_at: string;
-            /** @description The teammate's address. */
+            /** @description Address of the teammate. */
             email?: string | null;
             /**
              * Format: date-time
-             * @description When it ends, whatever happens. Half an hour without a request ends it, too.
+             * @description End in any case. Half an hour without a request ends it, too.
              */
             expires_at: string;
-            /** @description The session's id. */
+            /** @description Id of the session. */
             id: components["schemas"]["SessionId"];
             /** @description Whether they may invite teammates, change their roles and remove them. */
             may_change_team: boolean;
-            /** @description What they may do. An operator's key is `admin` everywhere, but for the team. */
+            /** @description Roles of the teammate. An operator's key is `admin` everywhere, except for the team. */
             roles: components["schemas"]["GrantView"][];
             teammate?: components["schemas"]["TeammateId"] | null;
         };
-        /** @description Which place set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did. */
+        /** @description Place that set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did. */
         SetByView: {
-            /** @description How raw payloads are labelled. */
+            /** @description Place of the label of raw payloads. */
             request: string;
-            /** @description When to try again. */
+            /** @description Place of the timetable of retries. */
             retry: string;
-            /** @description How fast one subscription is sent to. */
+            /** @description Place of the rate limit of one subscription. */
             throttle: string;
         };
         /**
-         * @description How somebody signs in: with `email` and `password`, with `api_key`, with `link`, or with `oidc` after the provider has sent them
-         *     back; whoever was asked for a passkey then, with `passkey`.
+         * @description Proof of a sign-in: `email` and `password`, `api_key`, `link`, or `oidc` after the provider has sent the browser back; with
+         *     `passkey` if one was requested.
          */
         SignIn: {
             /** @description An operator's key, `bw_…`, as which the session acts while that is valid. */
             api_key?: string | null;
-            /** @description The teammate's address. */
+            /** @description Address of the teammate. */
             email?: string | null;
             /** @description The token of a one-time link, `bwl_…`: what stands behind the `#`. */
             link?: string | null;
@@ -7764,28 +7772,28 @@ export interface components {
             new_password?: string | null;
             /** @description True, where the OpenID provider has sent you back to `?sign_in=passkey`: you are asked for a passkey (202). */
             oidc?: boolean | null;
-            /** @description What `navigator.credentials.get()` gave for the `options` of a 202, as its `toJSON()` writes it. */
+            /** @description Result of `navigator.credentials.get()` for the `options` of a 202, in the form of its `toJSON()`. */
             passkey?: Record<string, never> | null;
-            /** @description The teammate's password. */
+            /** @description Password of the teammate. */
             password?: string | null;
         };
-        /** @description What a policy would come to. */
+        /** @description Result of a simulation. */
         Simulation: {
-            /** @description When the push service is down for everybody. */
+            /** @description Outages of the push service for all. */
             outages: components["schemas"]["Outage"][];
-            /** @description What comes of it under the policy that would hold. */
+            /** @description Result with the tried policy. */
             report: components["schemas"]["SimulationReport"];
-            /** @description The situation. */
+            /** @description Simulated situation. */
             scenario: components["schemas"]["BuiltIn"];
             /** @description The tier of all deliveries. */
             tier: components["schemas"]["Tier"];
             today?: components["schemas"]["SimulationReport"] | null;
             /**
              * Format: int32
-             * @description Their time to live in seconds: the tier's.
+             * @description Time to live in seconds, that of the tier.
              */
             ttl_s: number;
-            /** @description What to know about the policies all the same. */
+            /** @description Warnings about the policies. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description The result of a simulation. `deliveries` = `accepted_at_once` + `accepted_after_retry` + `gone` + `expired` + all of `dead`. */
@@ -7835,7 +7843,7 @@ export interface components {
              */
             holds: number;
             /** @description Load on the gateway over time. */
-            load: components["schemas"]["Load"];
+            load: components["schemas"]["LoadSeries"];
             /**
              * Format: int32
              * @description Second of that maximum, counted from the start.
@@ -7848,7 +7856,7 @@ export interface components {
             peak_per_s: number;
             /**
              * Format: int64
-             * @description Number of POSTs.
+             * @description Number of POSTs at the gateways.
              */
             posts: number;
             /**
@@ -7874,7 +7882,7 @@ export interface components {
             engagement: number | null;
             /**
              * Format: int32
-             * @description Of campaigns.
+             * @description SLA of campaigns.
              * @default null
              */
             promotional: number | null;
@@ -7891,13 +7899,13 @@ export interface components {
          */
         Sli: "first_retry_success" | "second_retry_success" | "backoff_stretch" | "ttl_expired_purges" | "breaker_trips";
         /**
-         * @description How a reliability metric stands against its target.
+         * @description State of a reliability metric against its target.
          * @enum {string}
          */
         SliState: "unknown" | "ok" | "warn" | "alert";
-        /** @description A made-up recipient. */
+        /** @description Invented recipient. */
         SomebodyBody: {
-            /** @description What the site knows of them. */
+            /** @description Attributes of the recipient. */
             attributes?: Record<string, never>;
             /** @description A BCP 47 language tag. */
             locale?: string | null;
@@ -7908,7 +7916,25 @@ export interface components {
             /** @description The site's own name for them. */
             user_id?: string | null;
         };
-        /** @description What to change of a subscription (RFC 7396): absent members stay, null removes. */
+        /** @description Waiting deliveries of one subscription: retries, and those beyond its `maxReceivesPerSecond`. */
+        SubscriptionBacklog: {
+            /**
+             * Format: double
+             * @description Seconds since the one that has waited longest was wanted; null if nothing waits or nothing is late.
+             */
+            oldest_s?: number | null;
+            /**
+             * Format: int64
+             * @description Those of them that wait for their turn at the throttle.
+             */
+            throttled: number;
+            /**
+             * Format: int64
+             * @description Number of waiting deliveries.
+             */
+            waiting: number;
+        };
+        /** @description Changes of a subscription (RFC 7396): absent members stay, null removes. */
         SubscriptionChange: {
             /** @description Attributes to set, or with null to remove. From a browser only if the app lets it. */
             attributes?: Record<string, never> | null;
@@ -7927,9 +7953,8 @@ export interface components {
         };
         SubscriptionId: string;
         /**
-         * @description Where a subscription stands, as stored in `subscriptions.state`. Only an active one is sent to. Whatever state it is
-         *     in, registering its endpoint again makes it active and begins its next life: what was meant for an earlier one is
-         *     not sent to it.
+         * @description State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In each state, registering its
+         *     endpoint again makes it active and begins its next life. Deliveries for an earlier life are not sent to it.
          * @enum {string}
          */
         SubscriptionState: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
@@ -7940,31 +7965,31 @@ export interface components {
             consent?: components["schemas"]["ConsentView"] | null;
             /**
              * Format: date-time
-             * @description When it was first registered.
+             * @description Time of the first registration.
              */
             created_at: string;
             /**
              * Format: date-time
-             * @description When it stopped being active.
+             * @description Time at which it stopped being active.
              */
             ended_at?: string | null;
             /**
              * Format: date-time
-             * @description The browser's `expirationTime`.
+             * @description `expirationTime` of the browser.
              */
             expires_at?: string | null;
             /** @description The push service behind its endpoint. */
             gateway: components["schemas"]["Gateway"];
-            /** @description Its id. */
+            /** @description Id of the subscription. */
             id: components["schemas"]["SubscriptionId"];
             /**
              * Format: date-time
-             * @description When its browser was last heard of, to the day.
+             * @description Day of the browser's last contact.
              */
             last_seen: string;
-            /** @description A language tag. */
+            /** @description Language tag of the browser. */
             locale?: string | null;
-            /** @description What this request said and a browser may not say in this app: it was left out, and the rest holds. */
+            /** @description Values of this request that a browser may not set in this app: they were left out, and the others are stored. */
             refused?: components["schemas"]["RefusedView"][];
             replaced_by?: components["schemas"]["SubscriptionId"] | null;
             /**
@@ -7979,20 +8004,20 @@ export interface components {
             /** @description An IANA time zone. */
             timezone?: string | null;
             /**
-             * @description The browser's own right to change or delete it; only for whoever registers it, and for browsers that change it.
-             *     Every change of `user_id` or keys, whoever makes it, ends the one before.
+             * @description Token of the browser to change or delete it. Only for the caller that registers it, and for browsers that change it. Each
+             *     change of `user_id` or keys, by any caller, ends the previous token.
              */
             token?: string | null;
             /** @description Topics that it is in. */
             topics: string[];
-            /** @description The user it belongs to; null: nobody in particular. */
+            /** @description User of the browser. Null: no user. */
             user_id?: string | null;
             /** @description The VAPID key that it was made with. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
-            /** @description What to know about the policy that this request set all the same. */
+            /** @description Warnings about the policy in this request. */
             warnings?: components["schemas"]["FieldError"][];
         };
-        /** @description Who is left out: those to whom all of this applies. At least one of `unclicked` and `unclicked_for`. */
+        /** @description Rule that leaves out recipients who meet all conditions. At least one of `unclicked` and `unclicked_for`. */
         SunsetRule: {
             /**
              * Format: int32
@@ -8004,14 +8029,7 @@ export interface components {
             /** @description They subscribed so long ago, or longer: up to `365d`; `30d` by default. */
             welcome?: string | null;
         };
-        /** @description What became of several reports. */
-        Taken: {
-            /** @description Not understood, or without a token of ours. */
-            refused: number;
-            /** @description Taken, also those that were known already. */
-            taken: number;
-        };
-        /** @description What to change of a teammate. */
+        /** @description Changes of a teammate. */
         TeammateChange: {
             /** @description Whether they are shut out: their sessions end, and they cannot sign in. */
             disabled?: boolean | null;
@@ -8019,41 +8037,40 @@ export interface components {
             roles?: components["schemas"]["NewGrant"][] | null;
         };
         TeammateId: string;
-        /** @description A teammate. */
+        /** @description Teammate of the server. */
         TeammateView: {
             /**
              * Format: date-time
-             * @description When they were invited.
+             * @description Time of the invitation.
              */
             created_at: string;
             /**
              * Format: date-time
-             * @description Since when they are not let in. Null: they are.
+             * @description Start of the suspension. Null: active.
              */
             disabled_at?: string | null;
-            /** @description Their address, in lower case: what they sign in as. */
+            /** @description Address in lower case, for signing in. */
             email: string;
             /** @description Whether they have set a password. Without one they sign in by one-time links. */
             has_password: boolean;
-            /** @description Their id. */
+            /** @description Id of the teammate. */
             id: components["schemas"]["TeammateId"];
             /**
              * Format: date-time
-             * @description Until when their one-time link works. Null: there is none, or it has been used.
+             * @description Expiry of the one-time link. Null: no link, or a used one.
              */
             link_expires_at?: string | null;
             /**
              * Format: date-time
-             * @description Since when they sign in by an account at the OpenID provider, to which their address is bound. Null: they have not yet.
+             * @description Time at which the account at the OpenID provider was linked. Null: not linked.
              */
             oidc_linked_at?: string | null;
             /**
              * Format: int64
-             * @description How many passkeys they have. With one or more, a password, a link or an OpenID provider lets them in only together with one of
-             *     them.
+             * @description Number of passkeys. With one or more, a password, a link or an OpenID provider requires one of them in addition.
              */
             passkeys: number;
-            /** @description What they may do; empty: nothing. */
+            /** @description Roles of the teammate. Empty: no permissions. */
             roles: components["schemas"]["GrantView"][];
         };
         /** @description A notification in which every text may be a template of minijinja's, in several languages if wanted. */
@@ -8068,10 +8085,10 @@ export interface components {
             locales?: {
                 [key: string]: components["schemas"]["TemplateVariant"];
             };
-            /** @description What becomes of a recipient for whom it comes out too long: `dead`, or `{"cut": "body"}`. */
+            /** @description Rule for recipients whose text is too long: `dead`, or `{"cut": "body"}`. */
             too_long?: components["schemas"]["TooLong"];
         };
-        /** @description What came of trying a template on an audience. */
+        /** @description Result of trying a template on an audience. */
         TemplateCheck: {
             /** @description Recipients that it was tried on. */
             checked: number;
@@ -8079,30 +8096,30 @@ export interface components {
             done: boolean;
             /** @description The first 20 failures. */
             failures: components["schemas"]["TrialFailure"][];
-            /** @description Those for whom it comes out too long, and cannot be cut. */
+            /** @description Number of recipients with a result that is too long and cannot be cut. */
             too_long: number;
-            /** @description Those of them for whom it cannot be filled in. */
+            /** @description Number of recipients with a rendering error. */
             unrenderable: number;
         };
         /** @description A template to try on everybody whom a message would reach. */
         TemplateCheckBody: {
-            /** @description What the message would tell it. */
+            /** @description Data of the message for the template. */
             data?: Record<string, never> | null;
             /** @description The name of a stored template, or one in the same form. */
             template: components["schemas"]["TemplateRef"];
-            /** @description Whom the message would be for. */
-            to: components["schemas"]["To"];
+            /** @description Recipients of the message. */
+            to: components["schemas"]["Recipients"];
         };
-        /** @description What comes of a template. */
+        /** @description Rendered template. */
         TemplatePreview: {
             /** @description The language that its recipient would be sent it in; null: the template's own. */
             locale?: string | null;
-            /** @description What comes of each language for this recipient, the template's own first. */
+            /** @description Rendered variants of all languages for this recipient, the template's own first. */
             variants: components["schemas"]["VariantPreview"][];
         };
-        /** @description A template to try, and for whom: at most one of `subscription`, `user` and `recipient`. */
+        /** @description Template to try, and its recipient: at most one of `subscription`, `user` and `recipient`. */
         TemplatePreviewBody: {
-            /** @description What the message would tell it. */
+            /** @description Data of the message for the template. */
             data?: Record<string, never> | null;
             recipient?: components["schemas"]["SomebodyBody"] | null;
             subscription?: components["schemas"]["SubscriptionId"] | null;
@@ -8111,27 +8128,27 @@ export interface components {
             /** @description For the first active subscription of this user. It takes a key that has the scope `read`, too. */
             user?: string | null;
         };
-        /** @description What the schema of [`TemplateRef`] looks like. */
+        /** @description Schema of [`TemplateRef`]. */
         TemplateRef: string | components["schemas"]["Template"];
         /** @description A template in another language. It stands for itself: nothing is taken from the other ones. */
         TemplateVariant: {
             compact?: components["schemas"]["Notification"] | null;
-            /** @description The notification. Its `lang` is its locale unless it says otherwise. */
+            /** @description Notification. Its `lang` defaults to its locale. */
             content: components["schemas"]["Notification"];
         };
-        /** @description A stored template. */
+        /** @description Stored template. */
         TemplateView: {
             /**
              * Format: date-time
-             * @description When it was last written.
+             * @description Time of the last change.
              */
             changed_at: string;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Time of the creation.
              */
             created_at: string;
-            /** @description Its name. */
+            /** @description Name of the template. */
             name: string;
             template?: components["schemas"]["Template"] | null;
             /** @description Languages that can match no recipient; only in the answer of the request that sets the template. */
@@ -8150,7 +8167,7 @@ export interface components {
             form: string;
             /**
              * Format: double
-             * @description The most.
+             * @description Longest total time of all retries.
              */
             longest_window_s: number;
             /**
@@ -8164,7 +8181,7 @@ export interface components {
              */
             retries: number;
             /** @description The retries; equal neighbours share a row. */
-            rows: components["schemas"]["Row"][];
+            rows: components["schemas"]["RetrySpan"][];
             /**
              * Format: double
              * @description The least that jitter makes of it.
@@ -8176,60 +8193,41 @@ export interface components {
              */
             window_s: number;
         };
-        /**
-         * @description Whom a message is for: exactly one of `subscriptions`, `users`, `topic` and `all`; `segment` alone, or beside `topic` or
-         *     `all`.
-         */
-        To: {
-            /** @description Everyone: `true`. */
-            all?: boolean | null;
-            /**
-             * @description Of these, or of everyone, only those who belong to this segment: its name, or an expression such as
-             *     `plan = "pro" and last_seen < 30d`. Whether somebody does is decided when the fan-out comes to them.
-             */
-            segment?: string | null;
-            /** @description These subscriptions, at most 1,000. The id of a replaced one stands for its successor, which gets the message once. */
-            subscriptions?: components["schemas"]["SubscriptionId"][] | null;
-            /** @description Everyone in this topic. */
-            topic?: string | null;
-            /** @description Every subscription of these users, at most 1,000. */
-            users?: string[] | null;
-        };
-        /** @description What becomes of a recipient for whom a template comes out too long. */
+        /** @description Rule for recipients whose rendered text is too long. */
         TooLong: "dead" | {
             /** @description This is cut, and ends in an ellipsis; dead, if that is not enough. */
             cut: components["schemas"]["Cuttable"];
         };
-        /** @description What to change of a topic. */
+        /** @description Changes of a topic. */
         TopicChange: {
             join?: components["schemas"]["Join"] | null;
         };
-        /** @description A topic. */
+        /** @description Topic of an app. */
         TopicView: {
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Time of the creation.
              */
             created_at: string;
-            /** @description Who may join it, and leave it: `anyone`, or only a `server` with its key. */
+            /** @description Callers that may join and leave it: `anyone`, or only a `server` with its key. */
             join: components["schemas"]["Join"];
-            /** @description Who made it. */
+            /** @description Maker of the topic. */
             made_by: components["schemas"]["Maker"];
             /**
              * Format: int64
-             * @description Subscriptions in it.
+             * @description Number of subscriptions in it.
              */
             members: number;
-            /** @description Its name. */
+            /** @description Name of the topic. */
             name: string;
             /** @description Warnings about the policy that it was created with. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description Why a template fails for a recipient. */
         TrialFailure: components["schemas"]["FieldError"] & {
-            /** @description What the delivery would end with: `unrenderable` or `too_long`. */
+            /** @description Reason of the delivery's death: `unrenderable` or `too_long`. */
             reason: components["schemas"]["DeadReason"];
-            /** @description For whom. */
+            /** @description Subscription of the recipient. */
             subscription: components["schemas"]["SubscriptionId"];
         };
         /**
@@ -8237,7 +8235,7 @@ export interface components {
          * @enum {string}
          */
         Urgency: "very-low" | "low" | "normal" | "high";
-        /** @description What to change of a key. */
+        /** @description Changes of a key. */
         VapidKeyChange: {
             /** @description Contact for push services, `mailto:` or `https:`. */
             subject: string;
@@ -8251,7 +8249,7 @@ export interface components {
         };
         VapidKeyId: string;
         /**
-         * @description What a key is used for, as stored in `vapid_keys.state`.
+         * @description Use of a key, as stored in `vapid_keys.state`.
          * @enum {string}
          */
         VapidKeyRole: "active" | "retired";
@@ -8259,19 +8257,19 @@ export interface components {
         VapidKeyView: {
             /**
              * Format: date-time
-             * @description When it was made or imported.
+             * @description Time of creation or import.
              */
             created_at: string;
-            /** @description Its id. */
+            /** @description Id of the key. */
             id: components["schemas"]["VapidKeyId"];
-            /** @description What pages subscribe with (`applicationServerKey`), in base64url. */
+            /** @description `applicationServerKey` for pages, in base64url. */
             public_key: string;
             /**
              * Format: date-time
-             * @description When another one took over.
+             * @description Time at which another key replaced it.
              */
             retired_at?: string | null;
-            /** @description What it is used for. */
+            /** @description Use of the key. */
             state: components["schemas"]["VapidKeyRole"];
             /** @description The `sub` claim: whom push services may contact. */
             subject: string;
@@ -8281,11 +8279,11 @@ export interface components {
              */
             subscriptions?: number | null;
         };
-        /** @description What comes of a template in one language. */
+        /** @description Rendered template in one language. */
         VariantPreview: {
             compact?: components["schemas"]["Notification"] | null;
             content?: components["schemas"]["Notification"] | null;
-            /** @description What is wrong with it for this recipient. */
+            /** @description Faults for this recipient. */
             faults: components["schemas"]["FieldError"][];
             /** @description The language; null: the template's own. */
             locale?: string | null;
@@ -8296,7 +8294,7 @@ export interface components {
         WebhookAttempt: {
             /**
              * Format: date-time
-             * @description When it was answered, or failed.
+             * @description Time of the response or failure.
              */
             at: string;
             /**
@@ -8306,43 +8304,43 @@ export interface components {
             http_status?: number | null;
             /**
              * Format: int32
-             * @description Its number; 0: the first.
+             * @description Number of the attempt. 0: the first.
              */
             number: number;
             /** @description Why it failed: the first words of the answer, or why there is none. */
             reason?: string | null;
             /**
              * Format: int32
-             * @description How long it took.
+             * @description Duration in milliseconds.
              */
             took_ms: number;
         };
-        /** @description What to change of a webhook; everything else stays. */
+        /** @description Changes of a webhook. Other members stay. */
         WebhookChange: {
-            /** @description Whether it is told of anything. While it is not, what waits for it waits; what happens is not told later. */
+            /** @description Whether it receives events. While it does not, its pending requests wait. Events of that time are not sent later. */
             enabled?: boolean | null;
-            /** @description What it is told of. */
+            /** @description Events that it receives. */
             events?: components["schemas"]["EventType"][] | null;
             /**
              * Format: int32
-             * @description How many events a request may tell of.
+             * @description Maximum events of a request.
              */
             max_events?: number | null;
-            /** @description Its name for people. */
+            /** @description Name for people. */
             name?: string | null;
-            /** @description When a request is made again; null: as by default. */
+            /** @description Policy of retries. Null: the default. */
             policy?: Record<string, never> | null;
-            /** @description Where its receiver is. */
+            /** @description URL of its receiver. */
             url?: string | null;
         };
         /**
-         * @description Where a request to a webhook's receiver stands.
+         * @description State of a request to a webhook's receiver.
          * @enum {string}
          */
         WebhookDeliveryState: "pending" | "delivered" | "failed";
-        /** @description A request with its tries and, until it is taken, what it says. */
+        /** @description Request with its attempts and, until it is accepted, its events. */
         WebhookDeliveryStory: components["schemas"]["WebhookDeliveryView"] & {
-            /** @description The events that it tells of; null once it was taken. */
+            /** @description Events of the request. Null once it was accepted. */
             body?: Record<string, never>[] | null;
             /** @description The last 200 tries, in order. */
             tries: components["schemas"]["WebhookAttempt"][];
@@ -8351,36 +8349,36 @@ export interface components {
         WebhookDeliveryView: {
             /**
              * Format: int32
-             * @description How often it was tried.
+             * @description Number of attempts.
              */
             attempts: number;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Time of the creation.
              */
             created_at: string;
             /**
              * Format: date-time
-             * @description When it is tried next, if it is pending.
+             * @description Time of the next attempt, if pending.
              */
             due_at?: string | null;
             /**
              * Format: date-time
-             * @description When it was taken, or given up.
+             * @description Time at which it was accepted, or failed for good.
              */
             ended_at?: string | null;
             /**
              * Format: int32
-             * @description How many events it tells of.
+             * @description Number of its events.
              */
             events: number;
-            /** @description Its id: the `webhook-id` of each try. */
+            /** @description Id of the request: the `webhook-id` of each attempt. */
             id: components["schemas"]["HookDeliveryId"];
-            /** @description Where it stands. */
+            /** @description State of the request. */
             state: components["schemas"]["WebhookDeliveryState"];
         };
         WebhookId: string;
-        /** @description Which failed requests to make again: one, or all that were made since. */
+        /** @description Failed requests to repeat: one, or all since a time. */
         WebhookReplay: {
             /**
              * Format: date-time
@@ -8389,7 +8387,7 @@ export interface components {
             since?: string | null;
             webhook_delivery?: components["schemas"]["HookDeliveryId"] | null;
         };
-        /** @description What a replay came to. */
+        /** @description Result of a replay. */
         WebhookReplayed: {
             /**
              * Format: int64
@@ -8402,20 +8400,20 @@ export interface components {
          * @enum {string}
          */
         WebhookState: "active" | "disabled";
-        /** @description A webhook. */
+        /** @description Webhook of an app. */
         WebhookView: {
-            /** @description Its circuit breaker: `closed`, `open` or `half_open`. */
+            /** @description State of its circuit breaker: `closed`, `open` or `half_open`. */
             breaker: string;
             /**
              * Format: date-time
-             * @description When it was last changed.
+             * @description Time of the last change.
              */
             changed_at: string;
-            /** @description Who last changed it or its secret. Null: never changed. */
+            /** @description Caller of the last change, of the webhook or its secret. Null: never changed. */
             changed_by?: string | null;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Time of the creation.
              */
             created_at: string;
             /** @description Creator: the id of an API key or a teammate, or `local` for the command line. */
@@ -8426,7 +8424,7 @@ export interface components {
              * @description Events that were dropped since too many requests waited.
              */
             dropped_events: number;
-            /** @description What it is told of. */
+            /** @description Events that it receives. */
             events: components["schemas"]["EventType"][];
             /**
              * Format: int64
@@ -8435,26 +8433,26 @@ export interface components {
             failed: number;
             /**
              * Format: date-time
-             * @description Since when its receiver has taken nothing; null: it works, or was never sent anything.
+             * @description Time of the first failure since the last success. Null if the last request succeeded or none was sent.
              */
             failing_since?: string | null;
             /**
              * Format: date-time
-             * @description Until when the secret before the present one signs, too.
+             * @description Time until which the previous secret signs, too.
              */
             former_secret_until?: string | null;
-            /** @description Its id. */
+            /** @description Id of the webhook. */
             id: components["schemas"]["WebhookId"];
             /**
              * Format: int32
-             * @description How many events a request may tell of.
+             * @description Maximum events of a request.
              */
             max_events: number;
-            /** @description Its name for people. */
+            /** @description Name of the webhook for people. */
             name: string;
             /**
              * Format: date-time
-             * @description Until when nothing is sent, if that is open.
+             * @description Time until which nothing is sent, if the breaker is open.
              */
             open_until?: string | null;
             /**
@@ -8462,14 +8460,11 @@ export interface components {
              * @description Requests that are to be made.
              */
             pending: number;
-            /**
-             * @description When a request is made again, in the form it was written. Null: by the preset `sns-customer-managed`, 50 retries in over six
-             *     hours.
-             */
+            /** @description Policy of retries, in its written form. Null: the preset `sns-customer-managed`, 50 retries in over six hours. */
             policy?: Record<string, never> | null;
-            /** @description What requests are signed with, `whsec_…`. Shown now and never again. */
+            /** @description Secret for signatures, `whsec_…`. It is shown only now. */
             secret?: string | null;
-            /** @description Whether it is told of anything. */
+            /** @description State: `enabled` or `disabled`. */
             state: components["schemas"]["WebhookState"];
             /** @description URL of the receiver, with the scope `keys`; scheme and host otherwise. The URLs of many receivers are secrets. */
             url: string;
@@ -8479,27 +8474,27 @@ export interface components {
             /** @description At most ten, the newest first. */
             data: components["schemas"]["WebhookView"][];
         };
-        /** @description All is well. */
+        /** @description The process is healthy. */
         Well: {
-            /** @description `ok` */
+            /** @description Always `ok`. */
             status: string;
         };
         /**
-         * @description What becomes of the rest of an audience if no variant wins.
+         * @description Rule for the rest of an audience without a winner.
          * @enum {string}
          */
         WithoutWinner: "first" | "stop";
-        /** @description How a [`Window`] is written. */
+        /** @description Written form of a [`Window`]. */
         WrittenWindow: {
-            /** @description On which days; all of them if there are none. */
+            /** @description Days of the week. Empty: all days. */
             days?: components["schemas"]["Day"][];
             /**
-             * @description When it opens.
+             * @description Time of day at which it opens.
              * @example 10:00
              */
             from: string;
             /**
-             * @description When it closes.
+             * @description Time of day at which it closes.
              * @example 16:00
              */
             to: string;
@@ -8515,7 +8510,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The state of things does not allow it; `code` says which */
+        /** @description The current state does not allow the request; `code` has the reason */
         Conflict: {
             headers: {
                 [name: string]: unknown;
@@ -8578,7 +8573,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Asked too often (`rate_limited`); `Retry-After` says when to ask again */
+        /** @description Too many requests (`rate_limited`); `Retry-After` contains the delay */
         TooManyRequests: {
             headers: {
                 /** @description Seconds to wait */
@@ -8598,7 +8593,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description No key or token, or one that is not valid (any more) */
+        /** @description The key or token is missing, invalid or no longer valid */
         Unauthorized: {
             headers: {
                 [name: string]: unknown;
@@ -8750,7 +8745,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9264,7 +9259,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9290,15 +9285,18 @@ export interface operations {
     audit_log_list_of_app: {
         parameters: {
             query?: {
-                /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
+                /** @description Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins. */
                 actor?: string;
-                /** @description What: `api_key.created`, `message.cancelled` … */
+                /** @description Action: `api_key.created`, `message.cancelled` … */
                 action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
-                /** @description To this user of the app, by the label that the log calls them: an erasure, say, which has left nothing else of them. */
+                /**
+                 * @description User of the app who is the object, found by the label in the log: of an erasure, for example, which leaves no other trace
+                 *     of the user.
+                 */
                 user_id?: string;
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
-                /** @description Before this time. */
+                /** @description End of the time, excluded. */
                 until?: string;
                 /** @description Entries per page, 1 to 250; 50 by default. */
                 limit?: number;
@@ -10299,7 +10297,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10621,7 +10619,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10790,7 +10788,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11112,7 +11110,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11497,7 +11495,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11886,17 +11884,17 @@ export interface operations {
                 reason?: string;
                 /** @description HTTP status of the last answer. */
                 status?: number;
-                /** @description Where they stand. */
+                /** @description State of the dead letters. */
                 state?: "open" | "replayed" | "discarded" | "closed";
-                /** @description What was sent. */
+                /** @description Message that was sent. */
                 message?: components["schemas"]["MessageId"];
-                /** @description To whom. */
+                /** @description Recipient of the message. */
                 subscription?: components["schemas"]["SubscriptionId"];
                 /** @description The topic that the message was addressed to. */
                 topic?: string;
-                /** @description The message's tier. */
+                /** @description Tier of the message. */
                 tier?: "transactional" | "promotional" | "engagement";
-                /** @description The push service. */
+                /** @description Push service of the recipient. */
                 gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
                 /** @description Died at this time or later, to the millisecond. */
                 since?: string;
@@ -12063,7 +12061,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -12116,23 +12114,23 @@ export interface operations {
     dead_letters_export: {
         parameters: {
             query: {
-                /** @description In which form. */
+                /** @description Format of the export. */
                 format: "csv" | "ndjson";
                 /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
                 reason?: string;
                 /** @description HTTP status of the last answer. */
                 status?: number;
-                /** @description Where they stand. */
+                /** @description State of the dead letters. */
                 state?: "open" | "replayed" | "discarded" | "closed";
-                /** @description What was sent. */
+                /** @description Message that was sent. */
                 message?: components["schemas"]["MessageId"];
-                /** @description To whom. */
+                /** @description Recipient of the message. */
                 subscription?: components["schemas"]["SubscriptionId"];
                 /** @description The topic that the message was addressed to. */
                 topic?: string;
-                /** @description The message's tier. */
+                /** @description Tier of the message. */
                 tier?: "transactional" | "promotional" | "engagement";
-                /** @description The push service. */
+                /** @description Push service of the recipient. */
                 gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
                 /** @description Died at this time or later, to the millisecond. */
                 since?: string;
@@ -12171,23 +12169,23 @@ export interface operations {
     dead_letters_groups: {
         parameters: {
             query: {
-                /** @description What dead letters of one group have in common. */
+                /** @description Common property of a group. */
                 by: "reason" | "gateway" | "status" | "tier" | "message" | "day";
                 /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
                 reason?: string;
                 /** @description HTTP status of the last answer. */
                 status?: number;
-                /** @description Where they stand. */
+                /** @description State of the dead letters. */
                 state?: "open" | "replayed" | "discarded" | "closed";
-                /** @description What was sent. */
+                /** @description Message that was sent. */
                 message?: components["schemas"]["MessageId"];
-                /** @description To whom. */
+                /** @description Recipient of the message. */
                 subscription?: components["schemas"]["SubscriptionId"];
                 /** @description The topic that the message was addressed to. */
                 topic?: string;
-                /** @description The message's tier. */
+                /** @description Tier of the message. */
                 tier?: "transactional" | "promotional" | "engagement";
-                /** @description The push service. */
+                /** @description Push service of the recipient. */
                 gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
                 /** @description Died at this time or later, to the millisecond. */
                 since?: string;
@@ -12275,7 +12273,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     /** @description `true`: a repeat of the first answer */
@@ -12385,7 +12383,7 @@ export interface operations {
                      *       "tier": "transactional"
                      *     }
                      */
-                    "application/json": components["schemas"]["Opened"];
+                    "application/json": components["schemas"]["DeadLetterDetail"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -12416,7 +12414,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -12456,7 +12454,7 @@ export interface operations {
                      *       "tier": "transactional"
                      *     }
                      */
-                    "application/json": components["schemas"]["Opened"];
+                    "application/json": components["schemas"]["DeadLetterDetail"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -12484,7 +12482,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -12524,7 +12522,7 @@ export interface operations {
                      *       "tier": "transactional"
                      *     }
                      */
-                    "application/json": components["schemas"]["Opened"];
+                    "application/json": components["schemas"]["DeadLetterDetail"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -12545,15 +12543,15 @@ export interface operations {
                 iterator?: string;
                 /** @description To the subscriptions that this user has now: the newest 20, ended ones included. */
                 user_id?: string;
-                /** @description To this subscription. */
+                /** @description Subscription of the deliveries. */
                 subscription?: components["schemas"]["SubscriptionId"];
-                /** @description Of this message. */
+                /** @description Message of the deliveries. */
                 message?: components["schemas"]["MessageId"];
-                /** @description Where they stand. */
+                /** @description State of the deliveries. */
                 state?: "queued" | "dispatching" | "retrying" | "accepted" | "gone" | "expired" | "dead" | "cancelled" | "capped";
-                /** @description Their message's tier. */
+                /** @description Tier of the messages. */
                 tier?: "transactional" | "promotional" | "engagement";
-                /** @description Their subscription's lane. */
+                /** @description Lane of the subscriptions. */
                 lane?: number;
                 /** @description Of messages that were made at this time or later, to the millisecond. Not beside `message`. */
                 since?: string;
@@ -12949,7 +12947,7 @@ export interface operations {
                 kinds?: string;
             };
             header?: {
-                /** @description The last event that was heard */
+                /** @description Id of the last received event */
                 "Last-Event-ID"?: string | null;
             };
             path: {
@@ -12989,7 +12987,7 @@ export interface operations {
                  *     which an import removes: the column `neutralised` is `true`.
                  */
                 raw?: boolean;
-                /** @description Go on behind this subscription, the last whose line was had: no settings, no heading, only the subscriptions that follow. */
+                /** @description Continues after this subscription, the last one received: without settings and heading, only later subscriptions. */
                 after?: components["schemas"]["SubscriptionId"];
             };
             header?: never;
@@ -13247,7 +13245,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -13291,7 +13289,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -13335,7 +13333,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -13491,8 +13489,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Days up to today, 1 to 366; 30 by default. Those that are gone for longer than the server keeps ended subscriptions
-                 *     are not counted any more.
+                 * @description Days up to today, 1 to 366. By default 30. Subscriptions that ended longer ago than the server's retention are no longer
+                 *     counted.
                  */
                 days?: number;
             };
@@ -13797,7 +13795,7 @@ export interface operations {
     imports_create: {
         parameters: {
             query?: {
-                /** @description Its form; by default as `Content-Type` says. */
+                /** @description Format. By default that of `Content-Type`. */
                 format?: "ndjson" | "csv" | "json";
                 /** @description Do everything and keep nothing of it but the report. */
                 dry_run?: boolean;
@@ -14004,8 +14002,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description The line of the file that the body begins with, at most the one after `lines`; 1 by default: the whole file once more, of
-                 *     which the lines that are dealt with are passed over. A part of a CSV file has the heading first.
+                 * @description Line of the file at which the body begins, at most the one after `lines`. By default 1: the whole file again, whose
+                 *     processed lines are skipped. A part of a CSV file has the heading first.
                  */
                 from?: number;
                 /** @description As it was given first. */
@@ -14044,7 +14042,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -14400,11 +14398,11 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["Batch"];
+                "application/json": components["schemas"]["MessageBatch"];
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -14598,7 +14596,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -14799,7 +14797,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -15274,7 +15272,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -15446,7 +15444,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -15541,7 +15539,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -15710,7 +15708,7 @@ export interface operations {
     metrics_reliability_show: {
         parameters: {
             query?: {
-                /** @description Only this lane. */
+                /** @description Lane of the metrics. */
                 lane?: number;
                 /** @description The hour that ended then (RFC 3339), within the last day; by default the last one. */
                 until?: string;
@@ -16047,7 +16045,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -16142,7 +16140,7 @@ export interface operations {
     policies_simulate: {
         parameters: {
             query: {
-                /** @description The situation. */
+                /** @description Simulated situation. */
                 scenario: "calm" | "outage" | "part" | "herd" | "throttled" | "devices" | "flaky" | "slow";
                 /** @description Deliveries, 100 to 20,000; 10,000 by default. What the push service takes shrinks with them. */
                 deliveries?: number;
@@ -16171,7 +16169,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -16847,7 +16845,7 @@ export interface operations {
                      *       "taken": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["Taken"];
+                    "application/json": components["schemas"]["ReceiptsAccepted"];
                 };
             };
             /** @description Done; there is no body */
@@ -16880,7 +16878,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -16997,7 +16995,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17317,13 +17315,13 @@ export interface operations {
                 topic?: string;
                 /** @description A tag they carry. */
                 tag?: string;
-                /** @description Their state. */
+                /** @description State of the subscriptions. */
                 state?: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
-                /** @description Their push service. */
+                /** @description Push service of the subscriptions. */
                 gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
                 /**
-                 * @description Only those active ones who belong to this segment, a name or an expression. It stands alone. A page may end early:
-                 *     `done` says whether there may be more.
+                 * @description Active members of this segment, a name or an expression. It cannot be combined with other filters. A page may end early:
+                 *     `done` shows whether there may be more.
                  */
                 segment?: string;
             };
@@ -17436,7 +17434,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17579,7 +17577,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17815,7 +17813,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -18127,7 +18125,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -18208,7 +18206,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -19239,7 +19237,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -19859,7 +19857,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -20373,7 +20371,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -20422,7 +20420,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -20520,17 +20518,17 @@ export interface operations {
     audit_log_list: {
         parameters: {
             query?: {
-                /** @description Of this app: its id or slug. The id of an app that is not there any more works, too. */
+                /** @description Id or slug of the app. The id of a deleted app works, too. */
                 app?: string;
-                /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
+                /** @description Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins. */
                 actor?: string;
-                /** @description What: `api_key.created`, `message.cancelled` … */
+                /** @description Action: `api_key.created`, `message.cancelled` … */
                 action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description To this user of `app`, by the label that the log calls them. */
                 user_id?: string;
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
-                /** @description Before this time. */
+                /** @description End of the time, excluded. */
                 until?: string;
                 /** @description Entries per page, 1 to 250; 50 by default. */
                 limit?: number;
@@ -20651,7 +20649,7 @@ export interface operations {
                 kinds?: string;
             };
             header?: {
-                /** @description The last event that was heard */
+                /** @description Id of the last received event */
                 "Last-Event-ID"?: string | null;
             };
             path?: never;
@@ -20894,7 +20892,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21107,7 +21105,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21150,7 +21148,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21193,7 +21191,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21246,7 +21244,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21320,7 +21318,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21394,7 +21392,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21468,7 +21466,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21630,7 +21628,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21740,7 +21738,7 @@ export interface operations {
     metrics_reliability_show_all: {
         parameters: {
             query?: {
-                /** @description Only this lane. */
+                /** @description Lane of the metrics. */
                 lane?: number;
                 /** @description The hour that ended then (RFC 3339), within the last day; by default the last one. */
                 until?: string;
@@ -22098,9 +22096,9 @@ export interface operations {
     session_oidc_callback: {
         parameters: {
             query?: {
-                /** @description What it was begun with. */
+                /** @description State of the sign-in attempt. */
                 state?: string;
-                /** @description What the provider gives for the person. */
+                /** @description Code of the provider for the person. */
                 code?: string;
                 /** @description Why it gives nothing. */
                 error?: string;
@@ -22467,7 +22465,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -22854,7 +22852,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -22891,7 +22889,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; the body tells what was done */
+            /** @description Done; the body contains the result */
             200: {
                 headers: {
                     /** @description `true`: a repeat of the first answer */

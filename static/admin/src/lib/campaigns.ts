@@ -145,7 +145,6 @@ export function receipts({ total, variants }: Pick<CampaignProgress, "total" | "
   return { accepted: total.accepted, asked, displayed, clicked: sum("clicked"), unknowable: total.accepted - asked, silent: Math.max(0, asked - displayed) };
 }
 
-/** Possible actions. */
 export const ACTS = ["start", "pause", "resume", "cancel", "delete"] as const;
 export type Act = (typeof ACTS)[number];
 export const ACT_WORDS: Record<Act, string> = { start: "Start", pause: "Pause", resume: "Resume", cancel: "Cancel", delete: "Delete" };

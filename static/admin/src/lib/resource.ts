@@ -85,7 +85,6 @@ export class Resource<T> {
     this.#schedule(Math.max(0, SETTLE_MS - sinceLast) / 1_000);
   };
 
-  /** Asks no more. */
   close(): void {
     this.#asking?.abort();
     clearTimeout(this.#timer);

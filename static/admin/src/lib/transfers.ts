@@ -111,7 +111,6 @@ export interface Wire {
   show: (id: string) => Promise<Import>;
   /** Answers when the file has ended. */
   send: () => Promise<Import>;
-  /** A moment. */
   pause: () => Promise<unknown>;
 }
 

@@ -133,7 +133,7 @@ mod orders {
 
 mod habits {
     use bellwire_core::clock::Timestamp;
-    use bellwire_core::habits::{FormerHour, Habits, Hours, Reaction};
+    use bellwire_core::engagement_stats::{FormerHour, Habits, Hours, Reaction};
     use bellwire_core::id::MessageId;
     use chrono::TimeDelta;
     use uuid::Uuid;

@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use super::batches::{BatchChunk, BatchScope, Sendable};
 use super::recipient::Recipient;
 use crate::audience::candidates::{self, Stretch};
-use crate::audience::judge::Judge;
+use crate::audience::segment_filter::Judge;
 use crate::connections::engine;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;

@@ -67,7 +67,6 @@ interface SunsetProps {
   fault: (pointer: string) => string | undefined;
 }
 
-/** Sunset rule. */
 export function SunsetFields({ draft, change, fault }: SunsetProps) {
   const { link } = useFilters();
   const [isOpen] = useState(() => sunsetOf(draft) !== undefined);

@@ -34,7 +34,6 @@ export interface Writing<T> {
   draft: T;
   key: string;
   change: (changes: Partial<T>) => void;
-  /** Begins anew. */
   clear: () => void;
   /** Keeps it no longer: it was sent or saved. What is shown stays. */
   forget: () => void;

@@ -73,7 +73,6 @@ function OfApp({ app }: { app: AppView }) {
   );
 }
 
-/** Pending action. */
 interface Chosen {
   handling: Handling;
   kind: Kind;

@@ -8,7 +8,7 @@ import type { Progress } from "../../lib/first-run";
 import { loadApiKeys } from "../settings/load";
 
 type Message = components["schemas"]["MessageView"];
-type Counts = components["schemas"]["Counts"];
+type Counts = components["schemas"]["MessageCounts"];
 
 /** Progress of the first run, with its objects. */
 export interface Known {

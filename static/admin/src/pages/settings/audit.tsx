@@ -10,7 +10,6 @@ import { Table } from "../../ui/table";
 import { ChooseApp } from "../../shell/choose-app";
 import { loadAudit, loadTeam, type Entry } from "./load";
 
-/** Audit log. */
 export function Audit() {
   const { app, apps } = useHere();
   const { filters } = useFilters();

@@ -16,7 +16,6 @@ import { loadImport, loadImports } from "./load";
 import { Report } from "./report";
 import "./transfers.css";
 
-/** Imports and exports. */
 export default function Transfers() {
   return (
     <>

@@ -13,7 +13,6 @@ import { Table } from "../../ui/table";
 import "../messages/messages.css";
 import { loadWebhooks } from "./load";
 
-/** List of webhooks. */
 export default function Webhooks() {
   const { app, apps } = useHere();
   return (

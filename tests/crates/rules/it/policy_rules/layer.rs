@@ -301,7 +301,7 @@ fn misplaced_members_are_reported_with_their_place() {
     }
     let throttle = json!({"throttlePolicy": {"maxReceivesPerSecond": 5}});
     let warnings = Layer::parse(&throttle, &Terms::default()).unwrap().warnings;
-    assert!(warnings.len() == 1 && warnings[0].detail.contains("retries"), "{warnings:?}");
+    assert!(warnings.len() == 1 && warnings[0].detail.contains("no retry settings"), "{warnings:?}");
     let both = json!({"throttlePolicy": {"maxReceivesPerSecond": 5}, "healthyRetryPolicy": {}});
     assert!(Layer::parse(&both, &Terms::default()).unwrap().warnings.is_empty());
 }

@@ -8,11 +8,11 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::candidates::{self, CandidateRow};
-use super::habits;
+use super::engagement_stats;
 use crate::connections::engine::{self, shards_of};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
-use bellwire_core::habits::Habits;
+use bellwire_core::engagement_stats::Habits;
 use bellwire_core::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_segment::{Act, AudienceFilter, Deed, EvaluationFacts, FilterVerdict, LaneFacts, Needs};
@@ -82,7 +82,8 @@ impl<'a> Judge<'a> {
             EvaluationFacts { now: self.now, topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
         if self.needs.habits {
             let person = |it: &CandidateRow| Some((it.id, it.person(self.app, self.assigned_at)?));
-            told.habits = habits::of(conn, self.app, &candidates.iter().filter_map(person).collect::<Vec<_>>()).await?;
+            told.habits =
+                engagement_stats::of(conn, self.app, &candidates.iter().filter_map(person).collect::<Vec<_>>()).await?;
         }
         if self.needs.topics.is_empty() && self.needs.deeds.is_empty() {
             return Ok(told);
@@ -127,7 +128,7 @@ pub(crate) async fn verdict_of(
 ) -> sqlx::Result<Option<(FilterVerdict, Habits)>> {
     let Some(candidate) = candidates::of_ids(conn, &[id]).await?.pop() else { return Ok(None) };
     let person = candidate.person(app, assigned_at).map(|person| (id, person));
-    let habits = habits::of(conn, app, person.as_slice()).await?.remove(&id).unwrap_or_default();
+    let habits = engagement_stats::of(conn, app, person.as_slice()).await?.remove(&id).unwrap_or_default();
     let judge = Judge::new(conn, app, filter, candidate.lane.as_slice(), now).await?.assigned_at(assigned_at);
     let verdict = judge.judge(conn, &[candidate]).await?.pop();
     Ok(verdict.map(|(_, verdict)| (verdict, habits)))

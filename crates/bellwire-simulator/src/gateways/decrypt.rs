@@ -3,7 +3,7 @@
 
 use aws_lc_rs::{aead, agreement, hmac};
 
-use super::mint::{Subscriber, head};
+use super::subscriptions::{Subscriber, head};
 
 /// Result of the decryption: the plaintext, and the public key and salt of the sender.
 pub(super) struct DecryptedPush {

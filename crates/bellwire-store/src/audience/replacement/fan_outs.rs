@@ -10,7 +10,7 @@ use sqlx::types::Json;
 
 use super::{Heir, Successor};
 use crate::audience::subscriptions::row::SubscriptionRow;
-use crate::audience::{judge, membership};
+use crate::audience::{membership, segment_filter};
 use crate::connections::engine;
 use crate::outcomes::ledger::enqueue::NewRow;
 use crate::queue::claims::walk;
@@ -74,7 +74,7 @@ pub(super) async fn take_out(
             let takes = match &fan_out.filter {
                 Some(filter) => {
                     let filter = (&filter.0, fan_out.assigned_at);
-                    judge::takes_successor(conn, app, filter, of.id, heir.row.id, now).await?
+                    segment_filter::takes_successor(conn, app, filter, of.id, heir.row.id, now).await?
                 }
                 None => true,
             };

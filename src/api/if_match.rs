@@ -24,9 +24,9 @@ use super::ApiState;
 use super::auth;
 use super::etag::{self, Comparison};
 use super::extract::read_body;
-use super::places::{Busy, Places};
+use super::fair_semaphore::{Busy, Places};
 use super::problem::{Problem, ProblemCode};
-use bellwire_store::operations::edits;
+use bellwire_store::operations::if_match;
 
 /// Concurrent conditional changes, half of them of one app: each holds one connection to the database, and works with another.
 const AT_ONCE: usize = 4;
@@ -109,7 +109,7 @@ impl Edits {
         let _turn = self.turns.take(app, settings.place_patience, &BUSY).await.map_err(refuse)?;
         let mut tx = self.state.begin().await.map_err(|error| refuse(error.into()))?;
         let held =
-            edits::take_turn(&mut tx, app, route(&parts), PATIENCE).await.map_err(|error| refuse(error.into()))?;
+            if_match::take_turn(&mut tx, app, route(&parts), PATIENCE).await.map_err(|error| refuse(error.into()))?;
         if !held {
             let waiting = "Another request is changing this resource and has not finished in time.";
             return Err(refuse(Problem::new(BUSY.code, waiting)));

@@ -15,7 +15,7 @@ use crate::connections::engine::{self, shards_of};
 use crate::transactions::begin_by_index;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{ReceiptKind, Tier};
-use bellwire_core::habits::{FormerHour, Habits, Hours, Reaction};
+use bellwire_core::engagement_stats::{FormerHour, Habits, Hours, Reaction};
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
 use bellwire_rules::policy::calendar;
