@@ -49,7 +49,7 @@ describe("where a webhook stands", () => {
 describe("a request", () => {
   it("stands where its receiver left it", () => {
     const words = (["pending", "delivered", "failed"] as const).map((state) => requestWords({ state, attempts: 0 }).word);
-    expect([...words, requestWords({ state: "pending", attempts: 2 }).word]).toEqual(["Waiting", "Taken", "Failed", "Tried again"]);
+    expect([...words, requestWords({ state: "pending", attempts: 2 }).word]).toEqual(["Waiting", "Accepted", "Failed", "Tried again"]);
   });
 
   it("tells what came back of each try", () => {

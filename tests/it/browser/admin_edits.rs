@@ -11,7 +11,7 @@ use super::user_actions::{appears, click, holds, sign_in, write};
 use super::{until, when};
 use crate::support::TempDir;
 
-const CONFLICT: &str = "Another user has changed this since you began.";
+const CONFLICT: &str = "Another user has changed this since you started.";
 
 async fn open(chromium: &mut Chromium, site: &Site, path: &str) {
     chromium.open(&format!("{}/admin{path}", site.origin)).await;

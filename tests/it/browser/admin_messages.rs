@@ -207,6 +207,6 @@ async fn a_viewer_looks_and_is_told_who_could_act(chromium: &mut Chromium, site:
     assert_eq!(chromium.evaluate(secret).await, false, "nor what was said");
     look_at(chromium, "message-of-a-viewer").await;
     chromium.open(&format!("{}/admin/messages/new", site.origin)).await;
-    chromium.evaluate(&says("Sending is not yours to do. Content for more than ten subscriptions is visible to the role sender on this app.")).await;
+    chromium.evaluate(&says("Sending is not yours to do. This takes the role sender on this app.")).await;
     assert_eq!(chromium.evaluate("document.querySelector('[name=title]')").await, Value::Null, "nor a draft");
 }

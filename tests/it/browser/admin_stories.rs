@@ -209,7 +209,7 @@ async fn in_firefox_an_invited_teammate_sets_a_password() {
     firefox.evaluate(&says("seen by others at once")).await;
     site.app.operate(Method::POST, &format!("/v1/gateways/{lane}/release"), Value::Null).await.ok(200);
     firefox.open(&format!("{}/admin/dead-letters", site.origin)).await;
-    firefox.evaluate(&says("Content for more than ten subscriptions is visible to the role sender on this app.")).await;
+    firefox.evaluate(&says("This takes the role sender on this app.")).await;
 
     // A session that ends elsewhere leads to the way in, and back.
     let ended = "fetch('/v1/session', { method: 'DELETE' }).then((response) => response.status)";

@@ -77,7 +77,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     let theirs = json!({"name": "Shop floor", "policy": {"healthyRetryPolicy": {"numRetries": 0}}});
     site.app.operate(Method::PATCH, &format!("/v1/apps/shop/webhooks/{id}"), theirs).await.ok(200);
     click(&mut chromium, "#save-webhook").await;
-    chromium.evaluate(&says("Another user has changed this since you began.")).await;
+    chromium.evaluate(&says("Another user has changed this since you started.")).await;
     click(&mut chromium, ".conflict summary").await;
     chromium.evaluate(&says("Shop floor")).await;
     look_at(&mut chromium, "webhook-conflict").await;

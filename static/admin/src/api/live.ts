@@ -34,8 +34,8 @@ const AGAIN_AFTER_MS = 30_000;
 type Listener = { kinds: readonly string[]; hear: () => void };
 
 /**
- * Server-sent events. The browser reconnects after an interruption, with the id of the last event, and the server sends the
- * missed events; where it cannot (`gap`), or after the tab was hidden, every listener reloads.
+ * Server-sent events. The browser reconnects after an interruption with the id of the last event, and the server sends the
+ * missed events. If the server cannot (`gap`), or after the tab was hidden, every listener reloads.
  */
 export class Live {
   readonly connection = signal<Connection>({ state: "off", since: Date.now() });

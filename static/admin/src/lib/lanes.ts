@@ -96,7 +96,7 @@ export function consequence(order: Order, lane: Lane, flow: Pick<Flow, "waiting"
   const reach = `The lane has ${things(lane.subscriptions, "active subscription")}.`;
   switch (order) {
     case "hold":
-      return `Nothing more is sent to ${gateway} until the hold ends or an operator releases it. ${now} Waiting deliveries keep waiting, and expire if their time to live ends first. ${reach}`;
+      return `Nothing more is sent to ${gateway} until the hold ends or an operator releases it. Waiting deliveries keep waiting, and expire if their time to live ends first. ${now} ${reach}`;
     case "release":
       return `The hold of the lane ends, and sending to ${gateway} resumes within a second. ${now} If the gateway asks for another pause, it gets one.`;
     case "open":

@@ -1,14 +1,14 @@
 /** Size of a notification in a push: the same arithmetic as the server, with the same test cases. Pure. */
 import type { Notification } from "../api/types";
 
-/** Most octets of content beside the server's envelope. */
+/** Most bytes of content in one push, without the server's envelope. */
 export const CONTENT_MAX = 3_833;
 /** Lower limit of some push services: the server tries this size first, with its own envelope. */
 export const SHRUNK_FROM = 2_744 - 160;
 
 const absolute = (url: string | null | undefined, site: string | undefined): string | undefined => (site && url?.startsWith("/") ? site + url : (url ?? undefined));
 
-/** Octets as sent. `site` is the app's first origin, by which paths are completed. */
+/** Size of the content as sent, in bytes. `site` is the first origin of the app; it completes paths. */
 export function octets(said: Notification, site: string | undefined): number {
   const navigate = absolute(said.url ?? "/", site);
   const actions = said.actions?.map(({ action, title, url, icon }) => ({ action, title, icon: absolute(icon, site), navigate: absolute(url, site) ?? navigate }));

@@ -33,7 +33,7 @@ export const LOSS_LOOKS: Record<Loss, { word: string; tone: Tone; pattern: Patte
 const number = (of: object, name: string): number => Number((of as Record<string, unknown>)[name] ?? 0);
 const named = (of: object, name: string): string => String((of as Record<string, unknown>)[name] ?? "");
 
-/** Won and lost, day by day. */
+/** Gained and lost subscriptions, day by day. */
 export interface Growth {
   /** Start of each day, in seconds. */
   at: number[];

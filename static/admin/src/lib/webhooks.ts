@@ -27,13 +27,13 @@ export function standing({ state, disabled_why, breaker, failing_since, dropped_
 
 /** State of a request. */
 export function requestWords({ state, attempts }: Pick<WebhookRequest, "state" | "attempts">): { tone: Tone; word: string } {
-  if (state === "delivered") return { tone: "accepted", word: "Taken" };
+  if (state === "delivered") return { tone: "accepted", word: "Accepted" };
   if (state === "failed") return { tone: "lost", word: "Failed" };
   return attempts > 0 ? { tone: "retrying", word: "Tried again" } : { tone: "waiting", word: "Waiting" };
 }
 
 export const REQUEST_STATES = ["pending", "delivered", "failed"] as const;
-export const REQUEST_STATE_WORDS: Record<(typeof REQUEST_STATES)[number], string> = { pending: "Waiting", delivered: "Taken", failed: "Failed" };
+export const REQUEST_STATE_WORDS: Record<(typeof REQUEST_STATES)[number], string> = { pending: "Waiting", delivered: "Accepted", failed: "Failed" };
 
 /** Why there is no answer, by the server's name for it. */
 const FAILURES: Record<string, string> = {

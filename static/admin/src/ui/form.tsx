@@ -47,7 +47,7 @@ export function Form({ button, id, work, onLeave, isGrave, isOff = false, childr
         <p class={onLeave ? "row end" : "row"}>
           {onLeave && (
             <button type="button" onClick={onLeave}>
-              Leave it
+              Cancel
             </button>
           )}
           <button type="submit" class={isGrave ? "primary grave" : "primary"} id={id} disabled={isBusy}>

@@ -39,7 +39,7 @@ export function TypedForm({ n, verb, button, id, work, onLeave, children }: Prop
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={onLeave}>
-          Leave it
+          Back
         </button>
         <button type="submit" class="primary" id={id} disabled={isBusy || !isSure}>
           {button}

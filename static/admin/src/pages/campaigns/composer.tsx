@@ -171,7 +171,7 @@ function NameCard({ draft, change, problem }: PartProps) {
       <div class="pair">
         <Text label="Name" name="campaign-name" value={draft.name} change={(name) => change({ name })} max={200} fault={problem?.fault("/name")} />
         <Text
-          label="In addresses"
+          label="Slug"
           name="slug"
           value={draft.slug}
           change={(slug) => change({ slug })}
@@ -210,7 +210,7 @@ function SaveCard({ draft, isNew, check, problem, isBusy, save, clear }: SavePro
         </button>
         {clear && (
           <button type="button" id="clear" onClick={() => ask(true)}>
-            Begin anew…
+            Discard…
           </button>
         )}
         <span class="fine">Nothing goes out by that: you start it on its page.</span>

@@ -28,7 +28,7 @@ export function SendCard({ app, writing, check }: { app: AppView; writing: Writi
         </button>
         {!isBlank(draft) && (
           <button type="button" id="clear" onClick={() => ask("clear")}>
-            Begin anew…
+            Discard…
           </button>
         )}
       </p>
@@ -44,11 +44,11 @@ export function ClearDialog({ clear, onClose }: { clear: () => void; onClose: ()
     onClose();
   };
   return (
-    <Dialog title="Begin anew?" onClose={onClose}>
+    <Dialog title="Discard this draft?" onClose={onClose}>
       <p>What is written here is thrown away. Nothing was sent.</p>
       <p class="row end">
         <button type="button" onClick={onClose}>
-          Leave it
+          Cancel
         </button>
         <button type="button" class="primary" id="clear-now" onClick={begin}>
           Throw it away

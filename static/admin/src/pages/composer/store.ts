@@ -1,4 +1,4 @@
-/** A draft stays in its tab until it is sent or saved: a reload loses nothing, and the next user of the tab does not see it. */
+/** A draft stays in its tab until it is sent or saved: a reload loses nothing. The next user of the tab does not see it. */
 import { useState } from "preact/hooks";
 
 interface Kept<T> {

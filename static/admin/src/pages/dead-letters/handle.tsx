@@ -52,7 +52,7 @@ export function HandleDialog({ app, handling, kind, message, onClose, onHandled 
               <Refused problem={problem} />
               <p class="row end">
                 <button type="button" onClick={onClose}>
-                  Leave it
+                  Cancel
                 </button>
                 <button type="button" class="primary" id="handle" disabled={isBusy || reached(handling, counted) === 0} onClick={() => run()}>
                   {title} {letters(reached(handling, counted))}

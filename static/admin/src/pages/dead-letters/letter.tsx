@@ -172,7 +172,7 @@ function Acts({ app, id, onHandled }: { app: AppView; id: string; onHandled: () 
           <Refused problem={problem} />
           <p class="row end">
             <button type="button" onClick={() => choose(undefined)}>
-              Leave it
+              Cancel
             </button>
             <button type="button" class="primary" id="handle-one" disabled={isBusy} onClick={() => run(handling)}>
               {DOES[handling].title}

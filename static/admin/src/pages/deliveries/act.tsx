@@ -30,7 +30,7 @@ export function TurnDialog({ turn, app, known, onClose, onTaken }: TurnProps) {
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={onClose}>
-          Leave it
+          Back
         </button>
         <button type="button" class="primary" id="take" disabled={isBusy} onClick={() => run()}>
           {title}

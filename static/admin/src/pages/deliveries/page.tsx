@@ -147,7 +147,7 @@ function Further({ page }: { page: FoundPage }) {
           Everything sent since <Time at={page.looked_back_to} absolute /> was looked through.
         </span>
       )}
-      {filters.after && <a href={link("/deliveries", { ...filters, after: undefined })}>Back to the newest</a>}
+      {filters.after && <a href={link("/deliveries", { ...filters, after: undefined })}>Back to the newest deliveries</a>}
       {page.prev_iterator && <a href={link("/deliveries", { ...filters, after: page.prev_iterator })}>Newer ones</a>}
       {page.iterator && (
         <a id="further" href={link("/deliveries", { ...filters, after: page.iterator })}>

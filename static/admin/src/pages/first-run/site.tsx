@@ -19,7 +19,7 @@ export function AppStep() {
   const [slug, setSlug] = useState<string>();
   return (
     <Form
-      button="Make it"
+      button="Create"
       id="make-app"
       work={async ({ text, lines, has }) => {
         const origins = [...lines("origins"), ...(has("here") ? [location.origin] : [])];

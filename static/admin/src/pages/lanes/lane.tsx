@@ -168,7 +168,7 @@ function FlowFigures({ flow, concurrency }: { flow: Flow; concurrency: number | 
 }
 
 const ANSWER_WORDS: Record<string, string> = {
-  "2xx": "Taken",
+  "2xx": "Accepted",
   "3xx": "Redirected",
   gone: "The subscription is gone",
   "429": "Asked to slow down",

@@ -99,7 +99,7 @@ function LaneTable({ lanes, apps, attempts }: { lanes: Lane[]; apps: readonly Ap
         { head: "At a time", isNumber: true, isExtra: true, cell: ({ concurrency }) => (concurrency == null ? "–" : <Count n={concurrency} />) },
         { head: "POSTs, last hour", isNumber: true, isExtra: true, cell: ({ lane }) => (attempts ? <Count n={attempts.get(lane)?.attempts ?? 0} /> : "…") },
         {
-          head: "Not taken",
+          head: "Refused",
           isNumber: true,
           cell: ({ lane }) => {
             const rate = attempts?.get(lane)?.errorRate;
@@ -107,7 +107,7 @@ function LaneTable({ lanes, apps, attempts }: { lanes: Lane[]; apps: readonly Ap
           },
         },
         { head: "Breaker opened", isNumber: true, isExtra: true, cell: ({ trips_last_hour }) => (trips_last_hour === 0 ? "–" : `${trips_last_hour} ×`) },
-        { head: "Last words", isExtra: true, cell: ({ last_words }) => <LastWords words={last_words} /> },
+        { head: "Last error", isExtra: true, cell: ({ last_words }) => <LastWords words={last_words} /> },
       ]}
     />
   );

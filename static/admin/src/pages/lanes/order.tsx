@@ -52,7 +52,7 @@ export function OrderDialog({ order, lane, flow, onClose, onGiven }: Props) {
         <Refused problem={problem} />
         <p class="row end">
           <button type="button" onClick={onClose}>
-            Leave it
+            Cancel
           </button>
           <button type="submit" class="primary" id="give-order" disabled={isBusy}>
             {title}

@@ -54,7 +54,7 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
                 <Refused problem={problem} />
                 <p class="row end">
                   <button type="button" onClick={onClose}>
-                    Leave it
+                    Back
                   </button>
                   <button type="button" class="primary" id="send-again" disabled={isBusy || n === 0} onClick={() => run()}>
                     Send again to {people(n)}

@@ -31,7 +31,7 @@ export function SteerDialog({ app, message, steering, it, onClose, onSteered }: 
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={onClose}>
-          Leave it
+          Back
         </button>
         <button type="button" class="primary" id="steer" disabled={isBusy} onClick={() => run()}>
           {title} it

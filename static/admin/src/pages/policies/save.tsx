@@ -53,7 +53,7 @@ export function SaveDialog({ app, place, name, policy, before, after, onClose, o
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={onClose}>
-          Leave it
+          Cancel
         </button>
         <button type="button" class="primary" id="confirm-policy" disabled={isBusy} onClick={() => run()}>
           {policy ? "Save" : "Remove"}

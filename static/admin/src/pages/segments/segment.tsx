@@ -206,11 +206,11 @@ function Editor({ app, segment, onLeave, reload }: EditorProps) {
       {segment && <p class="fine">Sent messages and campaigns keep the earlier expression. Later ones use the expression of their time.</p>}
       <p class="row">
         <button type="button" class="primary" id="save-segment" disabled={isBusy || isEmpty || name === "" || wrong !== undefined} onClick={() => run()}>
-          {segment ? "Save it" : "Make it"}
+          {segment ? "Save" : "Create"}
         </button>
         {onLeave && (
           <button type="button" onClick={onLeave}>
-            Leave it
+            Cancel
           </button>
         )}
       </p>

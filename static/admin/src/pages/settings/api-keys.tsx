@@ -191,7 +191,7 @@ function MakeKey({ app, onClose, onMade }: { app: AppView; onClose: () => void; 
           </p>
         </>
       ) : (
-        <Form button="Make it" id="do-it" work={make} onLeave={onClose}>
+        <Form button="Create" id="do-it" work={make} onLeave={onClose}>
           <Field label="Name" hint="The program that will use it.">
             {(tie) => <input name="name" required maxLength={200} placeholder="the shop’s server" autocomplete="off" {...tie} />}
           </Field>

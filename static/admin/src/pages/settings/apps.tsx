@@ -90,7 +90,7 @@ function NewApp({ onClose }: { onClose: () => void }) {
     go("/settings/apps", { app: made.slug });
   };
   return (
-    <Ask title="New app" button="Make it" says="An app is one site: its keys, its subscribers, its messages. It begins with a VAPID key of its own." work={make} onClose={onClose}>
+    <Ask title="New app" button="Create" says="An app is one site: its keys, its subscribers, its messages. It begins with a VAPID key of its own." work={make} onClose={onClose}>
       <Field label="Name">{(tie) => <input name="name" required maxLength={200} autocomplete="off" {...tie} />}</Field>
       <Field label="Short name" hint="For addresses and commands: small letters, digits and hyphens. It stays.">
         {(tie) => <input name="slug" required pattern="[a-z0-9][a-z0-9\-]{0,62}" autocomplete="off" {...tie} />}

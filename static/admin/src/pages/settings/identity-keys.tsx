@@ -117,7 +117,7 @@ function Make({ app, onClose, onMade }: { app: AppView; onClose: () => void; onM
   }
   return (
     <Dialog title="New identity key" onClose={onClose}>
-      <Form button="Make it" id="do-it" work={make} onLeave={onClose}>
+      <Form button="Create" id="do-it" work={make} onLeave={onClose}>
         <p>Those before stay valid until they are deleted.</p>
         <Field label="Name">{(tie) => <input name="name" required maxLength={200} placeholder="backend" autocomplete="off" {...tie} />}</Field>
         <Field label="Your backend signs">

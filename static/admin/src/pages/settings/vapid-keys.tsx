@@ -128,7 +128,7 @@ function Make({ app, keys, onClose, onMade }: MakeProps & { keys: VapidKey[] }) 
     <Ask
       title="A new VAPID key?"
       button="Create it, and retire the active one"
-      says={`New subscribers get the new key at once. ${things(all, "subscription")} stay as they are: the key of each still signs for it, and our SDK moves it at its browser’s next visit. No message is lost. A retired key never becomes active again.`}
+      says={`New subscribers get the new key at once. ${things(all, "subscription")} stay as they are: the key of each still signs for it. Our SDK moves each subscription to the new key at its browser’s next visit. No message is lost. A retired key never becomes active again.`}
       work={async (written) => {
         const subject = written.text("subject");
         await makeVapidKey(app.id, subject ? { subject } : {});

@@ -51,7 +51,7 @@ function Password() {
         }}
       >
         <input class="hidden" type="email" name="email" autocomplete="username" defaultValue={session.email ?? ""} tabIndex={-1} aria-hidden="true" readOnly />
-        <Field label="Current password" hint="Leave it empty if you have none and signed in by a link.">
+        <Field label="Current password" hint="Leave empty if you have no password and signed in by a link.">
           {(tie) => <input type="password" name="current_password" autocomplete="current-password" {...tie} />}
         </Field>
         <Field label="New password" hint="12 characters or more.">

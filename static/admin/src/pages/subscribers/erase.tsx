@@ -58,7 +58,7 @@ export function EraseDialog({ app, person, onClose, onErased }: Props) {
         <Refused problem={problem} />
         <p class="row end">
           <button type="button" onClick={onClose}>
-            Leave it
+            Cancel
           </button>
           <button type="submit" class="primary" id="erase-now" disabled={isBusy || typed !== user}>
             Erase

@@ -183,13 +183,13 @@ function HealthSentence({ grown, days }: { grown: Growth; days: number }) {
 }
 
 function GrowthCharts({ grown }: { grown: Growth }) {
-  const won = useMemo((): Layer[] => [{ word: "Won", tone: "accepted", pattern: "solid", values: grown.won }], [grown]);
+  const won = useMemo((): Layer[] => [{ word: "Gained", tone: "accepted", pattern: "solid", values: grown.won }], [grown]);
   const lost = useMemo(() => LOSSES.filter((loss) => loss === "gone" || grown.lost[loss].some((n) => n > 0)).map((loss): Layer => ({ ...LOSS_LOOKS[loss], values: grown.lost[loss] })), [grown]);
   return (
     <div class="grid halves">
-      <Card title="Won, by day">
+      <Card title="Gained, by day">
         <StackedBars at={grown.at} layers={won} height={180} />
-        <AsTable caption="Won, by day" at={grown.at} layers={won} />
+        <AsTable caption="Gained, by day" at={grown.at} layers={won} />
       </Card>
       <Card title="Lost, by day and cause">
         <StackedBars at={grown.at} layers={lost} height={180} />
@@ -229,7 +229,7 @@ function Slices({ slices }: { slices: Slice[] }) {
         { head: "Push service", cell: ({ key, title }) => <a href={link("/subscribers", { gateway: key })}>{title}</a> },
         { head: "Active", isNumber: true, cell: ({ active }) => <Count n={active} /> },
         { head: "Share", isNumber: true, isExtra: true, cell: ({ active }) => (all === 0 ? "–" : percent(active / all)) },
-        { head: "Won", isNumber: true, cell: ({ won }) => <Count n={won} /> },
+        { head: "Gained", isNumber: true, cell: ({ won }) => <Count n={won} /> },
         { head: "Lost", isNumber: true, cell: ({ lost }) => <Count n={lost} /> },
       ]}
     />

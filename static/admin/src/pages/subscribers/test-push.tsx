@@ -59,7 +59,7 @@ export function TestPushDialog({ app, device, onClose, onSent }: Props) {
         <Refused problem={problem} />
         <p class="row end">
           <button type="button" onClick={onClose}>
-            Leave it
+            Cancel
           </button>
           <button type="submit" class="primary" id="send-test" disabled={isBusy}>
             Send it to this device

@@ -98,7 +98,7 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
             </button>
             {clear && (
               <button type="button" id="clear" onClick={() => ask(true)}>
-                Begin anew…
+                Discard…
               </button>
             )}
             <span class="fine">Nothing goes out by that. Messages and campaigns name it.</span>

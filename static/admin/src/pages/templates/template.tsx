@@ -71,7 +71,7 @@ function Write({ app }: { app: AppView }) {
   // A hyphen at the end is the beginning of another word.
   const rename = (name: string) => change({ name: name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : "") });
   return (
-    <Editor app={app} name={draft.name} draft={draft} change={change} button="Make it" onSaved={onSaved} reload={onSaved} clear={clear}>
+    <Editor app={app} name={draft.name} draft={draft} change={change} button="Create" onSaved={onSaved} reload={onSaved} clear={clear}>
       <Card title="What it is called">
         <Text label="Name" name="template-name" value={draft.name} change={rename} max={64} placeholder="welcome" hint="Small letters, digits and hyphens: messages name it by that." />
       </Card>
@@ -138,7 +138,7 @@ function Existing({ app, name }: { app: AppView; name: string }) {
 function Change({ app, stored, onSaved, reload }: { app: AppView; stored: StoredTemplate; onSaved: () => void; reload: () => void }) {
   const [begin] = useState(() => (stored.template ? draftOf(stored.template) : BLANK));
   const [draft, setDraft] = useState(begin);
-  return <Editor app={app} name={stored.name} stored={stored} draft={draft} change={(changes) => setDraft((draft) => ({ ...draft, ...changes }))} button="Save it" onSaved={onSaved} reload={reload} isSame={draft === begin} />;
+  return <Editor app={app} name={stored.name} stored={stored} draft={draft} change={(changes) => setDraft((draft) => ({ ...draft, ...changes }))} button="Save" onSaved={onSaved} reload={reload} isSame={draft === begin} />;
 }
 
 /** Content of a template, for users without edit permission. */

@@ -33,7 +33,7 @@ export function TestDialog({ app, webhook, refresh, onClose }: DialogProps) {
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={close}>
-          {sent ? "Close" : "Leave it"}
+          {sent ? "Close" : "Cancel"}
         </button>
         <button type="button" class="primary" id="test-now" disabled={isBusy} onClick={() => run()}>
           {sent ? "Once more" : "Send it"}

@@ -63,7 +63,7 @@ export function WebhookForm({ app, begin, button, save, onLeave }: Props) {
           {button}
         </button>
         <button type="button" onClick={onLeave}>
-          Leave it
+          Cancel
         </button>
         {draft.events.length === 0 && <span class="soft">Choose its events.</span>}
       </p>

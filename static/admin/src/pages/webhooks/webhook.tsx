@@ -75,7 +75,7 @@ function New({ app }: { app: AppView }) {
             </p>
           </>
         ) : (
-          <WebhookForm app={app} begin={BLANK} button="Make it" save={async (draft) => setMade(await makeWebhook(app.id, bodyOf(draft), key))} onLeave={() => go("/webhooks")} />
+          <WebhookForm app={app} begin={BLANK} button="Create" save={async (draft) => setMade(await makeWebhook(app.id, bodyOf(draft), key))} onLeave={() => go("/webhooks")} />
         )}
       </Card>
     </>
@@ -173,7 +173,7 @@ function Change({ app, webhook, refresh, onClose }: DialogProps) {
     await edit.save((condition) => changeWebhook(app.id, webhook.id, bodyOf(draft), condition));
     await reload();
   };
-  return <WebhookForm app={app} begin={begin} button="Save it" save={save} onLeave={onClose} />;
+  return <WebhookForm app={app} begin={begin} button="Save" save={save} onLeave={onClose} />;
 }
 
 function About({ webhook }: { webhook: Webhook }) {
