@@ -63,7 +63,7 @@ pub(super) fn is_servers(state: &ApiState, headers: &HeaderMap, extensions: &Ext
         || state.settings.cookies.shown(headers).is_some()
 }
 
-/// As whom a request was let in: written into its extensions for [`super::idempotency`], which may answer in the handler's place.
+/// Identity of an accepted request: written into its extensions for [`super::idempotency`], which may respond in the handler's place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Admitted {
     /// The API key or teammate; nil: the command line.
@@ -71,7 +71,7 @@ pub(super) struct Admitted {
     pub app: Option<AppId>,
 }
 
-/// Notes who was let in, if the request may be a repeat.
+/// Records the caller of an accepted request that may be a repeat.
 fn note_admitted(parts: &mut Parts, caller: &Caller, app: Option<AppId>) {
     if parts.headers.contains_key(IDEMPOTENCY_KEY) {
         parts.extensions.insert(Admitted { caller: caller.counted_as().unwrap_or_default(), app });

@@ -89,7 +89,7 @@ impl Recheck {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BodyLimit(pub usize);
 
-/// Reads a body of at most so many octets to its end, within so long.
+/// Reads a whole body of at most `max` bytes within a time limit.
 pub(super) async fn read_body(request: Request, limit: usize, within: Duration) -> Result<Bytes, Problem> {
     let body = request.into_body();
     if body.size_hint().lower() > limit as u64 {

@@ -40,7 +40,7 @@ pub(super) struct SharePermit {
 }
 
 impl Places {
-    /// So many places, of which one app may have half, rounded up.
+    /// A semaphore of this many permits, of which one app may have half, rounded up.
     pub(crate) fn new(n: usize) -> Self {
         let all = Arc::new(Semaphore::new(n));
         Self(Arc::new(SharesInner { all, share: n.div_ceil(2).max(1), shares: Mutex::default() }))

@@ -32,7 +32,7 @@ const RECIPIENTS_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum NotTaken {
-    /// Too many wait to be written. Nothing of it is stored.
+    /// Too many messages wait to be written. This one is not stored.
     #[error("too many messages are waiting to be written")]
     Busy,
     #[error("the message could not be written: {0}")]

@@ -23,7 +23,7 @@ use bellwire_store::audience::topics;
 use bellwire_store::keyset::Keyset;
 use bellwire_store::queue::messages::{self, Ended, MessageRow};
 
-/// Messages that are looked at for one page of a list that is narrowed, at most.
+/// Maximum number of messages read for one page of a filtered list.
 const LOOKED_AT_MAX: usize = 5_000;
 /// Messages that are read at a time where not all of them fit.
 const CHUNK: i64 = 500;

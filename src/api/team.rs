@@ -313,12 +313,12 @@ async fn remember(conn: &mut PgConnection, state: &ApiState, id: TeammateId, now
     Ok(team::remember_removed(conn, &removed, now).await?)
 }
 
-/// The HMAC by which an address is known again whose teammate was removed.
+/// HMAC of the address of a removed teammate, by which the address is recognised.
 pub(super) fn removed_email(vault: &Vault, email: &str) -> [u8; 32] {
     vault.mac(Purpose::RemovedTeammate, &[email.as_bytes()])
 }
 
-/// The HMAC by which an account at a provider is known again whose teammate was removed.
+/// HMAC of the provider account of a removed teammate, by which the account is recognised.
 pub(super) fn removed_account(vault: &Vault, account: ProviderAccount<'_>) -> [u8; 32] {
     vault.mac(Purpose::RemovedTeammate, &[account.issuer.as_bytes(), account.subject.as_bytes()])
 }

@@ -141,7 +141,7 @@ pub(crate) struct Templates {
 }
 
 impl Templates {
-    /// The template that is meant. 422: there is no such one.
+    /// Template of the request. 422: it does not exist.
     pub(crate) async fn resolve(
         &mut self,
         state: &ApiState,

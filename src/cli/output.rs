@@ -81,7 +81,7 @@ pub(super) fn text(value: &Value, pointer: &str) -> String {
     }
 }
 
-/// The first characters of a text, at most so many.
+/// Beginning of a text, of at most `max` characters.
 pub(super) fn beginning<const CHARACTERS: usize>(value: &Value, pointer: &str) -> String {
     text(value, pointer).chars().take(CHARACTERS).collect()
 }

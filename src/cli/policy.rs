@@ -17,7 +17,7 @@ use bellwire_rules::policy::preview::preview;
 use bellwire_rules::policy::{Guide, Preset, TierDefaults};
 pub(crate) use given::WrongPolicy;
 
-/// Charts are so many characters wide.
+/// Width of charts, in characters.
 const CHART_WIDTH: usize = 100;
 
 /// The verbs about policies.

@@ -43,7 +43,7 @@ const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
 const BACKEND_KEY_VARIABLE: &str = "BELLWIRE_KEY";
 /// A machine or container with less memory than this, in MiB, is small,
 const SMALL_MIB: u32 = 512;
-/// and has so many connections to its embedded Postgres.
+/// Maximum connections to the embedded Postgres on a small machine.
 const SMALL_CONNECTIONS: u32 = 10;
 /// Replacement for a secret in output.
 const MASK: &str = "********";

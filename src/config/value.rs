@@ -167,7 +167,7 @@ pub(super) fn mailbox() -> ValueKind<String> {
     })
 }
 
-/// So many characters of plain text, at most.
+/// Plain text of at most `max` characters.
 pub(super) fn text(max_chars: usize) -> ValueKind<String> {
     ValueKind::new(format!("1 to {max_chars} characters"), move |text| {
         let is_plain = !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control);
@@ -204,7 +204,7 @@ pub(super) fn secret(allowed: &'static str, right: fn(&str) -> bool) -> ValueKin
     ValueKind::new(allowed, move |text| right(text).then(|| Secret(Zeroizing::new(text.to_owned()))))
 }
 
-/// An empty text stands for no value.
+/// Empty text means no value.
 pub(super) fn optional<T: 'static>(kind: ValueKind<T>) -> ValueKind<Option<T>> {
     ValueKind::new(kind.allowed, move |text| if text.is_empty() { Some(None) } else { (kind.parse)(text).map(Some) })
 }

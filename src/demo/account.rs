@@ -244,7 +244,7 @@ fn checks(
     ]
 }
 
-/// Deliveries per second over the shortest time in which half of them were taken.
+/// Peak rate: deliveries per second over the shortest time with half of them.
 fn peak_per_s(taken_at_ms: &[i64]) -> f64 {
     let mut times = taken_at_ms.to_vec();
     times.sort_unstable();

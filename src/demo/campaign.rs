@@ -164,7 +164,7 @@ async fn send_singles(setup: &Setup, browsers: &[Browser], n: u32) -> anyhow::Re
     sending.join_all().await.into_iter().collect()
 }
 
-/// Takes one gateway down as soon as it is well into the campaign. Returns when.
+/// Takes one gateway down in the middle of the campaign. Returns the time.
 async fn cut_off(setup: &Setup, browsers: &[Browser], progress: &Progress) -> anyhow::Result<i64> {
     let (host, share) = (host_of(faults::DOWN), browsers.iter().filter(|it| it.gateway == faults::DOWN).count() as u64);
     while setup.simulator.report().hosts.get(&host).is_none_or(|host| host.accepted < share / OUTAGE_AT) {

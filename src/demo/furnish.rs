@@ -42,7 +42,7 @@ const TEAM: [(&str, &str, Option<&str>); 4] = [
     ("dan@example.com", "viewer", Some(JOURNAL)),
 ];
 
-/// Makes it all, and returns the path of the one-time link by which the first of the team comes in.
+/// Creates the content, and returns the path of the one-time link for the first teammate.
 pub(super) async fn furnish(setup: &Setup, progress: &Progress) -> anyhow::Result<String> {
     progress.say("adding what there is to look at: apps, topics, policies, teammates, keys, a hold, retries");
     let furnisher = Furnisher { setup, operator: Caller::Key(&setup.operator) };

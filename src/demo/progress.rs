@@ -41,7 +41,7 @@ impl Progress {
         self.began.elapsed()
     }
 
-    /// Begins a stretch of work of so many steps.
+    /// Starts a phase with this many steps.
     pub(super) fn begin(&self, what: &'static str, total: u64) {
         if let Some(bar) = &self.bar {
             bar.set_prefix(what);

@@ -31,7 +31,7 @@ pub(super) const ORIGIN: &str = "https://shop.example";
 const START_DEADLINE: Duration = Duration::from_secs(60);
 /// Maximum time for the server and its Postgres to stop.
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
-/// Room in the simulator's records for what people try when the demo stays up.
+/// Spare records of the simulator, for pushes of users while the demo stays up.
 const SPARE: usize = 10_000;
 /// Interval between polls of a starting server.
 const POLL: Duration = Duration::from_millis(20);

@@ -67,7 +67,7 @@ fn hears(hearer: &Hearer, event: &OutgoingEvent) -> bool {
         && hearer.events.iter().any(|name| name == event.kind.name())
 }
 
-/// Events in order, in requests of at most so many, and of as many octets as they may have.
+/// Divides events into requests, in order. Each request has at most `max` events, and at most the allowed number of bytes.
 fn split<'a, 'e>(events: &'e [&'a OutgoingEvent], max_events: usize) -> Vec<&'e [&'a OutgoingEvent]> {
     let (mut requests, mut from, mut octets) = (Vec::new(), 0, 0);
     for (place, event) in events.iter().enumerate() {

@@ -39,7 +39,7 @@ const DEFAULT_POLICY: Preset = Preset::CustomerManaged;
 
 /// Interval of the search for due events.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// The same while the process rests and nothing is under way.
+/// Poll interval while the process is idle.
 const LOOK_AT_REST: Duration = Duration::from_secs(5);
 /// Requests of one webhook in flight, at most.
 const AT_ONCE: usize = 8;
@@ -61,7 +61,7 @@ const BREAKER: TierSettings = TierSettings {
 };
 /// Idle time after which this process drops its state of a webhook. The circuit breaker's state is in the database.
 const FORGOTTEN_AFTER: TimeDelta = TimeDelta::hours(1);
-/// A webhook that has taken nothing for so long is disabled.
+/// Time without an accepted request after which a webhook is disabled.
 const DISABLED_AFTER: TimeDelta = TimeDelta::days(5);
 /// Characters of an answer that are kept.
 const REASON_MAX: usize = 300;
@@ -150,7 +150,7 @@ impl Sender {
         Self(Arc::new(SenderInner { pool, vault, clock, gateways, metrics, lines, places, lessor }))
     }
 
-    /// Claims under leases that are made so, which others take over when this process's worker dies.
+    /// Claims under leases from this function. Other processes take them over when this process's worker dies.
     pub(crate) fn lease_by(&self, lessor: impl Fn() -> Uuid + Send + Sync + 'static) {
         let _ = self.0.lessor.set(Box::new(lessor)); // nobody else sets it
     }
@@ -160,7 +160,7 @@ impl Sender {
         self.0.lines.lock().len()
     }
 
-    /// Sends everything that is due now, and waits for what comes of it.
+    /// Sends everything that is due now, and waits for the results.
     pub async fn run_until_idle(&self) -> sqlx::Result<()> {
         loop {
             let mut lines = JoinSet::from_iter(self.begin().await?);
@@ -243,7 +243,7 @@ impl Drop for Busy {
     }
 }
 
-/// Sends what is due for a webhook, until nothing is or its breaker opens.
+/// Sends due requests of a webhook until there are none or its breaker opens.
 async fn send_all(inner: Arc<SenderInner>, receiver: Receiver, _busy: Busy) {
     let mut in_flight = FuturesUnordered::new();
     let mut may_be_more = true;
@@ -278,7 +278,7 @@ impl SenderInner {
         self.lessor.get().map_or_else(|| uuid_of(now), |lessor| lessor())
     }
 
-    /// Claims what is due, as many as the breaker lets through.
+    /// Claims due requests, up to the number that the breaker allows.
     async fn claim(&self, receiver: &Receiver, most: usize) -> sqlx::Result<Vec<(Claimed, Permit, Instant)>> {
         let now = self.clock.now();
         let claimed_at = Instant::now();

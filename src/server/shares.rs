@@ -28,7 +28,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Those of a process with these roles that may open so many, at least 6.
+    /// Shares of a process with these roles and a maximum of `n` connections, at least 6.
     pub(super) fn of(connections: u32, roles: Roles) -> Self {
         // Requests keep two: one may wait for a second connection while it holds the first.
         let sends = if connections > WRITERS + RESERVED + 2 { WRITERS } else { 1 };

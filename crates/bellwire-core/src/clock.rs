@@ -98,8 +98,8 @@ impl Clock {
         rand::random()
     }
 
-    /// Takes over the database's time as read at this moment. Returns by how many microseconds this host was off
-    /// (positive: the database is ahead). A stub stays as it is.
+    /// Sets the clock to the database's time read at this moment. Returns the offset of this host in microseconds (positive: the database
+    /// is ahead). A stub is unchanged.
     pub fn follow(&self, database: Timestamp) -> i64 {
         let offset = database.timestamp_micros() - Utc::now().timestamp_micros();
         if !self.stub {

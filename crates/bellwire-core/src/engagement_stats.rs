@@ -5,14 +5,14 @@ use chrono::TimeDelta;
 use super::clock::Timestamp;
 use super::id::MessageId;
 
-/// So many messages without a click are counted.
+/// Maximum count of messages without a click.
 const UNCLICKED_MAX: i16 = 1_000;
-/// So many of the last messages are remembered: another browser of the same person may display one of them later.
+/// Number of last messages that are stored: another browser of the person may display one of them later.
 const RECENT_KEPT: usize = 8;
 
 /// Time for which a person's former own hour is stored: longer than a campaign takes for the hours of a day.
 const FORMER_HOURS_KEPT_FOR: TimeDelta = TimeDelta::days(7);
-/// So many changes of it are remembered. Who goes to and fro more often may get a campaign twice, or never.
+/// Number of stored changes. A person with more changes may get a campaign twice, or never.
 const FORMER_HOURS_MAX: usize = 16;
 
 /// Something that a browser of a person reported.
@@ -83,7 +83,7 @@ impl Habits {
         }
     }
 
-    /// Adds what browsers reported, in order, and remembers when that changes their own hour.
+    /// Adds reports of browsers, in order, and records changes of the person's send hour.
     pub fn add_all(&mut self, reactions: &[Reaction], now: Timestamp) {
         let before = self.hours.best();
         reactions.iter().for_each(|reaction| self.add(reaction));
@@ -114,7 +114,7 @@ pub struct Hours(pub [u8; 24]);
 impl Hours {
     /// Minimum clicks for an own hour: one or two may be chance.
     const ENOUGH: u32 = 5;
-    /// At so many all are halved.
+    /// Count at which all counts are halved.
     const MAX: u32 = 100;
 
     fn sum(self) -> u32 {

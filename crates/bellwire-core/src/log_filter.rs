@@ -22,7 +22,7 @@ pub enum WrongFilter {
         "must be levels (error, warn, info, debug, trace), each for all or for a part, as in info,bellwire_dispatch=debug"
     )]
     Directive,
-    /// A part of it names what is not ours: what libraries log at such levels may hold endpoints, keys and payloads.
+    /// A part names another library, whose lines at such levels may contain endpoints, keys and payloads.
     #[error("may name parts of Bellwire (bellwire::api, bellwire_dispatch, …) and sqlx, but no other library")]
     Target,
 }

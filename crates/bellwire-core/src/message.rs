@@ -314,7 +314,7 @@ fn longer(text: &str, max_chars: usize) -> bool {
     text.len() > max_chars && text.chars().nth(max_chars).is_some()
 }
 
-/// Whether a value is nested deeper than so many levels.
+/// Whether a value has more than this many levels of nesting.
 pub fn deeper(value: &serde_json::Value, levels: usize) -> bool {
     use serde_json::Value;
     match value {

@@ -52,7 +52,7 @@ pub(super) enum Drawn {
 }
 
 impl Agenda {
-    /// An empty one, for a pool of so many connections.
+    /// Empty agenda, for a pool of this many connections.
     pub(super) fn new(connections: usize) -> Self {
         Self {
             found: HashMap::new(),

@@ -14,7 +14,7 @@ use bellwire_store::outcomes::ledger::{ClaimableAt, Fate, Settlement};
 
 /// A batch closes so long after its last POST began, answered or not: a slow answer becomes a row of its own.
 const AFTER_LAST_POST: Duration = Duration::from_secs(1);
-/// A batch closes so long after it was taken: what a hold, a pause or a breaker kept back becomes rows.
+/// Time after which a batch closes: deliveries kept back by a hold, a pause or a breaker become rows.
 const AFTER_TAKE: Duration = Duration::from_secs(5);
 
 pub(super) struct OpenBatch {
@@ -84,8 +84,8 @@ impl OpenBatch {
         Self { id: batch.id, lease: batch.lease, message, lane, recipients, taken_at, state: Mutex::new(state) }
     }
 
-    /// Notes that the POST of a place begins. False if the batch was closed before the first: the delivery is a row by
-    /// now that anybody may have claimed. One that goes out again (made smaller) is ours all the same: so is its row.
+    /// Records the start of a recipient's POST. Returns `false` if the batch was closed before the first POST: the delivery is then a row
+    /// that any worker may have claimed. A repeat with a smaller payload still belongs to this batch, and so does its row.
     pub(super) fn begin(&self, place: usize, retries: u32, now: Instant) -> bool {
         let mut state = self.state.lock();
         if !matches!(state.phase, BatchPhase::Open) {
@@ -163,7 +163,7 @@ impl OpenBatch {
         state.places.iter_mut().zip(&self.recipients).filter_map(of).collect()
     }
 
-    /// Notes that the settling was committed. Returns what came in meanwhile, to be settled as rows.
+    /// Records the commit of the settlement. Returns results that arrived meanwhile, to be settled as rows.
     pub(super) fn settled(&self) -> Vec<Settlement> {
         match std::mem::replace(&mut self.state.lock().phase, BatchPhase::Settled) {
             BatchPhase::Closing(late) => late,

@@ -56,7 +56,7 @@ impl Catalog {
         Self { pool, vault, clock, server, tracer, messages: Mutex::default(), lanes: Mutex::default() }
     }
 
-    /// A message, from memory or the database. One that cannot be read anew stays as it was opened.
+    /// Returns a message, from memory or the database. If it is unreadable now, the earlier version stays in use.
     pub(super) async fn message(&self, id: MessageId) -> Result<Arc<Message>, CatalogError> {
         let now = self.clock.now();
         let known = self.messages.lock().get(&id).map(|opened| (opened.message.clone(), opened.at));
@@ -105,7 +105,7 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Opens what was just written, and these messages, on the conditions that came with it or, where none did, that their apps have now.
+    /// Opens new messages, with the settings that their statement returned, and the given ones, with the current settings of their apps.
     async fn read(
         &self,
         ids: &[MessageId],

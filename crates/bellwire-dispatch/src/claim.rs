@@ -56,7 +56,7 @@ const LOOK_AT_REST: Duration = Duration::from_secs(2);
 /// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);
 
-/// A draw under way, as what it draws and what that comes to.
+/// Pending draw: its source, and its result.
 type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;
 
 /// Share of a lane's room for one source.
@@ -210,7 +210,7 @@ impl ClaimStage {
         Agenda::new(self.shared.pool.options().get_max_connections() as usize)
     }
 
-    /// Everything that is due now; nothing while nothing may be claimed.
+    /// All due work; empty while claims are not allowed.
     async fn due_lanes(&self) -> sqlx::Result<Vec<DueLane>> {
         let EngineContext { pool, clock, rest, .. } = &*self.shared;
         // At rest too little is known to claim anything: what is found ends the rest, and is claimed after the next reading.
@@ -398,8 +398,8 @@ impl ClaimStage {
         passed / PASSED_PER_CLAIM
     }
 
-    /// Defers the next cursor, as a whole, if its app's windows are closed. True if it was deferred. What would expire
-    /// before they open is taken all the same, and ends as expired.
+    /// Defers the next cursor, as a whole, if its app's windows are closed. Returns whether it was deferred. Deliveries that expire before
+    /// the windows open are taken anyway, and end as expired.
     async fn postpone(&self, span: DueSpan) -> sqlx::Result<bool> {
         let DueSpan { lane, tier, now, .. } = span;
         let Some(next) = store::queue::claims::next_cursor(&self.shared.pool, span).await? else { return Ok(false) };

@@ -77,7 +77,7 @@ pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> D
     })
 }
 
-/// Whether a delivery of which so many octets were too large can be made smaller.
+/// Whether a delivery that was too large with this many bytes can be made smaller.
 pub(super) fn can_shrink(job: &Job, sent: usize) -> bool {
     smaller(job, sent).is_some()
 }

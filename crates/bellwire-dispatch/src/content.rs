@@ -11,7 +11,7 @@ use bellwire_template::{Compiled, Filled, TemplateFault, TemplatePerson};
 use bellwire_webpush::payload::PayloadTemplate;
 use bellwire_webpush::shrink::{Shrunk, shrink};
 
-/// A content and the same written down, ready to be stamped for a delivery.
+/// Content with its serialised form, ready to be stamped for a delivery.
 pub(super) struct RenderedContent {
     content: Content,
     pub(super) template: PayloadTemplate,
@@ -46,7 +46,7 @@ pub(super) enum Says {
     Each(Box<Each>),
 }
 
-/// A template, and what of it is the same for everybody.
+/// Template with its parts that are equal for all recipients.
 pub(super) struct Each {
     template: Compiled,
     /// By variant; none: it asks for something of its recipient.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 /// Interval, while idle, of polling state that only others change, and state that may be this late.
 pub const AT_REST: Duration = Duration::from_secs(60);
-/// It rests when nothing has been due, born or under way for so long.
+/// Time without due, new or active deliveries after which the process is idle.
 const CALM_FOR: Duration = Duration::from_secs(5);
 
 /// Whether a process rests. Shared by its engine and its maintenance.

@@ -345,7 +345,7 @@ impl Dispatcher {
         self.shared.rest.clone()
     }
 
-    /// A lease of this engine's process for what is not dispatched, but passes on to others with what is when it dies.
+    /// Lease of this process for work outside dispatch. If the process dies, it is taken over like the leases of deliveries.
     pub fn lease_beside(&self) -> Uuid {
         self.shared.life.lease(&self.shared.clock)
     }
@@ -417,8 +417,8 @@ impl Dispatcher {
         }
     }
 
-    /// Stops in order: claims nothing more, requeues deliveries that have not begun, waits up to `patience` for attempts in
-    /// flight, requeues the unfinished ones uncounted, and settles all others.
+    /// Stops cleanly: claims nothing more, requeues deliveries without a started attempt, and waits up to `patience` for attempts in
+    /// flight. Requeues unfinished attempts without counting them, and settles all finished ones.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
         self.shared.progress.stop();
         // Claims under way end first, so that they can be given back; a database that hangs must not hold up the stop.

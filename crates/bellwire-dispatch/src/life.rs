@@ -22,7 +22,7 @@ use bellwire_store::operations::workers::WorkerRow;
 
 /// Interval of heartbeats and comparisons.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// So many looks in a row that find a worker's count where it was, and it is taken for dead: after three to four seconds.
+/// Number of consecutive checks without a change of a worker's count after which it counts as dead: after three to four seconds.
 const LOOKS: u32 = 3;
 /// Duration of a heartbeat from which its comparison is ignored, because Postgres or this process was stalled.
 const LATE_AFTER: Duration = Duration::from_millis(500);

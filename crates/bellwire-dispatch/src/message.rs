@@ -21,7 +21,7 @@ use bellwire_telemetry::otlp;
 use bellwire_vault::Vault;
 use bellwire_webpush::keys::SigningKey;
 
-/// A message ready to be sent to anybody: opened, parsed and written down but for what differs between recipients.
+/// Message ready for sending: opened, parsed and serialised except for the parts that differ between recipients.
 pub(super) struct Message {
     pub id: MessageId,
     /// Message that its deliveries' ids are derived from: the replayed one, or itself.
@@ -40,7 +40,7 @@ pub(super) struct Message {
     pub personal: bool,
     pub calendar: Calendar,
     pub caps: Vec<CapSet>,
-    /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
+    /// Target time in seconds, by its app, from the acceptance by the API to that by the gateway.
     pub sla_s: Option<u32>,
     pub accepted_at: Timestamp,
     /// Time at which it could begin: acceptance, or a later resume.
@@ -138,7 +138,7 @@ pub(super) struct LaneInfo {
     pub subject: String,
 }
 
-/// A delivery to a subscription in one of its lives, to be settled with or without a job made of it.
+/// Delivery to a subscription in one of its registrations, for a settlement with or without a job.
 pub(super) fn delivery(
     message: &Message,
     lane: LaneId,

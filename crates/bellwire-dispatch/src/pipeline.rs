@@ -20,8 +20,8 @@ use bellwire_rules::classify::DeadReason;
 use bellwire_telemetry::otlp::Stage;
 use bellwire_telemetry::panics::{self, Panicked};
 
-/// Maximum number of deliveries, those to one person's browsers, that the thread that lines them up also seals. One takes some 100 µs;
-/// with an accelerator all of them do.
+/// Maximum number of deliveries to one person's browsers that the admitting thread also seals. One takes some 100 µs; with an accelerator
+/// all of them do.
 pub(super) const SEALED_HERE_MAX: usize = 4;
 
 /// The stages in their order.
@@ -131,7 +131,7 @@ impl Pipeline {
         self.shared.progress.finished(1);
     }
 
-    /// Gives a permit back of which no use was made.
+    /// Returns an unused permit.
     fn withdraw(&self, turn: Turn, conclusion: Conclusion) {
         let Turn { slot, job, probe, .. } = turn;
         self.queue.release(slot, &job, probe, self.shared.clock.now());

@@ -149,8 +149,8 @@ impl Heartbeat {
         }
     }
 
-    /// Follows a clock that shows less than `before`: moves what waits, and forgets the holds and breakers of the time before. False: only
-    /// this host's clock went back, and shows the database's time again.
+    /// Adapts to a clock that is before `before`: shifts waiting deliveries, and resets holds and breakers. Returns `false` if only this
+    /// host's clock was wrong and now equals the database's time.
     async fn follow_clock_back(&self, before: Timestamp) -> sqlx::Result<bool> {
         let EngineContext { pool, clock, .. } = &*self.shared;
         clock.follow(store::database_now(pool).await?);

@@ -1,5 +1,5 @@
-//! Confirms mass prunes: looks through what is about to be settled, and lets deliveries wait whose push service may be wrong about
-//! their subscriptions. All replicas share its state through the database.
+//! Confirms mass prunes: checks results before they are settled, and delays deliveries whose push service may be wrong about their
+//! subscriptions. All replicas share its state through the database.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl PruneGuard {
         Ok(())
     }
 
-    /// Returns the acceptances before these answers if the lane has to be looked at; otherwise counts these.
+    /// Returns the acceptances before these responses if the lane has to be checked; otherwise counts these.
     fn watch(&self, lane: LaneId, answers: &[GoneAnswer], now: Timestamp) -> Option<AnswerSum> {
         let mut lanes = self.lanes.lock();
         let watch = lanes.entry(lane).or_default();

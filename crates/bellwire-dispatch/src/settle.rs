@@ -141,7 +141,7 @@ impl Settling {
         Fate::Ended(unsent_attempt(job.retries, why, now), end)
     }
 
-    /// Counts what a turn came to, for the reliability metrics.
+    /// Counts the result of a turn, for the reliability metrics.
     fn tally(&self, job: &Job, settlement: &Settlement) {
         let (&Delivery { lane, tier, .. }, reliability) = (settlement.delivery(), &self.shared.reliability);
         let retries = settlement.attempts().filter(|(attempt, _)| attempt.number > 0 && attempt.took_ms.is_some());

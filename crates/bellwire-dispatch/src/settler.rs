@@ -116,12 +116,12 @@ impl Settler {
         self.settled.notified()
     }
 
-    /// Whether so many batches wait that no more should be taken.
+    /// Whether too many batches wait to take another one.
     pub(super) fn is_behind_with_batches(&self) -> bool {
         self.waiting_batches.lock().len() >= BATCHES_WAITING_MAX
     }
 
-    /// Whether so many rows wait that no more should be claimed.
+    /// Whether too many rows wait to claim more.
     pub(super) fn is_behind_with_rows(&self) -> bool {
         self.waiting_rows.load(Ordering::Acquire) >= self.rows_waiting_max
     }

@@ -75,12 +75,12 @@ pub(super) struct EngineActivity {
 }
 
 impl EngineActivity {
-    /// Notes that so many deliveries were claimed.
+    /// Counts this many claimed deliveries.
     pub(super) fn started(&self, n: usize) {
         self.alive.fetch_add(n, Ordering::SeqCst);
     }
 
-    /// Notes that so many have been handed to the settler, or are no longer this worker's.
+    /// Removes this many deliveries from the count: handed to the settler, or no longer of this worker.
     pub(super) fn finished(&self, n: usize) {
         if self.alive.fetch_sub(n, Ordering::SeqCst) == n {
             self.idle.notify_waiters();

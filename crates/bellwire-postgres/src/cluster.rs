@@ -202,7 +202,7 @@ impl Cluster {
         self.data_dir.join(name)
     }
 
-    /// Makes a cluster there, in place of what an interrupted attempt has left.
+    /// Creates a cluster there, replacing the remains of an interrupted attempt.
     pub(super) fn make_new(&self, binaries: &Binaries, new: &Path, checksums: bool) -> Result<(), Error> {
         if new.exists() {
             fs::remove_dir_all(new).map_err(at("cannot remove", new))?;
@@ -362,7 +362,7 @@ fn existing_major(cluster: &Path) -> Result<Option<u32>, Error> {
     }
 }
 
-/// Whether what that owner has, with that mode, lets in one user alone.
+/// Whether a path with this owner and mode is accessible to one user only.
 fn is_open_to_alone(user: Uid, owner: Uid, mode: u32) -> bool {
     owner == user && mode & 0o077 == 0
 }

@@ -15,7 +15,7 @@ pub struct SyntaxError {
     pub what: String,
 }
 
-/// The longest span of time: a hundred years, so that nothing computed with it leaves the calendar.
+/// Maximum time span: a hundred years, so that no computed time leaves the calendar.
 const SPAN_MAX_S: u64 = 100 * 365 * 86_400;
 
 #[derive(Debug, Clone, PartialEq)]

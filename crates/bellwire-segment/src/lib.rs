@@ -101,7 +101,7 @@ impl AudienceFilter {
         }
     }
 
-    /// Whether anybody in a lane may be taken, by what holds for the whole of it.
+    /// Whether any subscription of a lane can match, by the facts of the lane.
     pub fn may_take_any_of(&self, lane: &LaneFacts) -> bool {
         self.segment.as_ref().is_none_or(|segment| segment.in_lane(lane) != Some(false))
             && self.portions.iter().all(|portion| !portion.is_empty())

@@ -25,7 +25,7 @@ use super::lexer::{Lexer, SyntaxError, Token};
 use bellwire_core::id::VapidKeyId;
 use bellwire_core::lane::Gateway;
 
-/// Maximum length of a given expression in octets, both as given and in normal form.
+/// Maximum length of an expression in bytes, as written and in normal form.
 pub const TEXT_MAX: usize = 4_096;
 const LIST_MAX: usize = 500;
 /// Longest name of an attribute, and longest tag, in characters: there are no longer ones.
@@ -45,7 +45,7 @@ struct Bounds {
 
 /// Bounds of given expressions.
 const GIVEN: Bounds = Bounds { octets: TEXT_MAX, depth: 32, tests: 200, deeds: 8 };
-/// Those for what was put together of it, and for what was accepted when there were fewer bounds.
+/// Bounds of stored expressions: combinations, and expressions accepted under earlier bounds.
 const STORED: Bounds = Bounds { octets: 16 * TEXT_MAX, depth: 64, tests: 1_000, deeds: 1_000 };
 
 impl Expression {
@@ -425,7 +425,7 @@ impl SubscriptionField {
         }
     }
 
-    /// A value of its own as it is written down, or what is wrong with it.
+    /// Parses a literal value, or returns its fault.
     fn checked(self, text: String) -> Result<String, String> {
         let one_of = |names: [&str; Gateway::ALL.len()]| match names.contains(&text.as_str()) {
             true => Ok(text.clone()),

@@ -125,7 +125,7 @@ mod injected {
     /// Panics that are still to come, by place and by what is at it.
     static WANTED: Mutex<Option<HashMap<(&'static str, Uuid), usize>>> = Mutex::new(None);
 
-    /// Makes a [place](super::point) panic for what has this id, so many times.
+    /// Makes a [place](super::point) panic this many times for the work with this id.
     pub fn inject(place: &'static str, of: Uuid, times: usize) {
         WANTED.lock().get_or_insert_default().insert((place, of), times);
     }

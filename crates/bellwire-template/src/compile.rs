@@ -17,7 +17,7 @@ use bellwire_core::locale::served_by;
 use bellwire_core::message::{BODY_MAX, DATA_DEPTH_MAX, Notification, TextField, deeper, is_language_tag};
 use bellwire_core::template::{AppNames, Template, Templated, TooLong};
 
-/// A template that is ready to be filled in. `Debug` shows nothing of it.
+/// Compiled template, ready to render. `Debug` prints no content.
 pub struct Compiled {
     pub(super) engine: TemplateEngine,
     /// The template's own first, then those of other languages in their order.
@@ -127,7 +127,7 @@ struct Compiler {
     engine: TemplateEngine,
     texts: usize,
     faults: Vec<TemplateFault>,
-    /// Whether what is the same for everybody is filled in, or only looked at.
+    /// Whether content that is equal for all recipients is rendered, or only checked.
     fills_in: bool,
 }
 
@@ -236,8 +236,8 @@ impl TemplateEngine {
         }
     }
 
-    /// Fills a text in with what is left of a notification's steps, and checks what comes of it by the rules of its place. An empty one is
-    /// fine where there may be none.
+    /// Renders a text within the remaining steps of a notification, and checks the result by the rules of its field. An empty text is valid
+    /// for an optional field.
     pub(super) fn fill(&self, gap: &Gap, names: &Value, steps_left: &mut u64) -> Result<String, Unfilled> {
         let Gap { place, name, is_whole_link } = gap;
         let mut sink = Sink::default();

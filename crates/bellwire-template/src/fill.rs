@@ -19,7 +19,7 @@ use bellwire_webpush::shrink::cut_to_fit;
 pub struct Filled {
     /// Content to send.
     pub content: Content,
-    /// The same, written down.
+    /// Content, serialised for the payload.
     pub written: payload::PayloadTemplate,
 }
 

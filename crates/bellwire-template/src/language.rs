@@ -19,7 +19,7 @@ use super::DATA_MAX;
 
 /// Steps that all texts of a notification may take together: a loop over 100 things with some ten steps each fits.
 pub(super) const FUEL: u64 = 2_000;
-/// Longest text that a filter takes or gives, in octets. No value of `data` is longer.
+/// Maximum input and output of a filter, in bytes. No value of `data` is longer.
 const TEXT_MAX: usize = DATA_MAX;
 /// Most octets that come of one text. The longest that a notification shows has 8,000.
 pub(super) const OUTPUT_MAX: usize = 16_384;
@@ -183,7 +183,7 @@ fn capitalize(value: &Value) -> Result<String, Error> {
     bounded(first.chain(chars.flat_map(char::to_lowercase)).collect())
 }
 
-/// At most so many characters, the last of which is an ellipsis if any were left out.
+/// Cuts a text to at most `max` characters, with an ellipsis as the last one if text was removed.
 fn truncate(value: &Value, n: usize) -> Result<String, Error> {
     let text = text(value)?;
     Ok(match text.char_indices().nth(n) {

@@ -27,7 +27,7 @@ pub fn receipt_token(vault: &Vault, message: MessageId, subscription: Subscripti
     token
 }
 
-/// Returns the delivery that a receipt is about, if this server made its token. Verification takes constant time.
+/// Returns the delivery of a receipt, if this server created its token. Verification takes constant time.
 pub fn parse_receipt(vault: &Vault, token: &str) -> Option<(MessageId, SubscriptionId)> {
     if token.len() != 64 {
         return None;

@@ -108,7 +108,7 @@ impl Sealer {
         FASTEST.as_ref().unwrap_or_else(|| Self::single())
     }
 
-    /// An accelerator, which is checked now, and of every so many passes one.
+    /// Sets an accelerator. It is checked now, and then one of every `n` passes.
     pub fn watching(accelerator: Box<dyn Accelerator>, check_every: u32) -> Self {
         let sealer = Self::new(Some(accelerator), check_every.max(1));
         let is_right = |accelerator: &dyn Accelerator| {

@@ -72,7 +72,7 @@ impl Transcoder {
         text.into()
     }
 
-    /// Octets that are no text are looked at as they come.
+    /// Bytes that are not text are passed unchanged.
     fn raw_head(&mut self, octets: &[u8]) {
         if OTHERS.iter().any(|(begin, _)| octets.starts_with(begin)) && self.head.len() <= octets.len() * 3 {
             self.head = octets.iter().copied().take(HEAD).collect();

@@ -22,7 +22,7 @@ const ENVELOPES_MAX: usize = 6;
 const HHMM_END: f64 = 1_500.0;
 /// Values of OneSignal's `device_type` that are not browsers with keys: apps, mail, text messages and Safari of old.
 const OTHER_DEVICES: [&str; 12] = ["0", "1", "2", "3", "4", "6", "7", "9", "10", "11", "13", "14"];
-/// Stands for octets that are not in the file's encoding.
+/// Replacement for bytes that are invalid in the file's encoding.
 pub(super) const UNREADABLE: char = '\u{fffd}';
 const ENCODING_RULE: &str =
     "holds characters that are not UTF-8: save the file as UTF-8, or name its encoding by `charset`";
@@ -432,7 +432,7 @@ impl RecordInput {
     }
 }
 
-/// Whether a text contains NUL, as a character or in the JSON that it stands for.
+/// Whether a text contains NUL, as a character or escaped in JSON.
 fn has_nul(text: &str) -> bool {
     let in_json = |json: &Value| !json.is_string() && any_text(json, &has_nul);
     nul::has_nul(text) || (text.contains("\\u0000") && in_json(&parsed(text.into())))

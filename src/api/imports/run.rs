@@ -49,9 +49,9 @@ pub(super) struct Incoming {
     pub id: ImportId,
     pub dry_run: bool,
     pub restore_pruned: bool,
-    /// So many lines are dealt with.
+    /// Number of finished lines.
     pub lines: i64,
-    /// And so many in each half.
+    /// Number of finished lines in each half.
     pub reached: ImportPosition,
     /// The number of the body's first line; of a CSV file, of the first below its heading.
     pub from: i64,

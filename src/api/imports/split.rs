@@ -44,7 +44,7 @@ pub(super) enum NoFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ArrayPosition {
     Before,
-    /// So many brackets deep within an element; 0: between its tokens at the top.
+    /// Depth of brackets within an element; 0: between its tokens at the top level.
     Inside {
         depth: usize,
         text: bool,

@@ -150,8 +150,8 @@ fn by_place<T>(members: &Map<String, Value>, read: impl Fn(&Value) -> Option<T>)
     (0..members.len()).map_while(|place| read(members.get(&place.to_string())?)).collect()
 }
 
-/// Objects that stand for a value: a member that marks them, and the member that holds the value. Parse Server, RethinkDB,
-/// MongoDB's old and new binaries, Firestore and protobuf.
+/// Object forms of a value: the member that marks them, and the member with the value. They come from Parse Server, RethinkDB,
+/// MongoDB (old and new binaries), Firestore and protobuf.
 const WRAPPED: [(&str, &str); 8] = [
     ("__type", "iso"),
     ("__type", "base64"),
@@ -327,7 +327,7 @@ fn array_literal(text: &str) -> Vec<String> {
     items
 }
 
-/// Parses a string that stands for an object or an array, also one within a string; other values stay as they are.
+/// Parses a string with an object or an array, also one within a string; other values stay unchanged.
 pub(super) fn parsed(value: Value) -> Value {
     const BEGINNINGS: [&str; 6] = ["{", "[", "\"{", "\"[", "a:", "O:"];
     match &value {

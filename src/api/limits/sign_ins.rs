@@ -149,7 +149,7 @@ impl SignInAttempt<'_> {
         }
     }
 
-    /// It came to nothing, and not by its own fault.
+    /// Ends the attempt without counting it: it failed for a reason outside the client.
     pub(crate) fn undone(self) {
         let mut counts = self.all.0.lock();
         self.counted.into_iter().for_each(|(by, before)| take_back(&mut counts, by, before, self.at));

@@ -344,7 +344,7 @@ fn meaning(method: &str, status: &str) -> &'static str {
     }
 }
 
-/// The route that serves it, written down once.
+/// Route of the document.
 pub(crate) fn route(description: &Value) -> Router<ApiState> {
     let text = Bytes::from(description.to_string());
     Router::new().route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], text) }))

@@ -29,7 +29,7 @@ fn cut(from: Timestamp, until: Timestamp, steps: &[RollupStep]) -> Vec<Piece> {
     [cut(from, first, shorter), vec![middle], cut(last, until, shorter)].concat()
 }
 
-/// The beginning of the step of so many seconds that a time lies in.
+/// Start of the step of this many seconds that contains a time.
 pub(super) fn down(at: Timestamp, seconds: i64) -> Timestamp {
     let whole = at.timestamp().div_euclid(seconds) * seconds;
     DateTime::from_timestamp(whole, 0).unwrap_or(at)

@@ -169,7 +169,7 @@ fn put_together(
     })
 }
 
-/// Parameters that are not read yet: `name[]=a&name[]=b` and `name=a,b` mean the same.
+/// Parameters that are not parsed yet: `name[]=a&name[]=b` and `name=a,b` are equivalent.
 struct RawParameters(BTreeMap<String, Vec<String>>);
 
 impl RawParameters {

@@ -78,7 +78,7 @@ impl Cookies {
         if self.secure { "__Host-bellwire" } else { "bellwire" }
     }
 
-    /// The token that a request shows, if it shows no other credentials.
+    /// Session token of a request without other credentials.
     pub(crate) fn shown(self, headers: &HeaderMap) -> Option<&str> {
         if headers.contains_key(header::AUTHORIZATION) {
             return None;

@@ -126,7 +126,7 @@ pub(super) fn refuse(
     refuse_saying(detail, state, visitor, teammate, json!({"by": way}))
 }
 
-/// Refuses a sign-in in these words, and has it written down by what it was tried.
+/// Refuses a sign-in with this text, and records the attempt in the audit log.
 pub(super) fn refuse_saying(
     detail: &'static str,
     state: &ApiState,

@@ -43,7 +43,7 @@ pub(crate) const CALLBACK: &str = "/v1/session/oidc/callback";
 /// The browser stores the session's cookie, but does not send it with this navigation, because another site began it
 /// (`SameSite=Strict`). The document needs no session, and its requests come from this server's page.
 const LANDING: &str = "/admin/";
-/// The word with which those land who are let in once they have shown their passkey.
+/// Code in the address for a sign-in that needs a passkey as the second step.
 const PASSKEY: &str = "passkey";
 /// Octets of a code, at most, and of the cookie, which has some 300: no work for what cannot be one.
 const CODE_MAX: usize = 4_096;
@@ -58,7 +58,7 @@ pub struct OidcSignInConfig {
     pub provider: Provider,
     /// Name of the provider for people.
     pub label: String,
-    /// Domains of the addresses that are let in, in lower case; empty: any.
+    /// Email domains with access, in lower case; empty: any.
     pub domains: Vec<String>,
     /// Role, for all apps, of persons without an invitation. `None`: they are refused. Only with `domains`.
     pub newcomers: Option<Role>,

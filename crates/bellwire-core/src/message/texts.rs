@@ -117,7 +117,7 @@ impl TextField {
         }
     }
 
-    /// Puts a text here, where one stood before; an empty one takes away what is optional.
+    /// Replaces the text of this field; an empty text removes an optional one.
     pub fn set(&self, of: &mut Notification, text: String) {
         let optional = |text: String| (!text.trim().is_empty()).then_some(text);
         match self {

@@ -319,7 +319,7 @@ impl Admission {
         self.shared.tracer.delivery(origin, self.shared.clock.now() - claimed_at.elapsed(), attributes)
     }
 
-    /// Lets deliveries into the queue. What its lane does not take now is deferred.
+    /// Adds deliveries to the queue. A delivery that its lane cannot accept now is deferred.
     pub(super) fn line_up(&self, jobs: Vec<Box<Job>>) {
         self.line_up_untold(jobs);
         self.queue.tell();

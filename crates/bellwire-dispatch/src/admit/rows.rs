@@ -78,7 +78,7 @@ impl Admission {
         }
     }
 
-    /// Hands on what is for subscriptions that others have taken the place of: it is due there at once.
+    /// Hands deliveries on that belong to replaced subscriptions: they are due at once for the successors.
     pub(super) async fn without_replaced(&self, entries: Vec<ClaimedEntry>, lease: Uuid) -> Vec<ClaimedEntry> {
         let is_replaced = |entry: &ClaimedEntry| entry.row.recipient.standing == Sendability::Replaced;
         let (replaced, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_replaced);
@@ -111,7 +111,7 @@ impl Admission {
         others
     }
 
-    /// Reads again and signs anew what waited for longer than its token is good for: the server was down, or a gateway.
+    /// Reads and signs rows again whose token has expired during a long wait, for example after an outage of the server or a gateway.
     pub(super) async fn without_late(&self, entries: Vec<ClaimedEntry>, lease: Uuid) -> Vec<ClaimedEntry> {
         let now = self.shared.clock.now();
         let is_late = |entry: &ClaimedEntry| entry.queued().is_late(now, entry.message.policy.settings.retry_token_ttl);

@@ -87,7 +87,7 @@ impl Flows {
         true
     }
 
-    /// Whether anything bounds what an app sends, or what one of its lanes does.
+    /// Whether a limit applies to the app, or to one of its lanes.
     pub(super) fn concern(&self, app: AppId) -> bool {
         self.limited.get(&app).is_some_and(|n| *n > 0)
     }
@@ -150,7 +150,7 @@ impl Flows {
         self.of(app, lane).filter_map(room).min()
     }
 
-    /// So many more deliveries of a tier wait for a turn.
+    /// Counts this many more waiting deliveries of a tier.
     pub(super) fn lined_up(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.waiting[tier] += n);
     }

@@ -30,7 +30,7 @@ const IDLE_FOR: Duration = Duration::from_secs(60);
 /// A strange one, in any case, unless it is shut: anybody may make up any number of them, and have them break.
 const BROKEN_FOR: Duration = Duration::from_secs(3_600);
 
-/// The origins of one stored lane, taken together: what is claimed is claimed for all of them.
+/// All origins of one stored lane: claims are for the lane as a whole.
 #[derive(Default)]
 pub(super) struct LaneGroup {
     pub slots: Vec<Slot>,

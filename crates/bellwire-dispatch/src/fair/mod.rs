@@ -67,8 +67,8 @@ pub(crate) struct FairQueue {
 }
 
 impl FairQueue {
-    /// An empty queue whose lanes grow to at most `limit_max` POSTs at a time, in a worker that started at a time. `streams`
-    /// reads what the origin of an authority takes at a time.
+    /// Empty queue of a worker with this start time. Lanes grow up to `limit_max` concurrent POSTs. `streams` reads the concurrent requests
+    /// that an authority allows.
     pub(crate) fn new(
         limit_max: u32,
         started_at: Timestamp,
@@ -86,7 +86,7 @@ impl FairQueue {
         }
     }
 
-    /// Reads again what an origin takes at a time.
+    /// Reads the number of concurrent requests of an origin again.
     pub(crate) fn streams_changed(&self, authority: &str) {
         let mut inner = self.inner.lock();
         if inner.streams_changed(authority) {
@@ -101,7 +101,7 @@ impl FairQueue {
         }
     }
 
-    /// Whether flow control bounds what an app sends, or what one of its lanes does.
+    /// Whether flow control limits the app, or one of its lanes.
     pub(crate) fn is_limited(&self, app: AppId) -> bool {
         self.inner.lock().flows.concern(app)
     }
@@ -175,7 +175,7 @@ impl FairQueue {
         Some(next)
     }
 
-    /// Gives a permit back without an answer: no POST was made. Returns how many POSTs the lane still has out.
+    /// Returns a permit without a response: there was no POST. Returns the number of POSTs of the lane in flight.
     pub(crate) fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) -> u32 {
         self.take_back(&Permit { slot, tier: job.message.tier, number: job.number, probe }, now)
     }
@@ -190,8 +190,7 @@ impl FairQueue {
         inner.slots[slot].lane.in_flight()
     }
 
-    /// Gives a permit back with the answer that the POST got. Returns what other replicas have to know, and how many
-    /// POSTs the lane still has out.
+    /// Returns a permit with the response of the POST. Returns updates for other replicas, and the number of POSTs of the lane in flight.
     pub(crate) fn answered(&self, slot: Slot, answer: &Answered<'_>) -> (Option<LaneState>, u32) {
         let mut inner = self.inner.lock();
         let mut news = inner.name(slot);

@@ -102,7 +102,7 @@ impl OriginStreams {
         self.paid[tier] += COSTS[tier];
     }
 
-    /// Takes back what a turn cost that came to no POST.
+    /// Returns the cost of a turn without a POST.
     pub(super) fn refund(&mut self, tier: usize) {
         self.paid[tier] = self.paid[tier].saturating_sub(COSTS[tier]);
     }

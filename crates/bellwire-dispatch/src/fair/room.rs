@@ -102,7 +102,7 @@ impl Queue {
         group.slots.iter().filter_map(wish).collect()
     }
 
-    /// Takes in what asking for the right to probe came to.
+    /// Applies the response to a request for the right to probe.
     pub(super) fn asked_to_probe(&mut self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
         // It may have been forgotten meanwhile, which broken ones are after an hour.
         if let Some(queue) = self.slots.get_mut(slot) {

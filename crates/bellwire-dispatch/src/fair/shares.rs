@@ -7,7 +7,7 @@ pub(crate) const WEIGHTS: [u32; 3] = [8, 3, 1];
 pub(crate) const TIERS: usize = WEIGHTS.len();
 /// Cost of a turn for each tier. Tiers that get their shares pay the same.
 pub(crate) const COSTS: [u64; TIERS] = [3, 8, 24];
-/// So many turns make a round, in which every tier has its share.
+/// Number of turns in a round, in which every tier gets its share.
 pub(crate) const ROUND: u32 = WEIGHTS[0] + WEIGHTS[1] + WEIGHTS[2];
 pub(crate) fn index(tier: Tier) -> usize {
     match tier {

@@ -44,7 +44,7 @@ pub(crate) enum NextTurn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     pub n: usize,
-    /// and no more, not even to make a batch worth its while: probes, what one may be among, or what flow control leaves.
+    /// Whether this is a strict maximum, even if a batch would be more efficient: for probes and the remaining permits of flow control.
     pub exact: bool,
     /// Time of the next room, if a rate is used up.
     pub next_at: Option<Timestamp>,

@@ -1,5 +1,5 @@
-//! Certificates by ACME (RFC 8555), proved by TLS-ALPN-01 (RFC 8737): one order from account to chain. When to order, and where what
-//! came of it is kept, is for [`crate::server`] to say.
+//! Certificates by ACME (RFC 8555), proved by TLS-ALPN-01 (RFC 8737): one order from account to chain. The server decides when to order,
+//! and stores the result.
 
 pub mod schedule;
 
@@ -31,7 +31,7 @@ const ASKED: RetryPolicy =
 /// Error type of an authority for an unknown account (RFC 8555 section 6.7).
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
-/// Why no certificate came of an order. The texts are written for operators.
+/// Error of an order without a certificate. The texts are for operators.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -130,7 +130,7 @@ impl Authority {
         Ok(Issued { chain_pem, key_pem })
     }
 
-    /// Why an order came to nothing, in the words that the authority wrote beside the challenge, else of the order.
+    /// Reason of a failed order: the authority's text for the challenge, else for the order.
     async fn unproven(&self, order: &mut Order, of_order: Option<String>) -> Error {
         let mut why = of_order.unwrap_or_else(|| "no reason given".to_owned());
         let mut authorizations = order.authorizations();

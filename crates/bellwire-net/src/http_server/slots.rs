@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::ListenerLimits;
 use super::address::{household, site};
 
-/// One connection in so many of a client may be in a handshake. A client that opens many at once waits.
+/// Divisor of a client's connections: one in this many may be in a handshake. Further handshakes wait.
 const CONNECTIONS_PER_HANDSHAKE: usize = 4;
 /// Factor of the limit of a client that applies to an IPv6 /48, which has 65,536 clients.
 const CLIENTS_PER_SITE: usize = 4;

@@ -15,7 +15,7 @@ pub(crate) const CRON_MAX: usize = 200;
 
 /// The least time between two runs, in seconds: what recurs more often is no campaign.
 pub(crate) const INTERVAL_MIN_S: i64 = 300;
-/// So many times are looked at for it: more than a pattern of minutes has in two hours.
+/// Maximum number of times checked: more than a pattern of minutes has in two hours.
 const TIMES_LOOKED_AT: usize = 64;
 /// Longer than any stretch of time that clocks show twice, or skip: those of Antarctica/Troll change by two hours.
 const REPEATED_MAX: TimeDelta = TimeDelta::hours(3);

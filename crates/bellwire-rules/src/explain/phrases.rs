@@ -23,7 +23,7 @@ pub(super) fn seconds(span: TimeDelta) -> f64 {
     span.num_milliseconds() as f64 / 1e3
 }
 
-/// A time span of so many seconds, in one or two units.
+/// Formats a time span in seconds, in one or two units.
 pub(super) fn span(seconds: f64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
     if seconds < 60.0 {

@@ -108,8 +108,7 @@ impl Hold {
         self.reopened = over.map(|held| held.until).max(self.reopened);
     }
 
-    /// Takes over what another replica learned or an operator ordered, unless a later release undid it. Returns when the
-    /// hold ends.
+    /// Takes over a hold of another replica or an operator, unless a later release ended it. Returns the end of the hold.
     pub fn extend(&mut self, held: HoldReason) -> Timestamp {
         if self.released_at.is_none_or(|released| released <= held.at) {
             self.newest = Some(self.newest.filter(|newest| newest.at > held.at).unwrap_or(held));

@@ -9,8 +9,7 @@ use bellwire_core::clock::Timestamp;
 
 /// Time for which a limit applies before it is tested again.
 pub const BELIEVED_FOR: Duration = Duration::from_secs(86_400);
-/// An acceptance counts against a smaller limit for so long after it came, too: what is in flight together is answered
-/// in any order.
+/// Time for which an acceptance also counts against a smaller limit: responses to concurrent requests arrive in any order.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 
 /// Learned limit of an origin, with its time.
@@ -45,8 +44,7 @@ impl PayloadLimit {
         self.learned.filter(|learned| now < learned.at + BELIEVED_FOR)?.max
     }
 
-    /// A POST of so many octets was accepted, of a delivery that was made smaller after a refusal, or not. Returns what
-    /// others have to know.
+    /// Records the acceptance of a POST with this size, made smaller after a refusal or not. Returns updates for other replicas.
     pub fn accepted(&mut self, now: Timestamp, octets: u32, refused: Option<PayloadRefusal>) -> Option<Learned> {
         self.remember(octets, now);
         let believed = self.believed(now);

@@ -63,7 +63,7 @@ pub struct RetrySpan {
     pub elapsed_s: f64,
 }
 
-/// Returns the timetable of a policy for a message that lives for so many seconds; `None`: for longer than any policy.
+/// Returns the timetable of a policy for a message with this time to live in seconds; `None`: longer than any policy.
 pub fn preview(policy: &Policy, ttl_s: Option<u32>) -> Timetable {
     let ends = [
         ttl_s.map(|ttl_s| ("ttl", Duration::from_secs(ttl_s.into()))),

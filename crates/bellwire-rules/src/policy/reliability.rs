@@ -112,7 +112,7 @@ impl Sums {
     }
 }
 
-/// A lane with what there was to count of it.
+/// Sums of a lane.
 #[derive(Debug)]
 pub struct LaneSums {
     /// Number of the lane.
@@ -295,7 +295,7 @@ pub struct MetricReading {
     pub state: ReliabilityState,
 }
 
-/// Reads every reliability metric off the sums of an hour, over so many lanes.
+/// Computes every reliability metric from the sums of an hour, over this many lanes.
 pub fn read(sums: &Sums, lanes: usize) -> [MetricReading; 5] {
     Sli::ALL.map(|sli| {
         let (value, samples) = sli.weigh(sums, lanes);

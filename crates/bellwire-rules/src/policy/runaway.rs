@@ -23,7 +23,7 @@ impl Guard {
     /// Limits of an app without its own.
     pub const DEFAULT: Self = Self { factor: 10, floor: 10_000 };
 
-    /// The most deliveries within the [`WINDOW`] of an app with so many active subscriptions; none: any number.
+    /// Maximum deliveries within the [`WINDOW`] of an app with this many active subscriptions; `None`: no limit.
     pub fn limit(self, subscriptions: u64) -> Option<u64> {
         (self.factor > 0).then(|| u64::from(self.factor).saturating_mul(subscriptions).saturating_add(self.floor))
     }

@@ -198,7 +198,7 @@ fn former_hour(octets: &[u8]) -> Option<FormerHour> {
     })
 }
 
-/// Stands for an hour of which too little is known.
+/// Placeholder for an unknown hour, with too few clicks.
 const HOUR_UNKNOWN: u8 = u8::MAX;
 
 struct EngagementRow {

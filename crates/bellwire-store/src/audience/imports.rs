@@ -31,7 +31,7 @@ pub struct ImportRow {
     pub id: ImportId,
     /// `ndjson`, `csv` or `json`.
     pub format: String,
-    /// Whether nothing of it stays.
+    /// Whether nothing of the import is stored.
     pub dry_run: bool,
     /// Lines of the file, or elements of its array, that are dealt with.
     pub lines: i64,
@@ -84,7 +84,7 @@ pub struct Numbered<'a> {
 
 #[derive(Debug, Default)]
 pub struct ImportBatch<'a> {
-    /// So many lines are dealt with when this part is.
+    /// Number of finished lines after this part.
     pub lines: i64,
     pub subscriptions: Vec<Numbered<'a>>,
     pub left_out: Vec<i64>,
@@ -152,7 +152,7 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<I
     )
 }
 
-/// Returns what was wrong with the first wrong lines, or what was left out of the first lines, in the order of the file.
+/// Returns the faults of the first wrong lines, or the warnings of the first lines, in the order of the file.
 pub async fn faults(pool: &PgPool, id: ImportId, is_warning: bool) -> sqlx::Result<Vec<LineFault>> {
     sqlx::query_as!(
         LineFault,
@@ -262,7 +262,7 @@ async fn take_half(
     .await
 }
 
-/// Counts what became of half a part, and keeps what was wrong with it as long as there is room. False: it is not what comes next.
+/// Counts the results of half a part, and stores its faults while there is room. Returns `false` if the part is not the next one.
 async fn advance(
     conn: &mut PgConnection,
     id: ImportId,

@@ -164,7 +164,7 @@ async fn pages(conn: &mut PgConnection, table: &str) -> sqlx::Result<i64> {
     pages.fetch_one(conn).await
 }
 
-/// The percentage of so many pages that a sample reads, to find that share of an audience.
+/// Percentage of pages that a sample reads to find this share of an audience.
 fn percent(share: f64, pages: i64) -> f32 {
     let affordable = PAGES_MAX as f64 / pages.max(1) as f64;
     (share.min(affordable).min(1.0) * 100.0) as f32

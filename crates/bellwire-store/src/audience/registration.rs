@@ -52,7 +52,7 @@ pub struct Registration<'a> {
     pub right: Right<'a>,
     /// The subscription that this one takes the place of, and by what right.
     pub replaces: Option<(SubscriptionId, Right<'a>)>,
-    /// The delivery policy that it is to have from now on, and who says so; none: it stays as it is.
+    /// New delivery policy, and its author; `None`: unchanged.
     pub policy: Option<(&'a Value, Actor)>,
     /// Earlier creation elsewhere, only of a new one.
     pub created_at: Option<Timestamp>,

@@ -128,8 +128,8 @@ pub async fn count(pool: &PgPool, vault: &Vault, pruned: &Pruned, now: Timestamp
     }
 }
 
-/// Restores pruned subscriptions, in transactions of their own, until `most` are restored. Each gives `entry` to the audit log. Returns
-/// the number of restored ones, and whether there may be more. What was restored before a failure stays.
+/// Restores pruned subscriptions, in separate transactions, until `most` are restored. Each transaction writes `entry` to the audit log.
+/// Returns the number restored, and whether there may be more. Subscriptions restored before a failure stay restored.
 pub async fn restore(
     pool: &PgPool,
     vault: &Vault,

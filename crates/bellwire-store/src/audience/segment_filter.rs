@@ -27,7 +27,7 @@ pub(crate) struct Judge<'a> {
     /// Facts that must be read.
     pub needs: Needs,
     lanes: HashMap<LaneId, LaneFacts>,
-    /// The messages that the names in the filter stand for.
+    /// Messages that the names in the filter refer to.
     messages: HashMap<String, Vec<MessageId>>,
     now: Timestamp,
     /// Time as of which person and time zone count. None: the present.
@@ -149,7 +149,7 @@ pub(crate) async fn lanes(conn: &mut PgConnection, lanes: &[LaneId]) -> sqlx::Re
 /// Messages of a campaign that its name stands for, the newest first: all of a run, and of runs for months.
 const MESSAGES_OF_CAMPAIGN_MAX: i64 = 500;
 
-/// The messages of an app that each of these names stands for. Names that stand for none are left out.
+/// Messages of an app by name. Names without a message are omitted.
 pub async fn messages_named(
     conn: &mut PgConnection,
     app: AppId,

@@ -135,7 +135,7 @@ async fn with_topics(
     Ok(rows.into_iter().map(with_names).collect())
 }
 
-/// The last subscription that a list looks at, unless there are not so many.
+/// Last subscription within the limit of a list's search. `None`: there are fewer.
 async fn end_of_look(
     pool: &PgPool,
     app: AppId,

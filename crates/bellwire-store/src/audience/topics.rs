@@ -20,7 +20,7 @@ use bellwire_core::permission::{BrowserRight, BrowsersMay, Join, Maker, Speaker}
 pub const TOPICS_MAX: i64 = 10_000;
 /// Most topics of one app that browsers made: they leave servers their share.
 pub const BROWSER_TOPICS_MAX: i64 = 1_000;
-/// Time for which a topic made by browsers stays without members and messages.
+/// Time for which a topic created by browsers stays without subscribers and messages.
 const UNUSED_KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;
@@ -112,8 +112,8 @@ pub async fn ensure_in_turn(
     Ok(there)
 }
 
-/// Makes topics that there were not a moment ago. Two that make the same ones wait for each other in one order, if neither makes
-/// others in the same transaction.
+/// Creates topics that did not exist. Two transactions that create the same topics wait for each other in one order, provided that neither
+/// creates others.
 async fn make(
     conn: &mut PgConnection,
     app: AppId,

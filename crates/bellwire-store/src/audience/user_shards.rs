@@ -18,7 +18,7 @@ use crate::transactions::begin;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, SHARDS, SubscriptionId};
 
-/// Rows that are looked at in one go, and subscriptions that are noted anew.
+/// Maximum rows read and subscriptions written per chunk.
 const CHUNK: i64 = 1_000;
 
 type User = (AppId, String);
@@ -71,7 +71,7 @@ pub(crate) async fn note(
     .map(drop)
 }
 
-/// Notes that a user has left a subscription: what is known of where they are is looked at again.
+/// Marks a user who left a subscription: the user's shards are determined again.
 pub(crate) async fn doubt(
     conn: &mut PgConnection,
     app: AppId,

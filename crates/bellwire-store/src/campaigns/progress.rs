@@ -325,7 +325,7 @@ async fn messages_of(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<
         .await
 }
 
-/// So many reports of a kind, as those of displaying and those of clicking.
+/// Counts of reports by kind: displayed and clicked.
 fn displayed_and_clicked(kind: i16, n: i64) -> (i64, i64) {
     match kind == ReceiptKind::Displayed.code() {
         true => (n, 0),

@@ -11,7 +11,7 @@ use bellwire_rules::campaign::plan::{WHOLE, share_of, spread_over};
 use bellwire_rules::campaign::state::CampaignState;
 use bellwire_rules::campaign::winner::{VariantCount, WinnerVerdict};
 
-/// Messages of a campaign that are looked at, the newest first: more than can be under way.
+/// Maximum number of messages of a campaign that are read, newest first: more than can be active.
 const MESSAGES_LOOKED_AT: i64 = 2_000;
 
 /// Forgets the messages that are still to be made.
@@ -42,7 +42,7 @@ pub async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Timestamp>> {
     .await
 }
 
-/// Locks a campaign that is due, and that no other replica is at. None: there is none.
+/// Locks a due campaign that no other replica has locked. `None`: there is none.
 pub async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Option<DueCampaign>> {
     sqlx::query_as!(
         DueCampaign,
@@ -56,7 +56,7 @@ pub async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<O
     .await
 }
 
-/// Has a locked campaign looked at again then, and not before.
+/// Schedules the next check of a locked campaign for this time.
 pub async fn put_off(conn: &mut PgConnection, id: CampaignId, until: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("UPDATE campaigns SET next_at = $2 WHERE id = $1", id.0, until).execute(conn).await.map(drop)
 }
@@ -291,7 +291,7 @@ pub async fn undecided(
     Ok(Some(Undecided { run, counts }))
 }
 
-/// Writes down what a test came to.
+/// Stores the result of a test.
 pub async fn decided(
     conn: &mut PgConnection,
     id: CampaignId,
@@ -372,7 +372,7 @@ pub async fn ahead(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<Ahea
     .await
 }
 
-/// Writes down where a locked campaign stands, and when it is to be looked at again.
+/// Stores the state of a locked campaign, and the time of its next check.
 pub async fn set_out(
     conn: &mut PgConnection,
     id: CampaignId,

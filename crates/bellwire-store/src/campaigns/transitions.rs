@@ -124,7 +124,7 @@ pub async fn follow_through(pool: &PgPool, id: CampaignId, now: Timestamp) -> sq
 
 struct LookedAt {
     moving: Vec<MessageId>,
-    /// The oldest that was looked at; none: there are no older ones.
+    /// Oldest message read. `None`: there are no older ones.
     last: Option<Uuid>,
 }
 

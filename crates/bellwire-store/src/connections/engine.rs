@@ -54,7 +54,7 @@ pub fn parts() -> Vec<Option<i16>> {
     if is_distributed() { (0..i16::from(SHARDS)).map(Some).collect() } else { vec![None] }
 }
 
-/// The shards that these lie in, each once: a statement that is given them asks no others.
+/// Distinct shards of these ids. A statement with this list reads no other shards.
 pub fn shards_of(ids: &[SubscriptionId]) -> Vec<i16> {
     let shards: BTreeSet<i16> = ids.iter().map(|id| id.shard()).collect();
     shards.into_iter().collect()

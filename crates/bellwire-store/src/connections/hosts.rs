@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 
 const HOSTS_MAX: usize = 8;
-/// libpq's parameter of which host is meant.
+/// Parameter of libpq that selects the host by its state.
 const WHICH: &str = "target_session_attrs";
 
 /// Why a URL cannot be used. It is not quoted, since it may hold a password.

@@ -147,7 +147,7 @@ pub async fn connect(session: impl Into<Session>, connections: u32) -> Result<Pg
     Ok(pool)
 }
 
-/// The same, but connects when it is first used.
+/// Pool that connects at its first use.
 pub fn connect_lazily(session: impl Into<Session>, connections: u32) -> PgPool {
     let session = session.into();
     let options = for_pool(session.options.clone());

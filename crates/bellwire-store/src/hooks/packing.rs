@@ -234,7 +234,7 @@ pub struct PackedEvent {
     pub data: Value,
 }
 
-/// Takes the stream events of these apps, and moves the cursor. The rows stay for listeners. Also returns the number taken.
+/// Reads the stream events of these apps, and moves the cursor. The rows stay for listeners. Also returns their number.
 pub async fn take_stream(
     pool: &PgPool,
     conn: &mut PgConnection,

@@ -104,7 +104,7 @@ pub async fn list(pool: &PgPool, page: Keyset) -> Result<Vec<App>, sqlx::Error> 
     )
 }
 
-/// The app of that id, which stays as it is read until the transaction ends; none while it is being deleted.
+/// Returns the app with that id and locks it against changes until the end of the transaction. `None` during its deletion.
 pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,

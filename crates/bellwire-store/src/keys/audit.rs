@@ -95,7 +95,7 @@ named! {
         SegmentSet = "segment.set",
         /// A segment was removed.
         SegmentRemoved = "segment.removed",
-        /// A template was made or written anew.
+        /// A template was created or replaced.
         TemplateSet = "template.set",
         /// A template was removed.
         TemplateRemoved = "template.removed",
@@ -165,7 +165,7 @@ named! {
         AlertResolved = "alert.resolved",
         /// A teammate was invited.
         TeammateInvited = "teammate.invited",
-        /// A teammate's roles were changed, or whether they are let in.
+        /// The roles of a teammate were changed, or the teammate was enabled or disabled.
         TeammateChanged = "teammate.changed",
         /// A teammate's password was forgotten, their sessions were ended, and a new link was made.
         TeammateReset = "teammate.reset",

@@ -122,7 +122,7 @@ pub async fn challenge(pool: &PgPool, place: &AcmeScope) -> sqlx::Result<Option<
     Ok(found.and_then(|digest| digest.try_into().ok()))
 }
 
-/// Stores what an order came to, and ends the lease. What another process stores since the lease ran out stays.
+/// Stores the result of an order, and ends the lease. A result that another process stored after the end of the lease stays.
 pub async fn store(pool: &PgPool, lease: Lease, new: New<'_>) -> sqlx::Result<()> {
     sqlx::query!(
         "UPDATE acme_certificates SET chain = $3, private_key = $4, not_after = $5, renew_at = $6, challenge = NULL,

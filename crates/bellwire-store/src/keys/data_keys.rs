@@ -124,7 +124,7 @@ pub async fn check(executor: impl PgExecutor<'_>, source: &MasterKeySource) -> R
     open_wrapped(&rows, source).await.map(|_| rows.len())
 }
 
-/// The data keys as they are stored, of a database that any version made.
+/// Stored data keys of a database of any version.
 pub async fn wrapped(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<WrappedKey>> {
     sqlx::query_as!(WrappedKey, "SELECT number, purpose, wrapped FROM data_keys ORDER BY number")
         .fetch_all(executor)
@@ -153,8 +153,8 @@ pub async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timest
     Ok(added)
 }
 
-/// Takes in seal keys that were added, and lets the one seal whose time has come. The master key is asked for only if there is one
-/// that the vault does not have. Returns whether anything is different now.
+/// Reads added seal keys and activates the one that is due. The master key is requested only for a key that the vault lacks. Returns
+/// whether anything changed.
 pub async fn refresh(pool: &PgPool, source: &MasterKeySource, vault: &Vault, now: Timestamp) -> Result<bool, Error> {
     let newest = sqlx::query_scalar!(r#"SELECT max(number) AS "newest!" FROM data_keys"#).fetch_one(pool).await?;
     let current = current(pool, now).await?;

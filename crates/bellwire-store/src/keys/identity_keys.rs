@@ -22,7 +22,7 @@ pub struct IdentityKey {
     pub secret: Option<Vec<u8>>,
     /// An uncompressed point; ES256 only.
     pub public_key: Option<Vec<u8>>,
-    /// The API key that made it: revoking that one takes it along. None: the command line.
+    /// API key that created it, whose revocation deletes it. `None`: created by the command line.
     pub made_by: Option<ApiKeyId>,
     pub created_at: Timestamp,
 }
@@ -81,7 +81,7 @@ pub async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<IdentityKey>> {
     .await
 }
 
-/// Forgets a key: what it signed proves nothing from now on.
+/// Deletes a key: its signatures are invalid from now on.
 pub async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: IdentityKeyId) -> sqlx::Result<WriteOutcome> {
     let done =
         sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app.0, id.0).execute(executor).await?;

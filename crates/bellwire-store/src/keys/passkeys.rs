@@ -154,7 +154,7 @@ pub struct ShownAccount {
 pub struct ShownLink {
     /// The HMAC by which it is found.
     pub mac: [u8; 32],
-    /// The hash of the password to set, if one was given with it.
+    /// Hash of the new password, if the request contained one.
     pub password_hash: Option<String>,
 }
 

@@ -98,7 +98,7 @@ pub async fn reseal(
     Ok(last.filter(|_| i64::try_from(rows.len()) == Ok(CHUNK)))
 }
 
-/// The number of the seal key that took over last, if what was sealed before it has still to be sealed anew.
+/// Number of the current seal key, if values under earlier ones still have to be sealed again.
 pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Option<i16>> {
     sqlx::query_scalar!(
         "SELECT number FROM data_keys

@@ -111,7 +111,7 @@ pub async fn begin(conn: &mut PgConnection, new: &NewSession<'_>) -> sqlx::Resul
     .map(drop)
 }
 
-/// The session of that id, if it lives and its teammate is let in. Whether a key is still valid is for the caller to see.
+/// Session with that id, if it is valid and its teammate is enabled. The caller checks whether its key is still valid.
 pub async fn find(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<Option<Session>> {
     let found = sqlx::query!(
         r#"SELECT s.teammate, s.api_key, s.began_at, s.expires_at, t.email AS "email?",

@@ -35,7 +35,7 @@ pub struct Credentials {
     pub disabled_at: Option<Timestamp>,
 }
 
-/// Whether a teammate is let in at all.
+/// Account state of a teammate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TeammateStatus {
     pub id: TeammateId,

@@ -1,4 +1,4 @@
-//! VAPID key pairs. A retired key keeps signing for the subscriptions that were made with it, so none is ever deleted.
+//! VAPID key pairs. A retired key still signs for the subscriptions that were created with it, so keys are never deleted.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;

@@ -48,7 +48,7 @@ async fn shift(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     tx.commit().await
 }
 
-/// Makes due what was due, and moves retries, deferred deliveries and turns. What is scheduled and was not due stays.
+/// Keeps due deliveries due, and shifts retries, deferred deliveries and turns. Scheduled deliveries that were not due stay.
 async fn shift_deliveries(
     conn: &mut PgConnection,
     now: Timestamp,

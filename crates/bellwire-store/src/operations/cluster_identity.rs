@@ -25,7 +25,7 @@ pub enum Unsettled {
     Target { target: String, before: i32, now: i32 },
 }
 
-/// A cluster as it is recorded, or as it is. `None`: not recorded, or not readable, as on some managed services.
+/// Recorded or current identity of a cluster. `None`: not recorded, or not readable, as on some managed services.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Identity {
     system_identifier: Option<i64>,

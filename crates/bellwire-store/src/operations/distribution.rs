@@ -11,7 +11,7 @@ use crate::audience::user_shards;
 use crate::connections::engine;
 use bellwire_core::id::SHARDS;
 
-/// The tables that Citus distributes, each by its column `shard`, so that what belongs to a subscription lies on one machine.
+/// Tables that Citus distributes by their column `shard`, so that all rows of a subscription are on one machine.
 const DISTRIBUTED: [&str; 4] = ["subscriptions", "topic_members", "attempts", "receipts"];
 /// Table that determines the layout during the distribution.
 const LAYOUT: &str = "distribution_layout";

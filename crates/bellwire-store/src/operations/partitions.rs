@@ -33,7 +33,7 @@ const DAYS_CLEAR: u64 = 2;
 const TURN_TIMEOUT: &str = "SET LOCAL lock_timeout = '3s'";
 /// Timeout of waiting for readers and writers, because all others would wait, too.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
-/// Timeout of checking a crowded default partition, which takes minutes and blocks nothing.
+/// Timeout of the check of a large default partition, which takes minutes and blocks nothing.
 const PROOF_TIMEOUT: &str = "SET LOCAL statement_timeout = '1h'";
 
 /// Creates the default partitions and the missing ones of the days around `now`, and of later days with messages, moving rows of
@@ -166,8 +166,8 @@ async fn ensure_days(pool: &PgPool, table: &'static str, days: &[NaiveDate]) -> 
     Ok(made)
 }
 
-/// Creates the partitions of days from `clear` on. A constraint, checked without blocking, proves that the default partition has
-/// no rows of them. Otherwise Postgres would read all of it for each, with the table locked.
+/// Creates the partitions of days from `clear` on. A constraint, validated without blocking, proves that the default partition has no rows
+/// of them. Otherwise Postgres would read all of it for each, with the table locked.
 async fn ensure_beside_crowd(
     pool: &PgPool,
     table: &'static str,

@@ -28,7 +28,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::fact::Loss;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
-/// Requests that were let in before the app was deleted have ended by then: no statement takes longer.
+/// Time after which requests accepted before the deletion of an app have ended: no statement takes longer.
 const REQUESTS_END: Duration = Duration::from_secs(60);
 const MESSAGES_AT_ONCE: i64 = 100;
 /// Rows that one transaction deletes.

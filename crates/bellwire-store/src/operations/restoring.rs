@@ -46,8 +46,7 @@ pub async fn is_under_way(conn: &mut PgConnection) -> sqlx::Result<bool> {
     sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, mark).fetch_one(conn).await
 }
 
-/// Makes room for a restore: an empty schema with the mark in it. What is there already is put aside, if there is anything; what
-/// an earlier restore left that broke off is undone first.
+/// Prepares a restore: an empty schema with its mark. Existing content is put aside. Remains of an interrupted restore are removed first.
 pub async fn begin(conn: &mut PgConnection) -> sqlx::Result<()> {
     if is_under_way(conn).await? {
         undo(conn).await?;
@@ -156,8 +155,8 @@ pub async fn settle(conn: &mut PgConnection, origin: RestoreSource, now: Timesta
     Ok(settled)
 }
 
-/// Workers of before, their stops, sessions and one-time links. Transactions are numbered anew in another cluster: nothing
-/// of before may be taken for later than what comes.
+/// Deletes workers of the time before, their stops, sessions and one-time links. Another cluster numbers transactions from a lower value:
+/// old rows must not count as later than new ones.
 async fn forget(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
     let statements = "DELETE FROM workers; DELETE FROM stops; DELETE FROM passkey_challenges; DELETE FROM sessions;
          DELETE FROM invitations; DELETE FROM backups WHERE completed_at IS NULL; DELETE FROM held_back;

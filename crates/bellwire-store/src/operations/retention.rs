@@ -180,8 +180,8 @@ pub async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     Ok(deleted)
 }
 
-/// Looks at a chunk of the throttles after one of them, by (shard, subscription), and forgets those whose next turn came
-/// long ago. Returns the last one it looked at; none: there are no more. An index by turn would make every turn cost more.
+/// Deletes the throttles of one chunk, after a (shard, subscription), whose next turn is long past. Returns the last row read; `None`:
+/// there are no more. An index by turn would make every turn more expensive.
 pub async fn clear_throttles(
     pool: &PgPool,
     now: Timestamp,

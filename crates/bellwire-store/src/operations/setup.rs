@@ -12,7 +12,7 @@ pub struct DatabaseSettings {
     pub version: String,
     /// The version for programs: 170004.
     pub version_number: i32,
-    /// Whether what is committed is written down to the disk.
+    /// Whether commits are written to disk.
     pub fsync: bool,
     /// Whether pages that a crash tore can be mended.
     pub full_page_writes: bool,
@@ -49,7 +49,7 @@ pub async fn analyze(connection: &mut PgConnection) -> sqlx::Result<()> {
 /// Something that keeps dead rows from being cleared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VacuumBlocker {
-    /// A transaction of this session, which has lasted for so many seconds.
+    /// A transaction of this session, and its duration in seconds.
     Session {
         pid: i32,
         name: String,

@@ -15,7 +15,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// An empty set of rows of so many columns, with room for `rows` of about 100 octets.
+    /// Empty rows of this many columns, with room for `rows` of about 100 bytes.
     pub fn new(columns: i16, rows: usize) -> Self {
         let mut buffer = Vec::with_capacity(32 + rows * 100);
         buffer.extend_from_slice(b"PGCOPY\n\xff\r\n\0");

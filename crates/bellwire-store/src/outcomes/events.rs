@@ -71,7 +71,7 @@ impl EventData {
     }
 }
 
-/// Something that happened to an app, so many times.
+/// Event of an app, with the number of its occurrences.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// App of the event.
@@ -124,7 +124,7 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
     .map(drop)
 }
 
-/// The events of subscriptions that went away, given so many of each lane.
+/// Events of subscriptions that ended, from their number per lane.
 pub async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(LaneId, i64)]) -> sqlx::Result<Vec<Event>> {
     if lanes.is_empty() {
         return Ok(Vec::new());

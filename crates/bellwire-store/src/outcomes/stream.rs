@@ -162,8 +162,8 @@ pub struct StreamProgress {
     pub capped: i64,
 }
 
-/// The campaigns in motion whose time has come, and those that ended within the last few seconds. What waits is not counted: it
-/// is what was targeted and has not ended.
+/// Active campaigns that are due for an event, and those that ended within the last few seconds. Waiting deliveries are not counted: they
+/// are the targeted ones that have not ended.
 pub async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<StreamProgress>> {
     sqlx::query_as!(
         StreamProgress,

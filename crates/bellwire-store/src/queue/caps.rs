@@ -17,7 +17,7 @@ use bellwire_core::id::{AppId, MessageId};
 use bellwire_core::person::Person;
 use bellwire_rules::policy::caps::{CapRefusal, CapSet, Caps, TierGroup, WINDOW_MAX};
 
-/// So many messages that were held back are remembered for each user, so that none of their browsers gets them.
+/// Number of messages held back by a cap that are stored per user, so that no browser of the user gets them.
 const REFUSED_KEPT: i32 = 8;
 /// Maximum repetitions of a transaction after concurrent changes. Two are rare.
 const ROUNDS_MAX: usize = 8;
@@ -282,7 +282,7 @@ impl Rows<'_> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Takes places back that were given to these messages in this transaction, since other caps refuse them.
+    /// Removes reservations that this transaction made for these messages, because other caps refuse them.
     async fn give_back(&self, conn: &mut PgConnection, wishes: &[Wish]) -> sqlx::Result<()> {
         if wishes.is_empty() {
             return Ok(());

@@ -34,8 +34,8 @@ pub use recipient::{Recipient, Sendability};
 
 /// Time for which a claim belongs to its worker. A dead worker loses its claims after it.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// A turn that a throttle gave is good for so long. What has missed it, because no worker was there, asks for another one;
-/// so what waited does not leave in one instant.
+/// Validity of a turn from a throttle. A delivery that misses its turn, because no worker ran, requests another one; so waiting deliveries
+/// do not leave all at once.
 const TURN_KEPT: Duration = Duration::from_secs(1);
 
 /// A queue row under our lease.
@@ -239,8 +239,8 @@ pub async fn renew_rows(
     .map(drop)
 }
 
-/// Reads the state of rows again whose tokens are late, and signs them anew. Returns which (subscription, message) are
-/// still ours to send: neither stopped nor taken over meanwhile.
+/// Reads rows with expired tokens again, and signs them. Returns the (subscription, message) pairs that this worker may still send: neither
+/// stopped nor taken over meanwhile.
 pub async fn sign_again(
     pool: &PgPool,
     vault: &Vault,

@@ -1,4 +1,4 @@
-//! Flow control: what an app or an operator lets through, of an app as a whole or of one lane.
+//! Flow control: send limits set by an app or an operator, for a whole app or for one lane.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use bellwire_rules::policy::flow::Rate;
 
 /// Waiting deliveries are counted up to here, for each lane and each message that is being fanned out.
 const COUNT_MAX: i64 = 10_000;
-/// Messages being fanned out that are looked at for one count.
+/// Maximum number of messages in fan-out that are read for one count.
 const CURSORS_MAX: i64 = 100;
 
 /// Flow control in force. Empty: unlimited.
@@ -28,7 +28,7 @@ pub struct Flow {
     /// At most so many at a time.
     pub parallelism: Option<u32>,
     pub paused: bool,
-    /// Nothing of these tiers goes, since they [ran away](super::guards).
+    /// Tiers that the runaway guard holds. See [guards](super::guards).
     pub held: Vec<Tier>,
     pub held_at: Option<Timestamp>,
     pub reset_at: Timestamp,
@@ -169,7 +169,7 @@ pub struct DueCounts {
     pub oldest_due_at: Option<Timestamp>,
 }
 
-/// Counts what waits in an app's lanes, or in one of them, at a cost that does not grow with it.
+/// Counts the waiting deliveries of an app's lanes, or of one lane, at a constant cost.
 pub async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Timestamp) -> sqlx::Result<DueCounts> {
     let found = sqlx::query!(
         r#"

@@ -136,7 +136,7 @@ pub async fn watch(pool: &PgPool, server: Guard, now: Timestamp) -> sqlx::Result
     Ok(held)
 }
 
-/// Holds an app. False: it is held already, or was released since it was looked at.
+/// Holds an app. Returns `false` if it is held already, or was released since the check.
 async fn hold(pool: &PgPool, suspect: &Suspect, size: u64, limit: u64, now: Timestamp) -> sqlx::Result<bool> {
     let Suspect { app, slug, sent: RecentDeliveries { flood, deliveries }, .. } = suspect;
     let tiers: Vec<i16> = flood.tiers().iter().map(|tier| tier.code()).collect();

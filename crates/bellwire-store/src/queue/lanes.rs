@@ -61,7 +61,7 @@ pub(crate) async fn keep_out(conn: &mut PgConnection, app: AppId) -> sqlx::Resul
     .map(drop)
 }
 
-/// Gives a new lane a cursor of each scheduled message of the app. A transaction that pauses, resumes or cancels one of them ends first,
+/// Adds cursors of each scheduled message of the app for a new lane. A transaction that pauses, resumes or cancels one of them ends first,
 /// or waits for the lane: it changes every cursor of its message.
 async fn join_messages_for_later(
     conn: &mut PgConnection,
@@ -108,7 +108,7 @@ pub struct OriginRow {
     pub note: Option<String>,
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
-    /// The worker for which alone it stands so, since it reaches no gateway.
+    /// The only worker with this breaker state, because it cannot reach the gateway.
     pub breaker_of: Option<Uuid>,
     pub open_until: Option<Timestamp>,
     /// Length of its last opening.

@@ -1,4 +1,4 @@
-//! Messages as their senders see them: what was sent, and the account of what became of it.
+//! Messages as their senders see them: content, audience and counts.
 
 use serde_json::Value;
 use sqlx::PgPool;

@@ -22,7 +22,7 @@ pub async fn tier(pool: &PgPool, app: AppId, tier: Tier) -> Result<Option<Value>
         .map(Option::flatten)
 }
 
-/// Sets an app's policy for a tier, or takes it away. What else is set for the tier stays.
+/// Sets or removes an app's policy for a tier. Other settings of the tier stay.
 pub async fn set_tier(
     executor: impl PgExecutor<'_>,
     app: AppId,

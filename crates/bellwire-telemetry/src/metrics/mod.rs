@@ -196,7 +196,7 @@ impl Metrics {
         self.sli_states.of(labels).set(reading.state as i64);
     }
 
-    /// Shows how many connections of a pool there are, and how many of them do nothing.
+    /// Sets the number of open and of idle connections of a pool.
     pub fn show_pool(&self, pool: &'static str, open: u32, idle: usize) {
         let idle = i64::try_from(idle).unwrap_or(i64::MAX);
         for (state, n) in [("idle", idle), ("used", (i64::from(open) - idle).max(0))] {

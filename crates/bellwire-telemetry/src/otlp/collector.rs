@@ -123,7 +123,7 @@ impl SpanExporter for SpanSink {
     }
 }
 
-/// This process, as it stands in each request.
+/// Resource attributes of this process, sent with each request.
 pub(super) fn resource_of(resource: &ResourceAttributesWithSchema) -> ResourceMessage {
     ResourceMessage { attributes: resource.attributes.0.clone(), ..ResourceMessage::default() }
 }

@@ -32,7 +32,7 @@ const TURNS_TRACED: u32 = 10;
 /// Header with the caller's span (W3C Trace Context).
 const TRACEPARENT: &str = "traceparent";
 
-/// Makes spans, or does nothing where there is no collector. Cheap to clone.
+/// Creates spans; without a collector it does nothing. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Tracer(Option<On>);
 
@@ -75,7 +75,7 @@ impl Tracer {
         is_sampled.then(|| RequestSpan { context, clock: clock.clone() })
     }
 
-    /// The origin of a message's deliveries, if they are to be traced here; `traceparent` is what was stored with it.
+    /// Trace origin of a message's deliveries, if they are sampled; `traceparent` is the value stored with the message.
     pub fn origin(&self, traceparent: Option<&str>) -> Option<TraceOrigin> {
         let _on = self.0.as_ref()?;
         Some(TraceOrigin { request: traceparent.and_then(parse)?, turns: AtomicU32::new(0) })

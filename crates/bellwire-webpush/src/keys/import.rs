@@ -11,7 +11,7 @@ use bellwire_core::base64url;
 
 /// Wrappings that are taken off: base64 of a JSON file that holds PEM has two.
 const WRAPPINGS_MAX: usize = 3;
-/// Shortest text that may stand for a key: hex has 64 characters, base64 of 30 octets has 40.
+/// Minimum length of a text that may be a key: hex has 64 characters, base64 of 30 bytes has 40.
 const TOKEN_MIN: usize = 40;
 
 /// Labels of private and public keys in text; `priv:` and `pub:` are those of `openssl ec -text`.

@@ -17,10 +17,10 @@ pub const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e6
 const NAME_MAX: usize = 60;
 /// Of a run of equal delays at the end of a long timetable, so much is drawn.
 const RUN_SHOWN: u32 = 25;
-/// A timetable is long from so many retries on.
+/// Number of retries from which a timetable counts as long.
 const LONG: u32 = 120;
 const RETRIES_MAX: u32 = 1_000;
-/// A load is drawn in at most so many steps.
+/// Maximum number of steps of a drawn load.
 const STEPS_MAX: usize = 240;
 
 /// One policy in a chart of delays.

@@ -23,7 +23,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// For numbers up to `max`, with about so many marks.
+    /// Axis for numbers up to `max`, with about this many marks.
     pub(super) fn numbers(max: f64, marks: u32, title: &'static str) -> Self {
         let rough = (max / f64::from(marks)).max(1.0);
         let magnitude = 10f64.powf(rough.log10().floor());
@@ -86,7 +86,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The point of the page that stands for two values.
+    /// Position on the page of two values.
     pub(super) fn place(&self, x: f64, y: f64) -> (f64, f64) {
         let across = LEFT + (RIGHT - LEFT) * x / self.x.max;
         (across, self.bottom - (self.bottom - self.top) * y / self.y.max)
@@ -94,7 +94,7 @@ impl Frame {
 }
 
 impl Svg {
-    /// A page with a title, so many pixels high.
+    /// Page with a title and this height in pixels.
     pub(super) fn new(title: &str, height: u32) -> Self {
         let title = escaped(title);
         let mut text = format!(

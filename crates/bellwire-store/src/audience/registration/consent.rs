@@ -1,5 +1,5 @@
-//! Consent after a registration. A known consent stays until a new one is given: a browser that merely returns, or is in a list
-//! again, has not consented again.
+//! Consent after a registration. A known consent stays until a new one: a browser that merely returns, or is in a file again, has not
+//! consented again.
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::subscription::Consent;

@@ -1,4 +1,4 @@
-//! The trail of what was done with dead letters, as it is read.
+//! Audit trail of dead letters, for reading.
 
 use serde_json::Value;
 use sqlx::PgPool;

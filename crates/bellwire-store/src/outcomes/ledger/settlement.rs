@@ -16,7 +16,7 @@ use bellwire_rules::classify::DeadReason;
 use bellwire_rules::policy::hold::HoldReason;
 use bellwire_vault::retry_token::Queued;
 
-/// One POST, or why there was none. What it came to is said by the [`Fate`] that it leads to.
+/// One POST, or the reason for its absence. The result is in the [`Fate`] of the attempt.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     /// 0 for the first POST of the delivery.
@@ -214,7 +214,7 @@ impl Settlement {
         Self { delivery, earlier: earlier.into(), fate, hold: None, _span: None }
     }
 
-    /// The same, of a delivery whose responses held its subscription, or ended such a hold.
+    /// The same settlement, of a delivery whose responses started or ended a hold of its subscription.
     pub fn holding(self, hold: Option<HoldReason>) -> Self {
         Self { hold: hold.map(Box::new), ..self }
     }
@@ -277,7 +277,7 @@ impl Settlement {
         }
     }
 
-    /// The attempts of this turn in order, each with what it came to.
+    /// Attempts of this turn in order, each with its result.
     pub fn attempts(&self) -> impl Iterator<Item = (&Attempt, Ending)> {
         let last = match &self.fate {
             Fate::Ended(last, end) => Some((last, end.ending())),

@@ -86,7 +86,7 @@ pub async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx
     .await
 }
 
-/// Takes the rest of some batches of an app whose workers were lost. Only for an app without further claims, because otherwise
+/// Takes the remaining deliveries of batches of an app whose workers died. Only for an app without further claims, because otherwise
 /// another worker takes them.
 pub async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<QueuedDelivery>> {
     let batches = sqlx::query!(
@@ -128,8 +128,8 @@ pub async fn of_subscription(
     .await
 }
 
-/// Those of a locked subscription's that were meant for its user until now, who has left this browser; remembers that they
-/// did. What is for a topic or for everybody stays.
+/// Takes the deliveries of a locked subscription that were addressed to its former user, and records that. Deliveries for topics or for
+/// everybody stay.
 pub async fn of_previous_users(
     conn: &mut PgConnection,
     subscription: SubscriptionId,

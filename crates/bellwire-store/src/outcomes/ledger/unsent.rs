@@ -59,7 +59,7 @@ impl How {
     }
 }
 
-/// Ends rows that the same transaction has taken out. Nothing that [comes earlier](crate) may follow in it.
+/// Ends rows that the same transaction has dequeued. It must not lock anything [earlier in the order](crate) afterwards.
 pub async fn end(conn: &mut PgConnection, rows: Vec<QueuedDelivery>, how: How, now: Timestamp) -> sqlx::Result<()> {
     let mut closing = Closing::default();
     end_within(conn, rows, how, &mut closing, now).await?;

@@ -91,7 +91,7 @@ async fn lanes_of(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Resu
     Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.lane)).collect())
 }
 
-/// Counts new receipts, notes them, and takes what they end out of the queue. As long as its statement.
+/// Counts new receipts, records their facts, and dequeues the deliveries that they end.
 async fn count(
     conn: &mut PgConnection,
     new: &[&Receipt],

@@ -65,7 +65,7 @@ pub(super) async fn look(
     Ok(rows)
 }
 
-/// All pairs of the app's messages, each with what waits of it, and nothing else.
+/// Pairs of the app's messages with their waiting deliveries.
 async fn waiting(
     conn: &mut PgConnection,
     app: AppId,

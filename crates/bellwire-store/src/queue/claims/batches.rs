@@ -51,7 +51,7 @@ pub struct Batch {
 /// Result of taking a batch.
 #[derive(Debug)]
 pub enum TakeBatchResult {
-    /// Nothing of this lane and tier is left to take now.
+    /// No claimable rows of this lane and tier at this time.
     Nothing,
     /// No recipients: the cursor passed this many candidates that its message is not for, or ended.
     Nobody {

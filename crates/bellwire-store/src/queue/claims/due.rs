@@ -50,7 +50,7 @@ impl Sources {
         self.batches.is_some() || self.cursors.is_some()
     }
 
-    /// One by one, in the order in which they are drawn from: what has begun goes before what has not.
+    /// Sources in order of claims: started work before new work.
     pub fn iter(self) -> impl Iterator<Item = (WorkTable, Timestamp)> {
         let all =
             [(WorkTable::Queue, self.queue), (WorkTable::Batches, self.batches), (WorkTable::Cursors, self.cursors)];

@@ -54,7 +54,7 @@ pub(super) async fn cut(
     Ok(BatchChunk { recipients, after: stretch.after, is_last, passed, sunset })
 }
 
-/// Returns the number of candidates to read, to find this many more after so many were taken and passed.
+/// Returns the number of candidates to read in order to find `wanted` more, from the numbers taken and passed so far.
 fn to_ask(wanted: usize, taken: usize, passed: usize) -> usize {
     let per_taken = (taken + passed + 1).div_ceil(taken + 1);
     let left = LOOKED_AT_MAX.saturating_sub(taken + passed);

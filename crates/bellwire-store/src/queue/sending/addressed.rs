@@ -34,7 +34,7 @@ pub struct NewMessage {
     pub accepted_at: Timestamp,
     /// Time at which the API accepted a message for later. `None`: it is not for later.
     pub received_at: Option<Timestamp>,
-    /// Whether it goes by cursors however few it is for, unless it names them. It does so anyway if it is for later.
+    /// Whether it uses cursors for any size of audience, unless recipients are named. Scheduled messages always do.
     pub by_cursors: bool,
     /// Name given by its sender.
     pub key: Option<String>,

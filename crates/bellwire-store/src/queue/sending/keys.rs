@@ -1,4 +1,4 @@
-//! Senders' own names for their messages: of those that are under way, no two of an app have the same.
+//! Senders' own keys of messages. Of the active messages of an app, no two have the same key.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,5 +1,5 @@
-//! Messages whose recipients are known one by one, many of them in one statement. This is the way of the one-time code:
-//! what it costs is its share of a round trip, a statement and a commit.
+//! Messages with individually named recipients, many of them in one statement. One-time codes use this path: each costs its share of a
+//! round trip, a statement and a commit.
 
 use std::collections::HashSet;
 

@@ -73,8 +73,7 @@ async fn mark(
     .await
 }
 
-/// Takes subscriptions that are gone out of their topics, which are remembered, stops what is sent to them, and takes out what waits
-/// for them.
+/// Removes gone subscriptions from their topics, which are recorded, stops their deliveries, and dequeues the waiting ones.
 async fn take_out(
     conn: &mut PgConnection,
     ended: &[Gone],
