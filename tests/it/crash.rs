@@ -151,7 +151,7 @@ pub async fn reconnect(pool: &PgPool) {
     }
 }
 
-/// Delivers the rest, including rows under foreign leases.
+/// Delivers the remaining rows, including those under leases of other workers.
 async fn recover(app: &TestApp, message: &str) {
     reconnect(&app.pool).await;
     let idle = async { while app.dispatcher.run_until_idle().await.is_err() {} };
