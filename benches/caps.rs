@@ -28,12 +28,12 @@ pub async fn run() {
     let users = "UPDATE subscriptions SET user_id = 'user-' || id::text WHERE get_byte(uuid_send(id), 15) % 2 = 0";
     sqlx::query(users).execute(&harness.pool).await.expect("users");
     sqlx::query("VACUUM ANALYZE subscriptions").execute(&harness.pool).await.expect("a tidy table");
-    // Two caps, both of which are asked each time; nobody reaches them.
+    // Two caps, both of which are checked each time; no user reaches them.
     let caps = json!({"caps": [{"max": 40, "window": "7d"}, {"max": 50, "window": "30d"}]});
     let path = format!("/v1/apps/{app}/caps");
     let (mut free, mut capped) = (Vec::new(), Vec::new());
     for pair in 0..=pairs {
-        // Whoever goes second finds more rows in the tables: they take turns in that, too.
+        // The second run has more rows in the tables: the order alternates.
         for with_caps in [pair % 2 == 1, pair % 2 == 0] {
             harness.api.put(&path, &if with_caps { caps.clone() } else { json!({"caps": []}) }).await;
             let is_last = is_counting && pair == pairs && with_caps;

@@ -18,7 +18,7 @@ pub async fn run() {
     harness.campaign(app, n, &notice()).await; // the first finds everything cold
     let (mut alone, mut heard) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
-        // Whoever goes second finds more rows in the tables: they take turns in that, too.
+        // The second run has more rows in the tables: the order alternates.
         for with_listeners in [pair % 2 == 1, pair % 2 == 0] {
             match with_listeners {
                 false => alone.push(harness.campaign(app, n, &notice()).await),

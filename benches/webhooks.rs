@@ -40,7 +40,7 @@ pub async fn run() {
     harness.campaign(app, n, &notice()).await; // the first finds everything cold
     let (mut alone, mut told, mut hung) = (Vec::new(), Vec::new(), Vec::new());
     for pair in 0..pairs {
-        // Whoever goes later finds more rows in the tables: they take turns in that, too.
+        // A later run has more rows in the tables: the order alternates.
         for turn in 0..3 {
             match (pair + turn) % 3 {
                 0 => alone.push(harness.campaign(app, n, &notice()).await),

@@ -26,9 +26,6 @@ pub mod hooks {
     pub use crate::hooks::{Sender, pack};
 }
 pub mod http_server {
-    pub use bellwire_net::http_server::slots::{ConnectionSlot, ConnectionSlots, Full};
-    pub use bellwire_net::http_server::{ListenerLimits, serve};
-
     use std::sync::Arc;
 
     use bellwire_net::http_server::certificate::{Certificate, CurrentCertificate};

@@ -181,7 +181,7 @@ impl Run<'_> {
         if *is_taking || *is_resting || ahead.len() >= AHEAD {
             return;
         }
-        // The lane that is furthest behind its share, of those that nobody has locked.
+        // The lane that is furthest behind its share, of the unlocked ones.
         let free = (0..self.fleet.lanes.len()).filter(|lane| !self.cursors[*lane].is_held);
         let behind = |lane: &usize| self.taken[*lane] / self.fleet.lanes[*lane];
         match free.min_by(|a, b| behind(a).total_cmp(&behind(b))) {

@@ -434,7 +434,7 @@ async fn serve(
     master_key: &str,
     settings: &[(&str, &str)],
 ) -> (Process, String) {
-    // Somebody could take the port before the server does, who would then say so and end.
+    // Another process could take the port before the server, which would then fail with an error.
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     let gateways = simulator.hosts.iter().map(|host| format!("{}={}@{}", host.host, host.gateway.name(), host.addr));
     let receiving = receivers.iter().map(|receiver| format!("{}=other@{}", receiver.host, receiver.address));

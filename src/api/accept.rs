@@ -149,7 +149,7 @@ pub(super) async fn accept_once(
     messages: Vec<Keyed>,
 ) -> Vec<Result<AcceptResult, Problem>> {
     let (n, once) = (messages.len(), InOne { state: state.clone(), app: app.clone() });
-    // A task of its own: what is born leased to this process must be handed to dispatch, whoever waits for the answer.
+    // A task of its own: rows created under this process's lease must be handed to dispatch, even if the client disconnects.
     let taken = tokio::spawn(async move { once.accept(&messages).await }.in_current_span()).await;
     taken.unwrap_or_else(|_| (0..n).map(|_| Err(Problem::internal())).collect())
 }

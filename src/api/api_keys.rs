@@ -242,7 +242,7 @@ async fn revoke_of(
     RevokeQuery { keep_descendants }: RevokeQuery,
 ) -> Result<axum::Json<Revoked>, Problem> {
     let target = api_keys::find(&state.pool, app, id).await?.ok_or_else(|| Problem::not_found("API key"))?;
-    // Whatever a key made has no more scopes than it has.
+    // Keys created by a key have no more scopes than their creator.
     if target.scopes.iter().any(|scope| Scope::from_name(scope).is_none_or(|scope| !by.may(scope))) {
         return Err(Problem::forbidden("A key revokes no key that may do more than itself."));
     }

@@ -289,7 +289,7 @@ pub(crate) async fn create(
     };
     let mut once = pending.begin(&state).await?;
     if apps::create(once.conn(), &app).await? == Created::SlugTaken {
-        drop(once); // nobody waits for a second connection with one in hand
+        drop(once); // no request waits for a second connection while it has one
         let detail = match apps::find_any(&state.pool, None, Some(&app.slug)).await? {
             Some(App { deleting_at: Some(_), .. }) => "The app that had this slug is still being deleted.",
             _ => "Another app has this slug.",
@@ -335,7 +335,7 @@ pub(crate) async fn change(
 ) -> Result<axum::Json<AppView>, Problem> {
     let _changing = state.known_keys.changing();
     let mut tx = state.begin().await?;
-    // Not as the key was read with it: somebody may have changed it since.
+    // Read again: it may have changed since the key was read with it.
     let before = apps::lock(&mut tx, server.app.id).await?.ok_or_else(|| Problem::not_found("app"))?;
     let mut app = before.clone();
     body.apply(&mut app)?;

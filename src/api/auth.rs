@@ -424,7 +424,7 @@ pub(super) async fn find(state: &ApiState, shown: CredentialKey) -> Result<Optio
     let found = api_keys::authenticate(&state.pool, &shown.0, id, slug, now).await?;
     if let Some((key, _)) = &found
         && key.last_used_on.is_none_or(|day| day < now.date_naive())
-        // Once a day. Nobody is kept out because it cannot be noted.
+        // Once a day. A failed write does not refuse the request.
         && let Err(error) = api_keys::note_use(&state.pool, key.id, now.date_naive()).await
     {
         tracing::warn!(%error, "the day on which an API key was used could not be noted");

@@ -78,7 +78,7 @@ const FORWARDED: [&str; 6] =
 
 impl ExampleVisitor {
     fn of(state: &ApiState, version: Version, headers: &HeaderMap, extensions: &Extensions) -> Self {
-        // A proxy on this machine is not its clients, even where nobody told us of it. Some add nothing, and show only by a version
+        // A proxy on this machine, even an unconfigured one, must not count as a local client. Some add nothing, and show only by a version
         // of HTTP that no browser has spoken for decades; from one that does not even that, nothing tells its clients apart.
         let is_proxy = state.settings.trusted_proxies > 0
             || version < Version::HTTP_11

@@ -120,7 +120,7 @@ pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, P
         return Err(Problem::invalid_member("", "must be an object"));
     }
     reject_nul(bytes)?;
-    // The way to each member is kept only for whoever is told what is wrong.
+    // The path of each member is kept only for error messages.
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
     }

@@ -55,7 +55,7 @@ impl Places {
         busy: &Busy,
     ) -> Result<SharePermit, Problem> {
         let share = self.share_of(app);
-        // Semaphores are fair: whoever has waited longest is the next. Of one app no more than its share waits where all do.
+        // Semaphores are fair: the longest waiter is next. One app has no more waiters in the shared queue than its share.
         let both = async {
             let of_share = share.acquire_owned().await.ok()?;
             let place = self.0.all.clone().acquire_owned().await.ok()?;

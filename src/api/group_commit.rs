@@ -141,9 +141,9 @@ impl Intake {
 /// Ends when every handle is gone.
 async fn write_on(writer: Writer, inbox: Arc<tokio::sync::Mutex<mpsc::Receiver<WaitingMessage>>>) {
     loop {
-        // Whoever waits for the first message has the inbox, so that all that wait go into one group.
+        // The task that waits for the first message holds the inbox, so that all waiting messages go into one group.
         let Some(group) = next_group(&mut *inbox.lock().await).await else { return };
-        // Should it panic, whoever waited is told that it could not be written, and the next group is.
+        // If it panics, the waiting requests get an error, and the next group is written.
         let _ = panics::caught(writer.write_group(group)).await;
     }
 }

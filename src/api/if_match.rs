@@ -100,7 +100,7 @@ impl Edits {
         let is_of_app = route(&parts).starts_with("/v1/apps/{app}");
         let app = if is_of_app { auth::app_of(&parts, &self.state).await } else { None };
         if is_of_app && app.is_none() {
-            // It will be refused: nobody has to wait for it.
+            // It will be refused: other requests need not wait for it.
             return Ok(next.run(Request::from_parts(parts, body)).await);
         }
         let settings = &self.state.settings;

@@ -110,7 +110,7 @@ impl Outgoing {
             self.may_go_on().await.map_err(cut)?;
             let part = tokio::select! {
                 part = parts.try_next() => part.map_err(|error| error.to_string())?,
-                () = self.to.closed() => return Err(cut(BodyInterrupted::Client)), // nobody waits for what is being read
+                () = self.to.closed() => return Err(cut(BodyInterrupted::Client)), // the client has disconnected
             };
             let Some(part) = part else { return self.end().await.map_err(cut) };
             self.has_room().await.map_err(cut)?.send(BodyChunk::Part(part));

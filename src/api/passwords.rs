@@ -51,7 +51,7 @@ impl Password {
         if text.chars().count() < CHARS_MIN || text.len() > OCTETS_MAX {
             return Some("must have at least 12 characters, and at most 512 octets");
         }
-        // The first thing that somebody would guess.
+        // The first guess of an attacker.
         let rest = text.to_lowercase().replace(email, "").replace(own_name, "");
         (rest.chars().count() < CHARS_MIN / 2).then_some("must not be the address that you sign in with")
     }

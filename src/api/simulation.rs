@@ -119,7 +119,7 @@ pub(crate) async fn simulate(
     let (ttl_s, outages) = (scenario.ttl_s(), scenario.outages().map(Outage::from).collect());
     let place = state.simulations.take(Some(app.id), state.settings.place_patience, &BUSY).await?;
     let (seed, steps_max) = (query.seed.unwrap_or(1).into(), state.settings.simulation_steps_max);
-    // Whoever asked may leave: the place is free again when the work has ended.
+    // The client may disconnect: the permit is released when the work has ended.
     let simulated = spawn_blocking(move || {
         let _place = place;
         let run = |policy: &Policy| policies::run(&scenario, policy, seed, steps_max);

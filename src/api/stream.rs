@@ -220,7 +220,7 @@ enum Telling {
 impl Telling {
     async fn next(self) -> Option<(Result<sse::Event, Infallible>, Self)> {
         let (mut listener, mut until) = match self {
-            // Whoever listens knows that it does, when to come back, and from where on.
+            // The first event confirms the connection, and contains the delay and the position for a reconnect.
             Self::Hello(listener, until) => {
                 let id = listener.position().to_string();
                 let hello = sse::Event::default().comment("listening").retry(COME_BACK).id(id);
@@ -238,7 +238,7 @@ impl Telling {
             Some(ListenerInput::Event(event)) => (told(&event), true),
             Some(ListenerInput::Gap) => (sse::Event::default().event("gap").data("{}"), true),
             Some(ListenerInput::Lagged) => (end("lagged", &listener), false),
-            // Whoever is signed in may have other roles now, and comes back with those.
+            // The roles of a signed-in user may have changed: the client reconnects with the current ones.
             Some(ListenerInput::Revoked) if until.renewal.is_some() => (end(RENEW, &listener), false),
             Some(ListenerInput::Revoked) => (end("key_revoked", &listener), false),
             None => (end("stopping", &listener), false),

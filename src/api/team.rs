@@ -242,7 +242,7 @@ pub(crate) async fn reset(
     PathId(id): PathId<TeammateId>,
     pending: Pending,
 ) -> Result<Response, Instead> {
-    // A link sets a password without the one before, which whoever finds a browser that is signed in does not know.
+    // A link sets a password without the current one, which a stranger at a signed-in browser does not have.
     admin.must_not_be(id)?;
     let now = state.clock.now();
     let mut once = pending.begin(&state).await?;

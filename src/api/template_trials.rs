@@ -243,7 +243,7 @@ pub(crate) async fn check(
     let filter = segment.map(|segment| segment.filter());
     let audience = audience.expect("missing members were refused");
     let (of, compiled) = compile(&state, &app, template, data).await?;
-    // No place among simulations: there are so few that whoever waits for one would be refused before a check is over.
+    // No place among simulations: there are so few that a request waiting for one would be refused before a check is over.
     let _place = state.place_to_search(app.id).await?;
     let mut told = TemplateCheck::default();
     let (mut behind, until, now) = (Behind::NONE, Instant::now() + CHECK_WITHIN, state.clock.now());

@@ -287,7 +287,7 @@ async fn prove(config: &Config, path: PathBuf, identities: Arc<Vec<Identity>>) -
     let manifest = spawn_blocking(move || Backup::open(&at, &by).map(|backup| backup.manifest)).await??;
     if manifest.migration > schema::newest() {
         bail!(
-            "the backup is of Bellwire {} with migration {}, which is newer than this program: restore it with the program that \
+            "the backup is of Bellwire {} with migration {}, which this program does not contain: restore it with the program that \
              made it",
             manifest.program,
             manifest.migration

@@ -44,7 +44,7 @@ pub(super) async fn serve(args: Serve, inherited: Inherited, out: Output) -> any
     let migrations = if args.no_migrate { Migrations::Check } else { Migrations::Apply };
     let listener = match inherited.listener().context("the socket of the service manager cannot be used")? {
         Some(listener) => {
-            config.listen = listener.local_addr()?; // whatever the settings say
+            config.listen = listener.local_addr()?; // independent of the settings
             listener
         }
         None => {
@@ -126,7 +126,7 @@ mod tests {
     fn banner_shows_address_data_and_key() {
         let flags = [("data_dir", "/data".to_owned()), ("listen", "127.0.0.1:0".to_owned())];
         let mut config = Config::load(&crate::config::Flags::from_pairs(flags)).unwrap();
-        (config.database_url, config.public_url) = (None, None); // whatever surrounds the test
+        (config.database_url, config.public_url) = (None, None); // independent of the test's environment
         let told = |config: &Config| welcome(config, ([127, 0, 0, 1], 4711).into());
         for part in [
             "http://127.0.0.1:4711/example/ (on this machine)\n",

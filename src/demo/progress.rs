@@ -75,7 +75,7 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        // Whoever closed standard error does not want to know.
+        // Without standard error there is no reader.
         let _ = writeln!(std::io::stderr(), "{:6.1} s  {text}", self.elapsed().as_secs_f64());
     }
 

@@ -152,7 +152,7 @@ impl Sender {
 
     /// Claims under leases from this function. Other processes take them over when this process's worker dies.
     pub(crate) fn lease_by(&self, lessor: impl Fn() -> Uuid + Send + Sync + 'static) {
-        let _ = self.0.lessor.set(Box::new(lessor)); // nobody else sets it
+        let _ = self.0.lessor.set(Box::new(lessor)); // set only here
     }
 
     /// Number of webhooks for which this process holds state.

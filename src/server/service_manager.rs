@@ -71,7 +71,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn watchdog_is_fed_while_the_server_responds() {
-        let hanging = TcpListener::bind("127.0.0.1:0").await.unwrap(); // the system lets in, nobody answers
+        let hanging = TcpListener::bind("127.0.0.1:0").await.unwrap(); // the system accepts connections, no process responds
         assert_eq!(fed(hanging.local_addr().unwrap()).await, 0);
         for connections in [10, 0] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -90,7 +90,7 @@ async fn restored_deliveries_wait_for_the_operator() {
     until(&app, |report| report.accepted >= 150 && held(report) >= 20).await;
     let to = |n: usize| json!({"subscriptions": [named[n].id]});
     let later = app.send(to(0), json!({"send_at": app.clock.now() + std::time::Duration::from_secs(3_600)})).await;
-    // For whoever comes until then: nobody is there yet.
+    // For later subscribers: there are none yet.
     let to_nobody = json!({"send_at": app.clock.now() + std::time::Duration::from_secs(3_600)});
     let to_nobody = app.send(json!({"segment": "gateway = 'mozilla'"}), to_nobody).await;
     started(&app, plan("spring", json!({"schedule": {"cron": "0 9 * * *", "timezone": "UTC"}}))).await;
@@ -149,7 +149,7 @@ async fn restored_deliveries_wait_for_the_operator() {
     let restore = checks["findings"].as_array().expect("findings").iter().find(|it| it["check"] == "restore");
     assert_eq!(restore.expect("it is looked at")["health"], "warning");
 
-    // Somebody cancels what should not be sent any more, and lets the rest go on: repeats carry the ids of the first.
+    // An operator cancels one message, and resumes the others: repeats have the ids of the first.
     for message in [&later, &to_nobody] {
         done(&dir, &restored, &["message", "cancel", message]).await;
     }
@@ -214,7 +214,7 @@ async fn damaged_or_foreign_backup_is_refused_unread() {
         (write("cut", &whole[..whole.len() - 40]), "damaged, was cut off or tampered with"),
         (write("changed", &changed), "damaged, was cut off or tampered with"),
         (write("other", b"PGDMP, or so"), "this is no backup"),
-        (write("unknown", UNKNOWN.as_bytes()), "migration 91, which is newer than this program"),
+        (write("unknown", UNKNOWN.as_bytes()), "migration 91, which this program does not contain"),
         (write("half", &fs::read(&sealed).expect("it is ours")[..4_000]), "encrypted: give the identity"),
         (sealed.clone(), "encrypted: give the identity"),
         (path("none"), "cannot be read"),
@@ -234,7 +234,7 @@ async fn damaged_or_foreign_backup_is_refused_unread() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be used with this master key"), "{output:?}");
     assert!(is_untouched(&empty).await);
 
-    // What is there is kept, unless somebody says otherwise.
+    // Existing data is kept unless an argument allows its replacement.
     let said = refused(&dir, &app.database, &["restore", &plain]).await;
     assert!(said.contains("holds Bellwire's tables already"), "{said}");
     app.subscribe("fcm", 2..3).await;
@@ -269,7 +269,7 @@ async fn interrupted_restore_blocks_servers_and_can_repeat() {
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM subscriptions").await, 2);
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM pg_namespace WHERE nspname ~ 'bellwire'").await, 1);
 
-    // One that succeeded, and whose process ended before it could forget what it had replaced, is in nobody's way.
+    // One that succeeded, and whose process ended before it could forget what it had replaced, blocks nothing.
     let left = "CREATE SCHEMA bellwire_replaced; CREATE TABLE bellwire_replaced.apps (id uuid)";
     sqlx::raw_sql(left).execute(&app.pool).await.expect("it is ours");
     done(&dir, &app.database, &["restore", file, "--replace"]).await;

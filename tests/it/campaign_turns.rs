@@ -65,7 +65,7 @@ async fn last_of_two_concurrent_orders_wins() {
     let variants: Vec<Value> = (0..8).map(|n| json!({"name": n.to_string(), "message": {}})).collect();
     started(&app, plan("spring", json!({"variants": variants}))).await;
     look(&app).await;
-    // Whoever pauses its messages is held up at the first.
+    // A pause of its messages is blocked at the first one.
     let mut other = app.pool.begin().await.unwrap();
     sqlx::query("SELECT FROM messages FOR UPDATE").execute(&mut *other).await.unwrap();
     let paused = async { order(&app, "spring", "pause").await.ok(200) };

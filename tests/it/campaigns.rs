@@ -112,7 +112,7 @@ async fn a_campaign_is_drafted_started_sent_and_done() {
 async fn campaign_rows_do_not_grow_with_audience() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
-    // What counts as the audience: nobody looks at its members before the fan-out comes by.
+    // Estimate of the audience: its members are read only by the fan-out.
     sqlx::query("INSERT INTO audience_changes (topic, lane, n) SELECT 0, id, 9999999 FROM lanes")
         .execute(&app.pool)
         .await
@@ -142,7 +142,7 @@ async fn campaign_rows_do_not_grow_with_audience() {
 async fn campaign_steers_its_messages_until_cancelled() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..3).await;
-    // Its push service is held meanwhile: what the engine sends before the order comes is nobody's fault.
+    // Its push service is held meanwhile: the engine may send before the order arrives.
     let gateway = format!("/v1/gateways/{}", app.lane("fcm").await);
     let given_while_held = async |slug: &str, verb: &str| {
         app.operate(Method::POST, &format!("{gateway}/hold"), Value::Null).await.ok(200);

@@ -136,7 +136,7 @@ async fn a_campaign_leaves_out_who_has_had_enough() {
     app.run_until_idle().await;
     assert_eq!(scalar(&app.pool, USES).await, 0, "an app without caps pays for none");
     cap(&app, json!([{"max": 1, "window": "1d"}])).await;
-    // Somebody has three browsers, some of which are in one batch.
+    // A user has three browsers, some of which are in one batch.
     app.subscribe_with("fcm", 120..122, json!({"user_id": "ann"})).await;
     app.subscribe_with("apple", 0..1, json!({"user_id": "ann"})).await;
     let first = app.send(json!({"all": true}), json!({})).await;

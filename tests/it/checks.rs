@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use bellwire::testkit::checks;
-use bellwire::testkit::http_server::{ListenerLimits, serve};
+use bellwire_net::http_server::{ListenerLimits, serve};
 use bellwire_simulator::gateways::{RequestFault, Rule, RuleAction};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -159,7 +159,7 @@ async fn lane_shows_its_limit_and_last_error() {
         (&json!(400), &json!("no more of this"))
     );
     assert!(shown["last_words"]["at"].is_string());
-    // That it takes what is sent, or that somebody is gone, is not what people ask for.
+    // Acceptances and gone subscriptions are not findings.
     let gone = RuleAction::Answer { status: 410, headers: Vec::new(), body: "gone".to_owned() };
     app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(gone) }).unwrap();
     app.send(json!({"all": true}), json!({})).await;

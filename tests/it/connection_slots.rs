@@ -1,6 +1,7 @@
 //! Slots of connections: shares of a client, an IPv6 /64 and an IPv6 /48, and which connection gives way.
 
-use bellwire::testkit::http_server::{ConnectionSlot, ConnectionSlots, Full, ListenerLimits};
+use bellwire_net::http_server::ListenerLimits;
+use bellwire_net::http_server::slots::{ConnectionSlot, ConnectionSlots, Full};
 
 fn slots(connections: usize, connections_per_client: Option<usize>) -> ConnectionSlots {
     ConnectionSlots::new(&ListenerLimits { connections, connections_per_client, ..ListenerLimits::default() })

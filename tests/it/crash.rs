@@ -120,7 +120,7 @@ async fn batch_posts_start_after_a_durable_claim() {
     let dir = TempDir::new();
     let postgres = postgres_of_its_own(&dir).await;
     let app = TestApp::with(Setup { database: Some(TestDatabase::of(&postgres).await), ..Setup::default() }).await;
-    // Nothing is written that nobody waits for.
+    // No result without a waiting client is written.
     for set in ["ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()"] {
         sqlx::raw_sql(set).execute(&app.pool).await.expect("it is ours");
     }

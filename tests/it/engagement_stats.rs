@@ -149,7 +149,7 @@ async fn sunset_rule_skips_and_counts_the_unclicked() {
     app.run_until_idle().await;
     assert_eq!(app.counts(&nobody).await.get("sunset"), None);
     assert_eq!(app.counts(&all).await.get("sunset"), Some(&2));
-    // Whoever clicks is sent to again.
+    // A click makes the subscription a recipient again.
     report(&app, &message, clicks, "displayed").await;
     let last = show(&app, &[ignores], json!({})).await;
     report(&app, &last, ignores, "clicked").await;
@@ -409,7 +409,7 @@ async fn own_hours_exclude_local_time_and_tests() {
 async fn control_share_measures_the_sunset_rule() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..400).await;
-    // Half of the people ignore whatever they are shown; the others click.
+    // Half of the people ignore all messages; the others click.
     let ignoring =
         "INSERT INTO habits (app, shard, person, noted_at, unclicked, unclicked_from, unclicked_to, recent, hours)
         SELECT app, shard, origin_id, now(), 20, now(), now(), '', decode(repeat('00', 24), 'hex')

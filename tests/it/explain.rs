@@ -234,7 +234,7 @@ async fn unaddressed_subscription_gets_the_reason() {
     let early = app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await.remove(0);
     let outsider = app.subscribe("fcm", 1..2).await.remove(0);
     app.subscribe_with("fcm", 2..150, json!({"topics": ["news"]})).await;
-    // Taking a batch writes there: nobody is to be faster than the question.
+    // Taking a batch writes there: no batch may be taken before the query.
     let mut hold = app.pool.begin().await.unwrap();
     sqlx::query("LOCK TABLE message_counts IN EXCLUSIVE MODE").execute(&mut *hold).await.unwrap();
     let waits = app.send(json!({"topic": "news"}), json!({})).await;

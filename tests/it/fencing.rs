@@ -383,7 +383,7 @@ async fn row_settled_under_two_leases_counts_once() {
     app.dispatcher.stop(Duration::ZERO).await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let lane = LaneId(i32::try_from(app.lane("fcm").await).unwrap());
-    // Whatever the worker that lost its lease made of it.
+    // For any result of the worker that lost its lease.
     let attempt = |at| Attempt { number: 0, at, status: None, took_ms: Some(1), reason: None };
     for lost in [
         Fate::Ended(attempt(app.clock.now()), End::Accepted),

@@ -129,7 +129,7 @@ async fn failed_gateway_is_probed_then_served() {
     assert_eq!(attempts(&app).await, 40 + standing["retrying"]);
     assert_eq!(app.dispatcher.load().broken, 1);
 
-    // Open for 30 s: nothing is even tried, whatever falls due.
+    // Open for 30 s: no POST is tried, with any due deliveries.
     let failed = attempts(&app).await;
     app.advance(Duration::from_millis(29_500)).await;
     assert_eq!(attempts(&app).await, failed);
@@ -210,7 +210,7 @@ async fn throttling_gateway_is_left_alone_until_allowed() {
 fn with_a_stranger() -> Setup {
     let mut simulator = Options::default();
     simulator.hosts.push(HostSpec::new(Gateway::Other, "hostile.bellwire.test"));
-    // Small batches, so that the first holds nobody but those of the origin that misbehaves.
+    // Small batches, so that the first contains only recipients of the faulty origin.
     let dispatch = DispatchConfig { batch_min: 50, batch_max: 50, ..DispatchConfig::default() };
     Setup { simulator, dispatch, ..Setup::default() }
 }

@@ -151,7 +151,7 @@ async fn app_tightens_its_guard_operators_loosen_it() {
     assert_eq!(watch(&app).await, 0);
     let servers = app.operate(Method::PUT, GUARD, json!({})).await.ok(200);
     assert_eq!(servers["limit"], 10_030, "what the server has: 10 times three, and 10,000");
-    // Nothing is there to be released, and nobody is told of it.
+    // There is nothing to release, and no worker is notified.
     app.call(Method::POST, RELEASE, Value::Null).await.ok(200);
     let released = "SELECT count(*) FROM audit_log WHERE action = 'app.released'";
     assert_eq!(scalar(&app.pool, released).await, 0);

@@ -7,8 +7,8 @@ use axum::Router;
 use axum::http::Method;
 use axum::routing::{get, post as post_to};
 use bellwire::testkit::api::ApiConfig;
-use bellwire::testkit::http_server::{ListenerLimits, serve};
 use bellwire_core::scope::Scope;
+use bellwire_net::http_server::{ListenerLimits, serve};
 use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -420,7 +420,7 @@ async fn requests_are_counted_and_logged() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
     app.dispatcher.stop(Duration::ZERO).await;
-    // Nobody sends: the push services' clock is the test's, by which the server's tokens are no good.
+    // Nothing is sent: the push services use the test's clock, by which the server's tokens are invalid.
     let mut server = Server::with(&app, &["--log", "info,bellwire::api=debug", "--roles", "api"]).await;
     let send = json!({"to": {"topic": "news"}, "payload": "x"}).to_string();
     let post = format!(

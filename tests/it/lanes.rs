@@ -271,7 +271,7 @@ async fn release_of_one_origin_resumes_only_it() {
     let message = app.send(to, json!({})).await;
     app.run_until_idle().await;
     let lane = app.lane("wns").await;
-    // So that nobody claims what is made up here.
+    // So that no worker claims these made-up rows.
     app.call(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200);
     let [held, released] = ["am3p", "db5p"].map(|host| format!("https://{host}.notify.windows.com"));
     for origin in [&held, &released] {

@@ -90,7 +90,7 @@ async fn run(app: &TestApp, first: u32, course: &Course) {
         }
         app.run_until_idle().await;
     }
-    // The time to live ends whatever still waits.
+    // The time to live ends all waiting deliveries.
     for _ in 0..2 {
         app.advance(Duration::from_secs(u64::from(course.ttl_s) + 3_600)).await;
         app.sweep().await;

@@ -127,7 +127,7 @@ async fn users_are_erased_beside_traffic_without_a_collision() {
     }
     app.advance(Duration::from_secs(60)).await;
     app.sweep().await;
-    // Whoever was chosen as a deadlock's victim tries again, and is answered 200 in the end.
+    // The victim of a deadlock retries, and gets 200 in the end.
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
     assert_eq!(scalar(&app.pool, deadlocks).await, 0);
     app.finish().await;

@@ -334,7 +334,7 @@ async fn exhausted_delivery_is_dead_with_history() {
         let wait = due_in(&app, &message, &failing.id).await;
         let ms = wait.as_millis();
         assert!((base_ms * 4 / 5..=base_ms * 6 / 5).contains(&ms), "retry {retry} after {ms} ms");
-        // Somebody else's success: one subscription's failures in a row are not the gateway's.
+        // The success of another subscription: one subscription's failures in a row are not the gateway's.
         app.send(json!({"subscriptions": [healthy.id]}), json!({})).await;
         app.run_until_idle().await;
         app.clock.advance(wait);

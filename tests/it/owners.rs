@@ -133,7 +133,7 @@ async fn replacement_has_no_user_until_proven() {
         assert_eq!(site.counted(message, name).await, 1, "{name}");
     }
 
-    // The one that takes its place is somebody else's already, who keeps what waits for them.
+    // The replacing subscription already has another user, who keeps the waiting deliveries.
     let carl = site.register(&push_subscription(&fcm("3")), &Value::Null, site.user("carl", json!({}))).await.ok(201);
     let push = push_subscription(&fcm("4"));
     let bob = site.register(&push, &Value::Null, site.user("bob", json!({}))).await.ok(201);

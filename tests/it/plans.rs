@@ -16,7 +16,7 @@ use crate::support::{Setup, TestApp, TestDatabase, seed};
 /// Rows of each table read by sequential scans and by indexes, as counted by ended sessions: only those have reported everything.
 async fn read(app: &TestApp) -> Vec<(String, i64, i64)> {
     let mut connection = PgConnection::connect_with(&app.database.options()).await.expect("a connection");
-    // Again and again: whoever lost its connection may open another one meanwhile.
+    // Repeatedly: a process that lost its connection may open another one meanwhile.
     const OTHERS: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
          WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
     while sqlx::query_scalar::<_, i64>(OTHERS).fetch_one(&mut connection).await.expect("they are ours") > 0 {

@@ -49,7 +49,7 @@ async fn retry_delay_comes_from_the_first_layer() {
         (topic.clone(), json!({"policy": waiting(10)}), 10.0),
         (topic.clone(), json!({}), 30.0),
         (topic, json!({"policy": {"throttlePolicy": {"maxReceivesPerSecond": 100}}}), 30.0),
-        // The topic's word is for messages that are addressed to it, not for whoever is in it.
+        // The topic's policy applies to messages to the topic, not to all messages to its subscribers.
         (json!({"subscriptions": [subscribers[0].id]}), json!({}), 40.0),
         (json!({"all": true}), json!({}), 40.0),
     ] {

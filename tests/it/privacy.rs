@@ -71,14 +71,14 @@ async fn erased_person_leaves_only_the_audit_proof() {
     let hook = json!({"name": "n", "url": "https://hooks.example.com/",
         "events": ["delivery.accepted", "delivery.dead", "delivery.cancelled", "delivery.displayed"]});
     app.call(Method::POST, "/v1/apps/shop/webhooks", hook).await.ok(201);
-    // A browser that was nobody's at first, then theirs, and whose last subscription says no user any more.
+    // A browser that was anonymous first, then theirs, and whose last subscription has no user.
     let first = app.subscribe_with("fcm", 0..1, json!({"attributes": {"seen": "ann-before"}})).await.remove(0);
     let person = json!({"user_id": USER, "tags": ["ann-tag"], "attributes": {"name": "Ann Personal"}, "topics": ["news"],
         "consent": {"source": "ann-form"}, "replaces": {"id": first.id}});
     let second = app.subscribe_with("fcm", 1..2, person.clone()).await.remove(0);
     let third = replace_by_nobody(&app, &second, 2).await;
     let phone = app.subscribe_with("fcm", 3..4, json!({"user_id": USER, "attributes": {"name": "Ann Personal"}})).await;
-    // One that somebody else has now.
+    // One that another user has now.
     let shared = app.subscribe_with("fcm", 4..5, json!({"user_id": USER})).await.remove(0);
     let content = json!({"title": "Dear Ann Personal"});
     let said = json!({"content": content});
@@ -127,7 +127,7 @@ async fn erased_person_leaves_only_the_audit_proof() {
     assert_eq!((&others["state"], &others["user_id"]), (&json!("active"), &json!("bob")));
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM cap_uses").await, 0);
 
-    // The proof: found by whoever knows the user, and without naming them.
+    // The proof: it is found by the user id, and does not contain it.
     let id = erased["id"].as_str().unwrap();
     assert_eq!(app.get(&format!("/v1/apps/shop/erasures/{id}")).await, erased);
     let log = app.get("/v1/apps/shop/audit-log?user_id=ann-7f3c%40example.org").await;

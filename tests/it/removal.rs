@@ -36,7 +36,7 @@ async fn deleted_app_sends_nothing_after_the_response() {
     let deleted = app.operate(Method::DELETE, DELETE, Value::Null).await.ok(202);
     assert!(deleted["deleting_at"].is_string(), "{deleted}");
 
-    // Nobody who uses it finds it any more.
+    // No caller finds it.
     assert_eq!(app.call(Method::GET, "/v1/apps/shop", Value::Null).await.status, 401, "its keys are revoked");
     assert_eq!(app.operate(Method::GET, "/v1/apps/shop", Value::Null).await.status, 404);
     assert_eq!(app.call_as(Method::GET, "/v1/apps/shop/config", "", Value::Null).await.status, 404);
@@ -91,7 +91,7 @@ async fn deleted_app_leaves_nothing_and_frees_its_name() {
     let lanes: Vec<i32> = sqlx::query_scalar("SELECT id FROM lanes").fetch_all(&app.pool).await.unwrap();
     assert!(!lanes.is_empty() && subscribers.len() == 3);
 
-    // A batch whose worker was lost: nobody will settle it.
+    // A batch whose worker died: it will not be settled.
     sqlx::query(
         "WITH batch AS (
            INSERT INTO batches (id, message, lane, tier, recipients, lease, due_at)
@@ -117,7 +117,7 @@ async fn deleted_app_leaves_nothing_and_frees_its_name() {
     app.sweep().await; // kept counts have come to nothing, and are forgotten
     remove_apps(&app).await;
 
-    // Whatever table may come to refer to apps or lanes, but for those whose rows go with their day or minute, or outlive
+    // Every table that refers to apps or lanes, but for those whose rows go with their day or minute, or outlive
     // what they tell of.
     let stays = ["attempts", "receipts", "rollup", "reliability_counts", "breaker_trips", "audit_log"];
     let columns: Vec<(String, String)> = sqlx::query_as(

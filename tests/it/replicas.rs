@@ -33,7 +33,7 @@ async fn two_engines_share_a_campaign_without_duplicates() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_racing_engines_send_each_row_once() {
     let app = TestApp::start().await;
-    app.dispatcher.stop(std::time::Duration::ZERO).await; // so that rows are born due, for whoever comes first
+    app.dispatcher.stop(std::time::Duration::ZERO).await; // so that rows are due at once, for the first claim
     let subscribers = app.subscribe("mozilla", 0..40).await;
     let ids: Vec<&str> = subscribers.iter().map(|subscriber| subscriber.id.as_str()).collect();
     let mut messages = Vec::new();

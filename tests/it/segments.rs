@@ -182,7 +182,7 @@ async fn membership_is_decided_at_fan_out() {
     let path = |n: usize| format!("/v1/apps/shop/subscriptions/{}", all[n].id);
     app.call(Method::PATCH, &path(0), json!({"tags": []})).await.ok(200);
     assert_eq!(app.call(Method::DELETE, &path(1), Value::Null).await.status, 204);
-    // Whoever comes now is not meant, whatever they are.
+    // Later subscriptions are not recipients, even if they match.
     app.clock.advance(Duration::from_secs(1));
     app.subscribe_with("fcm", 9..10, json!({"tags": ["vip"]})).await;
     // Two browsers whose endpoints change: what they are then decides.
@@ -247,7 +247,7 @@ async fn small_segment_is_found_without_delaying_others() {
         let span = DueSpan::all(lane, Tier::Promotional, now);
         let cut = take_batch(&app.pool, span, 500, batch, now + LEASE).await.expect("an answer");
         assert!(
-            matches!(cut, TakeBatchResult::Nobody { passed: 4_000..8_000 }),
+            matches!(cut, TakeBatchResult::NoRecipients { passed: 4_000..8_000 }),
             "a cut ends, though nobody was found: {cut:?}"
         );
     }

@@ -142,7 +142,7 @@ async fn interrupted_fold_counts_each_note_once() {
     let notes = scalar(&app.pool, "SELECT sum(n)::bigint FROM rollup_notes").await;
     assert!(notes > 0);
 
-    // One that folds is held up; it keeps nobody waiting, and dies.
+    // A process that folds is blocked; it blocks no other, and dies.
     let mut held = app.pool.begin().await.unwrap();
     sqlx::query("SELECT FROM rollups FOR UPDATE").execute(&mut *held).await.unwrap();
     let pool = app.pool.clone();

@@ -157,7 +157,7 @@ async fn one_unsettleable_row_blocks_no_other() {
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"subscriptions": ids}), json!({})).await;
     until(&app, |report| held(report) == 31).await;
-    // Whatever it is that Postgres has against one of them.
+    // For any error of Postgres about one of them.
     let odd: SubscriptionId = subscribers[20].id.parse().unwrap();
     let refuse = format!("ALTER TABLE attempts ADD CONSTRAINT odd CHECK (subscription <> '{}')", odd.0);
     sqlx::query(AssertSqlSafe(refuse)).execute(&app.pool).await.unwrap();

@@ -68,7 +68,7 @@ async fn shutdown_mid_campaign_repeats_nothing() {
     until(&app, |report| report.accepted >= u64::from(N)).await;
     server.terminate();
     assert!(server.end(Duration::from_secs(20)).await.success());
-    // A cursor may be left that has nobody left.
+    // A cursor without recipients may remain.
     app.worker(app.clock.clone()).await.run_until_idle().await;
     assert_eq!(app.message(&message).await["state"], "done");
     let report = app.simulator.report();
@@ -116,7 +116,7 @@ async fn request_in_progress_completes_at_shutdown() {
     server.until_said("stopping").await;
     assert!(rest(&mut idle).await.ends_with("}"), "what sits in keep-alive is closed at once");
     assert_eq!(rest(&mut unused).await, "");
-    while TcpStream::connect(server.address).await.is_ok() {} // nobody new is let in, as soon as it has got round to that
+    while TcpStream::connect(server.address).await.is_ok() {} // new connections are refused soon afterwards
 
     half_body.write_all(&body.as_bytes()[10..]).await.unwrap();
     let answered = rest(&mut half_body).await;

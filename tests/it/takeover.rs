@@ -90,7 +90,7 @@ async fn woken_server_settles_nothing_taken_over() {
     until_so(&app, "SELECT (count(*) = 2)::int::bigint FROM workers").await;
     frozen.freeze();
     other.until_said(MISSED).await;
-    // Its sessions are ended: whatever they had locked is free.
+    // Its sessions are ended: their locks are released.
     let sessions = "SELECT (count(DISTINCT application_name) = 1)::int::bigint FROM pg_stat_activity
                     WHERE datname = current_database() AND application_name LIKE 'bellwire %'";
     until_so(&app, sessions).await;

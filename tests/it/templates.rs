@@ -235,7 +235,7 @@ async fn hostile_attributes_change_only_their_text() {
     ];
     let mut all = Vec::new();
     for (n, text) in (0..).zip(hostile) {
-        // Postgres keeps no NUL in JSON; what it refuses nobody has.
+        // Postgres refuses NUL in JSON, so no subscription has one.
         let text = text.replace('\0', "");
         all.push((one(&app, n, json!({"attributes": {"x": text}})).await, text));
     }

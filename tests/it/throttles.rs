@@ -36,7 +36,7 @@ async fn what_exceeds_the_rate_waits_for_its_turn() {
     assert_eq!(posts(&app), 1);
     app.advance(Duration::from_millis(1)).await;
     assert_eq!(posts(&app), 2);
-    // A turn each half second, however often somebody looks.
+    // One turn every half second, for any number of polls.
     for turn in 3..=20 {
         app.advance(Duration::from_millis(499)).await;
         assert_eq!(posts(&app), turn - 1, "before turn {turn}");

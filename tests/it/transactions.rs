@@ -16,7 +16,7 @@ async fn dropped_begin_leaves_no_open_transaction() {
     for polls in 1..=10 {
         let mut beginning = Box::pin(begin(&pool));
         for _ in 0..polls {
-            // Dropped whatever it has come to: before the connection, before Postgres's answer, or behind it.
+            // Dropped in every state: before the connection, before Postgres's answer, or behind it.
             let is_ready = poll_fn(|context| Poll::Ready(beginning.as_mut().poll(context).is_ready())).await;
             if is_ready {
                 break;

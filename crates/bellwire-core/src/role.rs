@@ -24,7 +24,7 @@ impl Role {
     pub const fn least_for(scope: Scope) -> Self {
         match scope {
             Scope::Read => Self::Viewer,
-            // Whoever may send must be able to stop what went wrong.
+            // A role that may send must be able to stop a mistake.
             Scope::Send | Scope::Messages => Self::Sender,
             Scope::Subscribers | Scope::Policies | Scope::Settings | Scope::Operator | Scope::Metrics => Self::Operator,
             Scope::Keys | Scope::Export => Self::Admin,

@@ -103,7 +103,7 @@ impl OpenBatch {
         let mut state = self.state.lock();
         let unsent = matches!(state.places[place], RecipientState::Waiting);
         match &mut state.phase {
-            // It became a row that is not leased to us: whoever claims it decides anew.
+            // It became a row that is not leased to us: its next claim decides again.
             BatchPhase::Closing(_) | BatchPhase::Settled if unsent => Recorded::Kept,
             BatchPhase::Settled => Recorded::Row(settled),
             BatchPhase::Closing(late) => {

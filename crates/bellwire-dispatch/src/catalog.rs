@@ -136,7 +136,7 @@ impl Catalog {
         let message = Arc::new(Message::open(row, conditions, &self.vault, &self.server, &self.tracer)?);
         let mut messages = self.messages.lock();
         if messages.len() >= MESSAGES_MAX {
-            // Whatever is in use stays; should all of it be, the catalog is simply larger for a while.
+            // Entries in use stay; if all are, the catalog is larger for a while.
             messages.retain(|_, opened| Arc::strong_count(&opened.message) > 1);
         }
         messages.insert(row.id, CachedMessage { message: message.clone(), at: now });

@@ -380,7 +380,7 @@ impl ClaimStage {
         let batch = self.fresh_lease();
         match store::queue::claims::take_batch(&self.shared.pool, span, size, batch, now + LEASE).await? {
             TakeBatchResult::Nothing => Ok(0),
-            TakeBatchResult::Nobody { passed } => Ok(1 + self.pass(span, passed)), // another cursor may follow
+            TakeBatchResult::NoRecipients { passed } => Ok(1 + self.pass(span, passed)), // another cursor may follow
             TakeBatchResult::Batch(batch) => {
                 self.shared.metrics.batches_taken.inc();
                 let passed = self.pass(span, batch.passed);

@@ -56,7 +56,7 @@ impl News {
     pub(super) fn watch_key(&self, job: &Job, refused: bool, now: Timestamp) {
         let lane = job.lane.id;
         let alarm = self.keys.lock().entry(lane).or_default().record(now, refused, job.proven);
-        // Anybody may run a push service of the lane `other`: what it refuses holds nobody who is with another one.
+        // Anyone can run a push service of the lane `other`: its refusals hold no subscription of another service.
         let alarm = alarm.map(|alarm| if job.lane.gateway == Gateway::Other { Alarm::Doubtful } else { alarm });
         let Some(alarm) = alarm else { return };
         if alarm == Alarm::Refused {

@@ -314,7 +314,7 @@ impl Dispatcher {
         // Counted from now on, so that the engine does not count as idle before the task has begun.
         self.shared.progress.started(1);
         let mut letting_in = Box::pin(async move {
-            // Should it panic, their leases run out; whoever was let in before is told of.
+            // After a panic, their leases expire; deliveries admitted before are reported.
             let let_in = async {
                 let checked = line.admission.rows(rows, written, lease, claimed_at).await;
                 line.line_up_born(checked.free);
@@ -376,7 +376,7 @@ impl Dispatcher {
         loop {
             self.shared.rest.wake();
             self.wait_until_idle().await;
-            // Waits for claims under way: whatever they took is in memory or settled by then.
+            // Waits for claims under way: their rows are in memory or settled by then.
             let alone = self.claims.claiming.write().await;
             // What such a claim gave back may not be written yet.
             let was_idle = self.is_idle();
@@ -428,7 +428,7 @@ impl Dispatcher {
         if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {
             self.line.posting.abandon.notify_waiters();
         }
-        // Whatever is settled from here on waits for Postgres alone; the lease bounds how long that makes sense.
+        // Settlements from here on wait for Postgres only; the lease bounds how long that makes sense.
         let _ = tokio::time::timeout(LEASE, self.wait_until_idle()).await;
         if let Err(error) = self.heartbeat.report_reliability(self.shared.clock.now()).await {
             tracing::debug!(%error, "the last reliability counts are lost");

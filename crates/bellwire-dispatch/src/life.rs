@@ -131,7 +131,7 @@ impl Watch {
         let before = self.seen.get(&peer.id).filter(|seen| seen.count == count && !is_late);
         let unchanged = before.map_or(0, |seen| seen.unchanged + 1);
         let is_silent = unchanged >= LOOKS;
-        // Whoever ends it may fail: it is found silent once more after as many looks.
+        // The worker that ends it may fail: it is detected again after the same number of checks.
         self.seen.insert(peer.id, QueueObservation { count, unchanged: if is_silent { 0 } else { unchanged } });
         is_silent
     }

@@ -333,7 +333,7 @@ impl Settler {
                         self.metrics.settle_fenced.inc_by(fenced as u64);
                         break;
                     }
-                    // Somebody may have locked one of them for long; it must not hold up the others.
+                    // One of them may be locked for a long time; it must not delay the others.
                     Ok(Err(error)) if store::is_statement_timeout(&error) && rows.len() + parts.len() > 1 => {
                         warn!(%error, rows = rows.len(), "settling took too long; what can be settled meanwhile is");
                         let (some, others) = rows.split_at(rows.len() / 2);

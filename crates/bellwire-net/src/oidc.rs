@@ -229,7 +229,7 @@ impl Provider {
         nonce: &Nonce,
         now: Timestamp,
     ) -> Result<OidcPerson, ClaimsVerificationError> {
-        // As for a public client: then no signature by our own secret (HS256) is taken, whatever a token's header says.
+        // As for a public client: then no signature by our own secret (HS256) is accepted, for any header of a token.
         let verifier = CoreIdTokenVerifier::new_public_client(
             self.0.client_id.clone(),
             self.0.issuer.clone(),
@@ -271,7 +271,7 @@ impl Provider {
                 Ok(metadata) => (known.metadata, known.read_at) = (Some(Arc::new(metadata)), Some(now)),
                 Err(why) => warn!(why = said(&why), "the OpenID provider's metadata could not be read"),
             }
-            // Not before: whoever goes away while it is being asked would keep the others from asking.
+            // Not before: a caller that disconnects during the request would block the others.
             known.asked_at = Some(now);
         }
         known.metadata.clone().ok_or_else(|| OidcFailure::Unavailable("its metadata has not been read yet".to_owned()))

@@ -198,7 +198,7 @@ impl Options {
 enum PostgresProcess {
     Ours { guard: Child, postmaster: Pid, keeping: File },
     Adopted(Pid),
-    Nobody,
+    Stopped,
 }
 
 /// A running embedded Postgres. Dropping it, like any end of this process, stops a Postgres that it started.
@@ -259,16 +259,16 @@ impl Embedded {
             PostgresProcess::Ours { postmaster, .. } | PostgresProcess::Adopted(postmaster) => {
                 Some(postmaster.as_raw())
             }
-            PostgresProcess::Nobody => None,
+            PostgresProcess::Stopped => None,
         }
     }
 
     /// Stops it if this process started it (sessions end, a checkpoint is written), and waits for that. An adopted one
     /// is left to its holder.
     pub fn stop(&self) {
-        let holder = std::mem::replace(&mut *self.holder.lock(), PostgresProcess::Nobody);
+        let holder = std::mem::replace(&mut *self.holder.lock(), PostgresProcess::Stopped);
         if let PostgresProcess::Ours { mut guard, keeping, .. } = holder {
-            drop(keeping); // nobody adopts it from here on
+            drop(keeping); // no process adopts it from here on
             drop(guard.stdin.take());
             wait_for(&mut guard, Instant::now() + STOP_DEADLINE);
             if let Ok(_lock) = self.place.lock() {
@@ -299,10 +299,10 @@ impl Embedded {
         let runs = match &mut *holder {
             PostgresProcess::Ours { guard, .. } => matches!(guard.try_wait(), Ok(None)),
             PostgresProcess::Adopted(pid) => self.place.status()?.is_some_and(|(now, _)| now == *pid),
-            PostgresProcess::Nobody => true,
+            PostgresProcess::Stopped => true,
         };
         if !runs {
-            *holder = PostgresProcess::Nobody; // ours is not kept any more, whoever starts the next one
+            *holder = PostgresProcess::Stopped; // this process's own is gone, even if another process starts the next one
             *holder = bring_up(&self.place)?;
         }
         Ok(!runs)

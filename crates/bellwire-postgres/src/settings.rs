@@ -13,7 +13,7 @@ pub enum Durability {
 
 /// Settings of every cluster.
 const COMMON: &[&str] = &[
-    // Nobody but this machine's Bellwire talks to it, over a socket in a directory that is closed to other users.
+    // Only this machine's Bellwire connects to it, over a socket in a directory without access for other users.
     "listen_addresses=",
     "port=5432",
     "unix_socket_permissions=0700",
@@ -30,8 +30,8 @@ const COMMON: &[&str] = &[
     "update_process_title=off",
     "random_page_cost=1.1",
     "max_logical_replication_workers=0",
-    // Nobody replicates from an embedded Postgres: less to write. Backups are made with pg_dump; whoever wants archived
-    // WAL brings a Postgres of their own.
+    // An embedded Postgres has no replicas: less to write. Backups are made with pg_dump; operators who need archived
+    // WAL use a Postgres of their own.
     "wal_level=minimal",
     "max_wal_senders=0",
 ];

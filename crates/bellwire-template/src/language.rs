@@ -115,7 +115,7 @@ fn complaint(words: &'static str) -> Error {
 }
 
 fn write_value(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
-    // Only what an `if` without `else` leaves out comes here: whatever else is not defined was refused.
+    // Only the missing branch of an `if` without `else` gets here: all other undefined values were refused.
     if value.is_undefined() {
         return Ok(());
     }

@@ -35,7 +35,7 @@ const EMPTY_DATA: &str = r#","data":{}"#;
 const CONTENT_TYPE: &str = r#","content_type":"#;
 const RAW_FRAME: &str = r#"{,"payload":""}"#;
 
-// The reserve suffices whatever the content: the stamp and the JSON that has to stand around it.
+// The reserve suffices for any content: the stamp and the JSON that has to stand around it.
 const _: () = assert!(STAMP_MAX + EMPTY_DATA.len() <= ENVELOPE_RESERVE);
 const _: () = assert!(STAMP_MAX + RAW_FRAME.len() <= ENVELOPE_RESERVE);
 

@@ -127,7 +127,7 @@ async fn carry_out(
             entry.record(&mut tx, 1, now).await?;
             tx.commit().await?;
         }
-        // Ended here and now: the scheduler passes over campaigns that somebody holds.
+        // Ended here: the scheduler skips locked campaigns.
         None => tx.rollback().await?,
     }
     for stop in transitions::follow_through(&state.pool, id, now).await? {

@@ -89,7 +89,7 @@ impl Giving {
         if let Err(why) = &given {
             tracing::warn!(export = %self.giver.id, %why, "an export broke off");
         }
-        // Before the body ends, so that whoever has seen its end finds it complete.
+        // Before the body ends, so that a client that has seen its end finds it complete.
         let Giver { state, id, .. } = &self.giver;
         let noted = exports::end(&state.pool, *id, self.lines, given.is_ok(), state.clock.now()).await;
         if let Err(error) = noted {

@@ -22,12 +22,12 @@ const WAITING_MAX: usize = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum RefusalScope {
     Teammate,
-    Nobody,
+    UnknownName,
 }
 
 pub(super) struct Refusals {
     teammates: Entries,
-    nobody: Entries,
+    unknown_names: Entries,
     waiting: Mutex<HashMap<(RefusalScope, IpAddr), i64>>,
 }
 
@@ -49,19 +49,19 @@ impl Entries {
 
 impl Refusals {
     pub(super) fn new() -> Self {
-        Self { teammates: Entries::new(), nobody: Entries::new(), waiting: Mutex::default() }
+        Self { teammates: Entries::new(), unknown_names: Entries::new(), waiting: Mutex::default() }
     }
 
     pub(super) fn clear(&self) {
         self.teammates.clients.clear();
-        self.nobody.clients.clear();
+        self.unknown_names.clients.clear();
     }
 
     /// Returns the number of that client's sign-ins for an entry, this one included. `None`: a later entry includes it.
     pub(super) fn refused(&self, client: IpAddr, at: RefusalScope) -> Option<i64> {
         let entries = match at {
             RefusalScope::Teammate => &self.teammates,
-            RefusalScope::Nobody => &self.nobody,
+            RefusalScope::UnknownName => &self.unknown_names,
         };
         let key = (at, household(client));
         let has_room = entries.has_room(client);
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn guess_at_a_teammate_is_always_logged() {
         let refusals = Refusals::new();
-        let told = (0..1_000).filter(|_| refusals.refused(client(1), RefusalScope::Nobody).is_some()).count();
+        let told = (0..1_000).filter(|_| refusals.refused(client(1), RefusalScope::UnknownName).is_some()).count();
         assert_eq!(told, 20, "of one client");
         assert_eq!(refusals.refused(client(1), RefusalScope::Teammate), Some(1), "the same one guesses at a password");
-        assert_eq!(refusals.refused(client(2), RefusalScope::Nobody), Some(1), "another one");
-        let told = (3..1_000).filter(|n| refusals.refused(client(*n), RefusalScope::Nobody).is_some()).count();
+        assert_eq!(refusals.refused(client(2), RefusalScope::UnknownName), Some(1), "another one");
+        let told = (3..1_000).filter(|n| refusals.refused(client(*n), RefusalScope::UnknownName).is_some()).count();
         assert_eq!(told, 60 - 21, "of all");
         assert_eq!(refusals.refused(client(1), RefusalScope::Teammate), Some(1));
     }
@@ -103,13 +103,13 @@ mod tests {
     fn unlogged_refusals_count_in_the_next_entry() {
         let mut refusals = Refusals::new();
         for _ in 0..25 {
-            refusals.refused(client(1), RefusalScope::Nobody);
+            refusals.refused(client(1), RefusalScope::UnknownName);
         }
-        let mine = (RefusalScope::Nobody, client(1));
+        let mine = (RefusalScope::UnknownName, client(1));
         assert_eq!(refusals.waiting.lock().get(&mine), Some(&5));
-        refusals.nobody = Entries::new(); // as after an hour
-        assert_eq!(refusals.refused(client(2), RefusalScope::Nobody), Some(1), "not in somebody else's");
-        assert_eq!(refusals.refused(client(1), RefusalScope::Nobody), Some(6));
+        refusals.unknown_names = Entries::new(); // as after an hour
+        assert_eq!(refusals.refused(client(2), RefusalScope::UnknownName), Some(1), "not in somebody else's");
+        assert_eq!(refusals.refused(client(1), RefusalScope::UnknownName), Some(6));
         assert!(refusals.waiting.lock().is_empty());
     }
 

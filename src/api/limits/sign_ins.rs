@@ -104,7 +104,7 @@ impl SignIns {
         let own = FailureKey::NameAndClient(name, here);
         let strangers =
             [Some(FailureKey::Client(here)), site(client).map(FailureKey::Network), Some(FailureKey::Name(name))];
-        // What its owner mistypes at home holds nobody up elsewhere.
+        // Mistyped passwords at one address delay no sign-in elsewhere.
         let strangers: Vec<FailureKey> = strangers.into_iter().flatten().filter(|_| !is_known).collect();
         let mut counts = self.0.lock();
         let until = |by: &FailureKey| counts.get(by).map_or(now, |count| count.until(*by));

@@ -143,7 +143,7 @@ pub(super) fn refuse_saying(
 /// The response does not wait for the record. Entries about teammates and about unknown names are counted apart. A stranger could
 /// use up the latter, and a response that then took as long as a commit would reveal a teammate.
 pub(super) fn record_refusal(state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, detail: Value) {
-    let at = if teammate.is_some() { RefusalScope::Teammate } else { RefusalScope::Nobody };
+    let at = if teammate.is_some() { RefusalScope::Teammate } else { RefusalScope::UnknownName };
     let Some(n) = state.limits.refused(visitor.client, at) else { return };
     // What was given as a name may be a password by mistake.
     let target = teammate.map_or_else(|| "unknown".to_owned(), |id| id.to_string());

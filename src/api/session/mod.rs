@@ -210,7 +210,7 @@ pub(crate) async fn set_password(
             let client = state.limits.client_of(&parts.headers, &parts.extensions);
             let guess = sign_in::Guess::begin(&state, email, client).await?;
             if !guess.check(password, Some(hash)).await? {
-                // Whoever sits at somebody else's browser and guesses is to be seen.
+                // Guesses in another user's browser must be visible.
                 let refused = caller.did(AuditAction::SessionRefused, id).with(json!({"by": "current_password"}));
                 refused.record(&mut *state.pool.acquire().await?, 1, state.clock.now()).await?;
                 return Err(Problem::forbidden_member("/current_password", "is not your password"));
@@ -220,7 +220,7 @@ pub(crate) async fn set_password(
     let hash = state.passwords.hash(body.new_password).await?;
     let now = state.clock.now();
     let mut tx = state.begin().await?;
-    // Somebody may have forgotten it, and ended this session, while it was hashed.
+    // A reset may have deleted it, and ended this session, while it was hashed.
     if !team::keep_credentials(&mut tx, &state.vault, id, known.as_deref()).await?
         || !sessions::keep(&mut tx, session.id, now).await?
     {

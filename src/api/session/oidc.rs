@@ -262,7 +262,7 @@ impl Arrival<'_> {
         let mut known = team::lock_by_email(conn, email).await?;
         if let (None, Some(role)) = (known, self.settings.newcomers) {
             let vault = &self.state.vault;
-            // Whoever was removed has to be invited: an invitation makes them known.
+            // A removed teammate has to be invited: the invitation creates an account.
             if team::was_removed(conn, &removed_email(vault, email), &removed_account(vault, account)).await? {
                 return Err(Why::Removed.into());
             }

@@ -118,7 +118,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &SignInVisitor, answer
     // Counts as a guess at a key, which is as hard.
     let attempt = state.limits.keys.attempt(&answer.response.client_data_json, visitor.client)?;
     let (mac, now) = (challenge_mac(&state.vault, &challenge), state.clock.now());
-    // Used up whatever comes of it: a challenge is answered once.
+    // Used up in any case: a challenge is answered once.
     let Some((teammate, shown)) = passkeys::take_challenge_to_sign_in(&state.pool, &state.vault, &mac, now).await?
     else {
         attempt.failed();

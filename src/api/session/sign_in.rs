@@ -112,7 +112,7 @@ impl SignIn {
         (status = 202, body = PasskeyRequest, description = "There is no session yet: a passkey has to sign this first")))]
 pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    // Nobody is to be signed in by another site as somebody else. Programs say nothing of sites, and need no cookie for this.
+    // Another site must not sign a user in under a foreign account. Programs send no such header, and need no cookie for this.
     if parts.headers.contains_key("sec-fetch-site") || parts.headers.contains_key(header::ORIGIN) {
         super::cookie::check_origin(&parts.method, &parts.headers)?;
     }
@@ -141,16 +141,16 @@ async fn by_password(
     let guess = Guess::begin(state, &email, visitor.client).await?;
     let known = team::credentials(&state.pool, &state.vault, &email).await?;
     let id = known.as_ref().map(|known| known.id);
-    // Whoever is shut out has no password.
+    // A disabled account has no password.
     let hash = known.filter(|known| known.disabled_at.is_none()).and_then(|known| known.password_hash);
     let is_right = guess.check(password, hash.clone()).await?;
     let Some(teammate) = id.filter(|_| is_right) else { return Err(refuse(state, visitor, id, "password")) };
-    // Only now: nobody learns by an answer or its time who has a passkey.
+    // Only now: neither a response nor its delay reveals which accounts have a passkey.
     if let Some(request) = second_factor::ask(state, teammate, &FirstFactor::Password).await? {
         return Ok(request);
     }
     let mut tx = state.begin().await?;
-    // It may have been changed while it was hashed, since somebody else knows it.
+    // It may have been changed while it was hashed, because it has leaked.
     if !team::keep_credentials(&mut tx, &state.vault, teammate, hash.as_deref()).await? {
         drop(tx);
         return Err(refuse(state, visitor, id, "password"));

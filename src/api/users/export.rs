@@ -282,7 +282,7 @@ impl Pages {
         let found = search::search(&self.state.pool, self.app, &whose, &wanted, self.state.clock.now()).await?;
         let own = search::former::of_user(&self.state.pool, &self.user, found.rows).await?;
         self.write_deliveries(out, own.into_iter().map(FoundDelivery::from).collect()).await?;
-        out.push(b'\n'); // whoever waits sees that it goes on
+        out.push(b'\n'); // shows the client that the export continues
         let beyond = found.next.unwrap_or_else(|| {
             chunks.pop_front();
             search::DeliveryCursor::TOP

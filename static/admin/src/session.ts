@@ -40,7 +40,7 @@ export async function signOut(): Promise<void> {
 function leave(): void {
   session.value = null;
   live.listenTo(null);
-  // Whoever signs in next may be somebody else.
+  // The next user may be another one.
   forgetFigures();
 }
 

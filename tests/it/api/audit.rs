@@ -98,7 +98,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     .execute(&api.pool)
     .await
     .unwrap();
-    // So that the log holds nothing but what the test does. It is an ordinary table to whoever owns the database.
+    // Empties the log for this test. To the owner of the database it is an ordinary table.
     sqlx::raw_sql(
         "ALTER TABLE audit_log DISABLE TRIGGER USER; DELETE FROM audit_log; ALTER TABLE audit_log ENABLE TRIGGER USER",
     )
@@ -155,7 +155,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
             post.clone(),
             shop(&format!("/dead-letters/{}/replay", letters[0])),
             Value::Null,
-            &[AuditAction::DeadLettersExported, AuditAction::DeadLettersReplayed], // whoever may see what it says is shown it
+            &[AuditAction::DeadLettersExported, AuditAction::DeadLettersReplayed], // the response contains the content
         ),
         (
             post.clone(),
@@ -414,7 +414,7 @@ async fn entry_names_actor_origin_target_and_count() {
         (&made[0]["actor"], &made[0]["actor_kind"], &made[0]["address"]),
         (&json!("local"), &json!("local"), &Value::Null)
     );
-    // To its app, an operator's whereabouts are nobody's business.
+    // The app's log hides the address of an operator.
     let own = api.get("/audit-log?action=user.erased").await.ok(200);
     let addresses: Vec<_> = own["data"].as_array().unwrap().iter().map(|entry| &entry["address"]).collect();
     assert_eq!(addresses, [&Value::Null, &json!("192.0.2.7")]);

@@ -76,7 +76,7 @@ async fn server_consent_keeps_unknown_members_unknown() {
     assert_eq!(said(json!({"source": "kiosk"})).await.ok(200)["consent"], json!({"at": START, "source": "kiosk"}));
     let ahead = said(json!({"at": "2027-01-15T08:00:01Z"})).await;
     assert_eq!(ahead.ok(200)["refused"][0]["pointer"], "/consent/at");
-    // Somebody else's browser from now on, by their own word: whether they agreed is not known.
+    // The browser now belongs to another user, by its own registration: their consent is unknown.
     let kept = api.subscribe(&fcm("ann"), json!({"user_id": "ann", "consent": form})).await;
     let body = json!({"user_id": null});
     let left = api.browse(Method::PATCH, &path(&kept), kept["token"].as_str(), Some(body)).await.ok(200);

@@ -141,7 +141,7 @@ impl TestApi {
         let told = Arc::new(Mutex::new(Vec::new()));
         let ear = told.clone();
         let tell = move |work| match work {
-            Work::Asked => {} // whoever may change something says so
+            Work::Asked => {} // every changing request sends this
             work => ear.lock().push(work),
         };
         let engine = EngineHandle { tell: Arc::new(tell), lease: Arc::new(move || lease) };

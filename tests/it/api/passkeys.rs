@@ -227,11 +227,11 @@ async fn challenge_serves_only_its_purpose() {
     let ann = answer(&api, key.sign(&asked(&api, ANN).await)).await;
     let ann = Browser { api: &api, cookie: super::cookie(&ann), session: ann.ok(201) };
     let ben = come(&api, BEN).await;
-    // Given to add a passkey, it signs nobody in.
+    // A challenge for adding a passkey is not valid for a sign-in.
     let to_add = options(&ann).await;
     let as_request = json!({"challenge": to_add["challenge"], "rpId": "push.example"});
     is_refused(&api, &answer(&api, key.sign(&as_request)).await, "challenge").await;
-    // Nor does it add one in somebody else's session, or after the next one was given.
+    // Nor for another user's session, or after the next challenge.
     let made = Authenticator::new(2).make(&to_add);
     assert_eq!(try_add(&ben, made.clone()).await.refusal(), (422, "invalid", vec!["/credential"]));
     let next = Authenticator::new(2).make(&options(&ann).await);

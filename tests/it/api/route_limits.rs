@@ -153,7 +153,7 @@ async fn subscribed_browsers_behind_one_address_go_on() {
     assert!(statuses.contains(&200) && statuses.contains(&429), "each has a limit of its own: {statuses:?}");
     assert_eq!(api.browse(Method::GET, &place(other), other["token"].as_str(), None).await.status, 200);
 
-    // Whatever this server has not signed counts for the address.
+    // Credentials without this server's signature count for the address.
     let made_up = format!("bt_{}", "A".repeat(43));
     let (mut refused, mut unknown) = (0, 0);
     for n in 0..40 {

@@ -47,7 +47,7 @@ async fn all_at_once(api: &TestApi, bodies: Vec<Value>) -> Vec<Reply> {
 
 /// The same with idempotency keys.
 async fn all_under(api: &TestApi, requests: Vec<(Option<String>, Value)>) -> Vec<Reply> {
-    api.get("").await.ok(200); // the key is known from here on, so that nobody waits for it
+    api.get("").await.ok(200); // the key is cached from here on, so that no request waits for it
     let stalled = stall(&api.pool).await;
     let requests = join_all(requests.into_iter().map(|(key, body)| post(api, key, body)));
     let release = async {

@@ -278,7 +278,7 @@ impl Walk {
         };
         let response = self.api.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
         let status = response.status().as_u16();
-        // It has no end, and whoever was let in knows enough.
+        // It has no end; the status is sufficient.
         if response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream") {
             return (status, String::new());
         }
@@ -300,7 +300,7 @@ impl Walk {
             }
         }
         for shown in allowed {
-            // An app ends once, and whoever asks again is told the same.
+            // An app is deleted once; a repeat gets the same response.
             let place = match is_end_of_app(template, method) {
                 true => untouched.clone(),
                 false => self.place(template, Some(shown).filter(|shown| matches!(shown, Shown::Session(..)))).await,
@@ -314,7 +314,7 @@ impl Walk {
             sqlx::query("DELETE FROM identity_keys").execute(&self.api.pool).await.unwrap();
             sqlx::query("DELETE FROM webhooks").execute(&self.api.pool).await.unwrap();
             sqlx::query("DELETE FROM passkeys").execute(&self.api.pool).await.unwrap();
-            // Whoever has signed out has to ask on.
+            // The signed-out caller needs another session.
             let back = "UPDATE sessions SET ended_at = NULL FROM teammates t WHERE t.id = teammate AND t.email NOT LIKE 'gone%'";
             sqlx::query(back).execute(&self.api.pool).await.unwrap();
         }

@@ -52,7 +52,7 @@ async fn in_chromium_a_held_app_is_released() {
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
 
-    // Nothing was sent yet, so nobody can tell.
+    // Nothing was sent yet, so engagement is unknown.
     sign_in(&mut chromium, &site, "/frequency").await;
     sentence(&mut chromium, "Not known yet").await;
     chromium.evaluate(&says("Nothing was sent within 56 days.")).await;

@@ -224,7 +224,7 @@ async fn in_chromium_a_person_is_tested_and_erased() {
     look_at(&mut chromium, "erase").await;
     chromium.evaluate(&write("erase-name", "ann")).await;
     chromium.evaluate(&when("!document.getElementById('erase-now').disabled")).await;
-    // A server that is short of connections says that one should try again; whoever is told so does.
+    // A server without free connections responds with a retry delay; the client retries.
     let told = "document.getElementById('erased') ?? document.querySelector('dialog [role=alert]')";
     for _ in 0..5 {
         chromium.click("erase-now").await;

@@ -91,7 +91,7 @@ async fn in_chromium_a_policy_is_simulated_and_saved() {
     chromium.evaluate(&says("Nothing is set here")).await;
     assert_eq!(stored().await, Value::Null);
 
-    // A topic's, by its name, which nobody has joined.
+    // The policy of a topic without subscribers.
     chromium.open(&format!("{}/admin/policies/topics/vip?app=shop", site.origin)).await;
     write(&mut chromium, "field-maxAttempts", "1").await;
     chromium.evaluate(&when(MAY_SAVE)).await;

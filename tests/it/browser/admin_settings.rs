@@ -75,7 +75,7 @@ async fn in_chromium_an_admin_changes_keys_and_team() {
     chromium.listen().await;
     come_in(&site, &mut chromium, "ann@example.com", "admin").await;
 
-    // First what needs somebody.
+    // First the open actions.
     invite(&site, "ben@example.com", json!([{"role": "viewer"}])).await;
     chromium.open(&page(&site, "/settings")).await;
     chromium.evaluate(&says("0 % of 24 moved")).await;
@@ -146,7 +146,7 @@ async fn in_chromium_an_admin_changes_keys_and_team() {
     until_closed(&mut chromium).await;
     assert_eq!(site.get("/calendar").await["quiet_hours"], json!({"from": "22:00", "to": "08:00"}));
 
-    // Somebody else is let in by a link that is shown once.
+    // A teammate is invited by a link that is shown once.
     chromium.open(&page(&site, "/settings/team")).await;
     ask(&mut chromium, "#invite").await;
     fill(&mut chromium, "dialog [name=email]", "cora@example.com").await;

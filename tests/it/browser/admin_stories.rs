@@ -87,7 +87,7 @@ async fn in_chromium_an_operator_holds_a_lane() {
     let lane = site.app.lane("mozilla").await;
     let address = format!("{}/admin/lanes/{lane}", site.origin);
 
-    // Whoever is not signed in is asked to, and is where they wanted to be afterwards.
+    // A signed-out user gets the sign-in form, and then the requested page.
     chromium.open(&address).await;
     chromium.evaluate(&says("Sign in")).await;
     look_at(&mut chromium, "sign-in").await;

@@ -35,7 +35,7 @@ async fn in_chromium_a_template_is_written_and_sent() {
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
 
-    // What comes of it is drawn while it is written, for somebody who is made up.
+    // It is previewed during the edit, for a made-up recipient.
     sign_in(&mut chromium, &site, "/templates").await;
     chromium.evaluate(&says("There is no template yet.")).await;
     look_at(&mut chromium, "templates-empty").await;
@@ -63,7 +63,7 @@ async fn in_chromium_a_template_is_written_and_sent() {
     write(&mut chromium, "[name=whom-locale]", "de-AT").await;
     chromium.evaluate(&says("They get it in German (de).")).await;
 
-    // Tried on everybody, it does not fit the one whose name nobody knows.
+    // Tried on all, it fails for the one without a name.
     trial(&mut chromium, "Of 12 recipients, 1 would not get it").await;
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 1")).await;
     look_at(&mut chromium, "template-new").await;
@@ -109,7 +109,7 @@ async fn in_chromium_a_template_is_written_and_sent() {
     let message = site.last_message().await;
     site.until_counts(&message, json!({"accepted": 12})).await;
 
-    // A campaign's draft names it, too; whoever deletes it is told so first.
+    // A campaign's draft uses it, too; the deletion dialog shows that.
     let say = json!({"to": {"all": true}, "template": "welcome", "data": {"n": 3}});
     site.call(Method::POST, "/campaigns", json!({"slug": "spring", "name": "Spring", "message": say})).await;
     chromium.open(&format!("{}/admin/campaigns/spring", site.origin)).await;

@@ -71,7 +71,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     chromium.press_escape().await;
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 1")).await;
 
-    // While it is changed somebody else gives it another name and a policy: that is told, and not overwritten by a careless click.
+    // During the edit another user changes its name and policy: the page reports that, and one click does not overwrite it.
     click(&mut chromium, "#edit").await;
     write(&mut chromium, "[name=webhook-name]", "Warehouse").await;
     let theirs = json!({"name": "Shop floor", "policy": {"healthyRetryPolicy": {"numRetries": 0}}});

@@ -34,7 +34,7 @@ async fn chromium_runs_page_and_worker() {
     let (site, home) = (Site::start().await, TempDir::new());
     let mut chromium = Chromium::start(home.path()).await;
 
-    // Whoever has said no is told so, and not asked again.
+    // After a denial the page shows it, and does not prompt again.
     let permission =
         |setting: &str| json!({"permission": {"name": "notifications"}, "setting": setting, "origin": site.origin});
     chromium.manage("Browser.setPermission", permission("denied")).await;

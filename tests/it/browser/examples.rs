@@ -140,7 +140,7 @@ fn read(from: impl AsyncRead + Unpin + Send + 'static, tell: mpsc::UnboundedSend
     tokio::spawn(async move {
         let mut lines = BufReader::new(from).lines();
         while let Ok(Some(line)) = lines.next_line().await {
-            let _ = tell.send(line); // nobody listens any more once the test is over
+            let _ = tell.send(line); // the receiver is gone once the test is over
         }
     });
 }
@@ -233,7 +233,7 @@ async fn live_through(shop: &Shop, backend: &mut Backend) {
     firefox.evaluate(&when("document.getElementById('problem').textContent.includes('do not match')")).await;
     fill_in(&mut firefox, "password", "secret").await;
     firefox.click("log-in").await;
-    // It is hers at once, and soon afterwards a new one is, by whose endpoint nobody else can read along.
+    // It is hers at once, and soon afterwards a new one is, whose endpoint is unknown to others.
     shop.until_another_than(&former, json!({"topics": ["news", "offers"], "user_id": "ann"})).await;
     settle(&mut firefox).await;
 

@@ -123,7 +123,7 @@ async fn notification_returns_a_receipt_and_a_click() {
     assert_eq!(shown(&again, "All of it")["data"]["bellwire"]["id"], one["data"]["bellwire"]["id"]);
     site.until_counts(&message, json!({"displayed": 1, "closed": 0})).await;
 
-    // A click opens what it leads to; the close button says that nobody wanted it.
+    // A click opens its link; the close button reports a dismissal.
     firefox.press_notification("All of it", "alertBox").await;
     site.until_counts(&message, json!({"acknowledged": 1, "clicked": 1, "closed": 0})).await;
     firefox.switch_to(&format!("{}/example/?order=7", site.origin)).await;

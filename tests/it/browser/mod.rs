@@ -58,7 +58,7 @@ async fn launch(mut command: Command, home: &std::path::Path, label: &str) -> (C
         panic!("{name} ended at its start:\n{said}");
     };
     let url = timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("{name} never said where it listens"));
-    // Its complaints go on; nobody reads them, but the pipe must not fill up.
+    // Its output continues unread, but the pipe must not fill up.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     (process, url)
 }

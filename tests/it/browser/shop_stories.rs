@@ -207,7 +207,7 @@ async fn firefox_shows_the_next_user_nothing_foreign() {
     assert_eq!((&bob["ok"], &bob["status"]["userId"]), (&json!(true), &json!("bob")), "{bob}");
     assert_eq!(firefox.evaluate(DISPLAYED).await, json!([]));
 
-    // And when nobody is there, as the page knows by itself.
+    // And without a user, by the page's own state.
     let content = json!({"title": "Hello", "body": "For Bob alone", "require_interaction": true});
     let his = shop.server.send_message(json!({"to": {"users": ["bob"]}, "content": content})).await;
     shop.server.until_counts(&his, json!({"displayed": 1, "closed": 0})).await;
@@ -322,7 +322,7 @@ async fn obstacles_are_reported_in_chromium() {
     let mut chromium = Chromium::start(home.path()).await;
     chromium.permit(&shop.origin).await;
 
-    // Whoever builds the site has mistyped the app, then forgotten the origin.
+    // The site has a mistyped app, then a missing origin.
     shop.put_page("{ app: 'shpo' }");
     chromium.open(&shop.page()).await;
     let warned = "(console.warn = (...words) => { window.warned = words.join(' '); }, null)";
@@ -343,7 +343,7 @@ async fn obstacles_are_reported_in_chromium() {
     let allowed = json!({"origins": [shop.origin]});
     shop.server.app.operate(Method::PATCH, "/v1/apps/shop", allowed).await.ok(200);
 
-    // A private window has no push service, whatever the person permits.
+    // A private window has no push service, with any permission.
     chromium.go_private(&shop.origin).await;
     chromium.open(&shop.page()).await;
     let refused = chromium.evaluate("bellwire.subscribe()").await;

@@ -161,7 +161,7 @@ async fn first_message_is_sent_from_the_shell() {
     assert_eq!(whole.message("cancel", &held).await["state"], "cancelled");
     whole.until(&held, |message| message["counts"]["cancelled"] == 1).await;
 
-    // Whoever watches from the beginning is told that there was more, and then everything.
+    // A watch from the beginning gets a gap event, and then all events.
     let mut watch = whole.command(&["watch", "--app", "shop", "--kinds", "message", "--after", "0-1", "--json"]);
     let cancelled = |event: &Value| (event["kind"] == "message.cancelled").then(|| event["data"]["message"].clone());
     let (_watching, message) = start(&mut watch, false, cancelled);

@@ -327,7 +327,7 @@ async fn repeated_replay_completes_the_interrupted_one() {
     let rest = replay("b", 3).await.ok(200);
     assert_eq!((&rest["handled"], open_letters(&app).await), (&json!(3), 1));
 
-    // Somebody else is at work under the key: a repeat waits, and then hears so.
+    // Another request runs under the key: a repeat waits, and then gets its result.
     let mut other = app.pool.acquire().await.unwrap();
     other.close_on_drop();
     let keys: (Uuid, Uuid) =

@@ -161,7 +161,7 @@ async fn replicas_share_one_renewed_certificate() {
     let pebble = Pebble::start().await;
     let mut servers = [pebble.server(&app).await, pebble.server(&app).await];
 
-    // Nobody is there when the authority asks.
+    // No server listens when the authority validates.
     let failed = any_says(&mut servers, "no certificate was issued").await;
     assert!(
         failed.contains("could not see that push.example.com is this server") && failed.contains("next_try"),

@@ -11,7 +11,8 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Uri, Version};
 use axum::routing::get;
-use bellwire::testkit::http_server::{ListenerLimits, serve, tls};
+use bellwire::testkit::http_server::tls;
+use bellwire_net::http_server::{ListenerLimits, serve};
 use h2::RecvStream;
 use h2::client::SendRequest;
 use http_body_util::BodyExt as _;
@@ -313,7 +314,7 @@ async fn shutdown_completes_requests_and_drops_idle() {
     let server = Running::start(PATIENT).await;
     let (mut silent, mut busy) = (server.http2().await, server.http2().await);
     assert_eq!(silent.get("/ping").await.body(), "pong");
-    // Somebody who never says that he has read the end.
+    // A client that never acknowledges the end.
     let mute = connect(server.address, &server.ca, &["h2"]).await.unwrap();
     let shaking = TcpStream::connect(server.address).await.unwrap();
     let large = busy.begin(ask("/large")).await;

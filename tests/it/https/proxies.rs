@@ -127,7 +127,7 @@ impl Proxy {
 
 async fn is_what_the_guide_says(app: &TestApp, server: &mut Server, proxy: &Proxy, authority: &Authority) {
     let mut client = Http2::connect(proxy.https, &authority.pem).await.expect("HTTPS with HTTP/2");
-    // Somebody who claims to come from elsewhere.
+    // A client with a forged address header.
     let mut claim = get("/v1/apps");
     let bearer = format!("Bearer {}", app.operator);
     for (name, value) in [

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
-use bellwire::testkit::http_server::{serve, tls_with_challenge};
+use bellwire::testkit::http_server::tls_with_challenge;
+use bellwire_net::http_server::serve;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};

@@ -375,7 +375,7 @@ async fn campaign_progress_is_streamed_from_all_replicas() {
     }
     assert_eq!(orders, ["message.paused", "message.resumed"].map(|name| (name.to_owned(), json!(message))));
     assert_eq!(progress["waiting"], 0);
-    // Whoever comes later is told how campaigns stand before anything new.
+    // A later listener gets the state of campaigns before new events.
     let mut late = open(&app.router, SHOP, &app.key, None).await.unwrap();
     assert_eq!(late.hear().await.data["data"]["accepted"], 150);
     app.sweep().await;

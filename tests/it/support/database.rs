@@ -36,7 +36,7 @@ impl TempDir {
         static SWEEP: std::sync::Once = std::sync::Once::new();
         SWEEP.call_once(sweep);
         let dir = fresh_path(ON_DISK);
-        // The user that Postgres runs as has to pass, whatever the umask.
+        // The user of Postgres needs access, with any umask.
         fs::create_dir(&dir).expect("a new directory in /tmp");
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o711)).expect("our own directory");
         Self(dir)

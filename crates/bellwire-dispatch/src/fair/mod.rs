@@ -138,7 +138,7 @@ impl FairQueue {
             if let Some(next) = self.try_next(taker, now()) {
                 return next;
             }
-            // `notify_one` leaves a permit behind when nobody waits, so nothing is missed between look and wait.
+            // `notify_one` stores a permit without a waiter, so nothing is missed between look and wait.
             notify.notified().await;
         }
     }

@@ -134,7 +134,7 @@ impl Queue {
             return Err((job, until));
         }
         if self.flows.is_shut(queue.app, queue.id, tier) || !self.flows.take(queue.app, queue.id, now) {
-            return Err((job, now)); // due at once, though nobody claims it before it may go
+            return Err((job, now)); // due at once, but not claimable before its limit allows it
         }
         if let Some(group) = self.groups.get_mut(&queue.id) {
             group.waiting[tier] += 1;
@@ -299,7 +299,7 @@ impl Queue {
             return (!jobs.is_empty()).then_some(NextTurn::Deferred(jobs, now));
         }
         if !self.may_take_permit(slot, tier) {
-            self.make_ready(slot); // it is another tier's turn, or nobody's before the next permit
+            self.make_ready(slot); // it is another tier's turn, or no tier's before the next permit
             return None;
         }
         let queue = &mut self.slots[slot];

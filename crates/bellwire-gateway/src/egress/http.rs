@@ -28,7 +28,7 @@ pub(super) async fn connect(
     tcp.write_all(head.as_bytes()).await?;
     match read_status(&mut tcp).await? {
         200..=299 => Ok(tcp),
-        407 | 401 => Err(ProxyError::Credentials), // as tinyproxy has it, which knows somebody else
+        407 | 401 => Err(ProxyError::Credentials), // tinyproxy responds with 401 to other credentials
         status => Err(ProxyError::Status(status)),
     }
 }

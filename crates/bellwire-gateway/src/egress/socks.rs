@@ -32,7 +32,7 @@ pub(super) async fn connect(
     if reply != 0 {
         return Err(ProxyError::Socks(words(reply)));
     }
-    // The address that the proxy connects from: nobody wants to know.
+    // The address that the proxy connects from is not used.
     let length = match kind {
         IPV4 => 4,
         IPV6 => 16,

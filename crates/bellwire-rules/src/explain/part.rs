@@ -62,6 +62,6 @@ fn not_followed(followed: &FollowedCampaign) -> Option<(String, Value)> {
         (true, true) => format!("and it was {done} there"),
         (true, false) => return None,
     };
-    let text = format!("it follows up campaign {campaign} for recipients without the receipt {done}, {why}");
+    let text = format!("it follows up campaign {campaign} for recipients whose message was not {done}, {why}");
     Some((text, json!({"follows": campaign, "did_not": did_not, "received": received, "did": did})))
 }

@@ -424,7 +424,7 @@ fn next(facts: &Facts, due_at: Option<Timestamp>, story: &mut Story) {
     }
     let ends_at = facts.message.ends_at();
     let unless = ends_at.map(|at| format!(" Its time to live ends at {}; then it expires.", story.time(at)));
-    // What waits for somebody has no time of its own.
+    // A wait for an operator has no end time.
     let awaited = story.sentences.iter().find_map(|told| match told.code {
         Code::WaitsPaused => Some("the message is resumed"),
         Code::FlowPaused => Some("flow control is resumed"),

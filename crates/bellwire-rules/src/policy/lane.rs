@@ -115,7 +115,7 @@ impl Lane {
             refusals: Run::default(),
             key_hold: Hold::default(),
             key_probe_at: Timestamp::UNIX_EPOCH,
-            breaker: Breaker::closed(Timestamp::UNIX_EPOCH), // whatever others have known is later
+            breaker: Breaker::closed(Timestamp::UNIX_EPOCH), // any state of another worker is later
             unreached: 0,
             payload: PayloadLimit::default(),
             probe_until: None,

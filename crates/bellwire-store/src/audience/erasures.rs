@@ -156,7 +156,7 @@ pub async fn erase_subscription(
                 browser::farthest(&mut *pool.acquire().await?, erasure.app, SubscriptionId(id), Some(user_id)).await?;
             let mut tx = transactions::begin(pool).await?;
             let row = lock(&mut tx, erasure.app, id).await?;
-            // Somebody else may have erased it, or logged in there, since we looked: on to the next.
+            // It may have been erased, or have another user, since the last read: skip it.
             let theirs = |row: &SubscriptionRow| row.user_id.as_ref().is_none_or(|user| user == user_id);
             let Some(row) = row.filter(theirs) else { continue };
             let mut closing = Closing::default();
@@ -438,7 +438,7 @@ async fn put_letters_of_former_browsers_aside(
 /// they left, records that nothing names them any longer, this erasure included, and returns its result.
 pub async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<Erasure> {
     if let Some(user_id) = &erasure.user_id {
-        // By itself: it waits for registrations, which nobody else is to wait for.
+        // In its own transaction: it waits for registrations, and must not block other work.
         user_shards::forget(pool, erasure.app, user_id).await?;
     }
     let mut tx = transactions::begin(pool).await?;

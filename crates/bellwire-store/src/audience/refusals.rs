@@ -39,7 +39,7 @@ pub async fn count<'a>(
     for settlement in settlements {
         let Some(weight) = weight(settlement) else { continue };
         let least = weights.entry(settlement.delivery().subscription).or_insert(weight);
-        *least = weight.min(*least); // accepted once is proven, whatever else was refused
+        *least = weight.min(*least); // one acceptance proves the key, despite refusals
     }
     if weights.is_empty() {
         return Ok(());
@@ -112,7 +112,7 @@ fn weight(settlement: &Settlement) -> Option<i16> {
         End::Accepted => Some(0),
         End::Dead(death) => match death.reason {
             DeadReason::Unauthorized => Some(REFUSALS_MAX),
-            // Answers that would come again whatever is sent.
+            // Responses that would repeat for any request.
             DeadReason::BadRequest | DeadReason::NonRetryable | DeadReason::Http4xx => Some(1),
             _ => None,
         },

@@ -180,7 +180,7 @@ async fn register_within(
         },
     };
     if let Some(old) = &old {
-        // What was addressed to somebody does not follow to a subscription that is not theirs.
+        // Deliveries addressed to a user are not handed on to a subscription of another user.
         if old.user_id.is_some() && old.user_id != row.user_id {
             cancel_previous_users(conn, old.id, now).await?;
         }

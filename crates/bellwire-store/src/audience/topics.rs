@@ -122,7 +122,7 @@ async fn make(
     now: Timestamp,
 ) -> sqlx::Result<Vec<Topic>> {
     names.sort_unstable();
-    // One that somebody else made since is held like those that were there.
+    // One created by another transaction since is locked like the existing ones.
     let made = sqlx::query_as!(
         Topic,
         r#"INSERT INTO topics (app, name, made_by, created_at) SELECT $1, name, $3, $4 FROM unnest($2::text[]) AS name
@@ -309,7 +309,7 @@ pub async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
     difference.write(&mut tx).await?;
     tx.commit().await?;
     if found.is_empty() {
-        // Nobody joins a topic that is gone: where no rows are, none will be.
+        // No subscription joins a deleted topic: without rows now, there will be none.
         sqlx::query!("DELETE FROM removed_topics WHERE topic = ANY ($1)", &removed).execute(pool).await?;
     }
     Ok(cleared.len() as u64)

@@ -209,7 +209,7 @@ pub async fn spread(conn: &mut PgConnection, message: MessageId, seconds: u32, s
 /// Divides the pace of a locked campaign among all of its cursors, by their remaining audiences: across variants, test and rest,
 /// zones and push services. Repeated while they move, it gives the share of a finished cursor to the others.
 pub async fn share_pace(conn: &mut PgConnection, id: CampaignId, per_minute: u32) -> sqlx::Result<()> {
-    // In an order, since whoever pauses a single message locks its cursors, too.
+    // In a fixed order, since a pause of a single message locks its cursors, too.
     let cursors = sqlx::query!(
         r#"SELECT c.message, c.lane, c.pace_us,
              (SELECT coalesce(sum(n), 0)::bigint FROM audiences WHERE lane = c.lane AND topic = coalesce(c.topic, 0))

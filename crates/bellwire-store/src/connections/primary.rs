@@ -80,7 +80,7 @@ impl Primary {
     /// Waits until a host takes writes, but no longer than that.
     pub async fn until_there(&self, patience: Duration) {
         let mut standing = self.0.standing.subscribe();
-        // In vain: whoever needs it learns of that when they connect.
+        // Failed: the next connection reports the error.
         let _ = tokio::time::timeout(patience, standing.wait_for(|standing| *standing != PrimaryState::Gone)).await;
     }
 

@@ -280,7 +280,7 @@ pub async fn forget_user(
     user_id: &str,
     asked_at: Timestamp,
 ) -> sqlx::Result<i64> {
-    // Whoever packs at this moment may have read the user before they were erased: what they pack can be seen afterwards.
+    // A concurrent packer may have read the user before the erasure: its requests are visible afterwards.
     sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0))")
         .fetch_one(&mut *conn)
         .await?;

@@ -38,7 +38,7 @@ pub enum AddIdentityKeyResult {
 /// Adds a key. If an API key creates it, call it in a transaction that locks out other creations and revocations: a revocation
 /// sees all keys that the revoked one created, and a revoked key creates nothing.
 pub async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<AddIdentityKeyResult> {
-    // Whoever adds another one waits: the number could be exceeded otherwise.
+    // Concurrent additions wait: otherwise the limit could be exceeded.
     let app =
         sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app.0).fetch_one(&mut *conn).await?;
     if let Some(maker) = key.made_by {

@@ -41,7 +41,7 @@ pub enum AddPasskeyResult {
 }
 
 pub async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: &Passkey) -> sqlx::Result<AddPasskeyResult> {
-    // Whoever adds another one waits: the number could be exceeded otherwise.
+    // Concurrent additions wait: otherwise the limit could be exceeded.
     sqlx::query!("SELECT id FROM teammates WHERE id = $1 FOR NO KEY UPDATE", teammate.0).fetch_one(&mut *conn).await?;
     let count = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM passkeys WHERE teammate = $1"#, teammate.0);
     if count.fetch_one(&mut *conn).await? >= PASSKEYS_MAX {

@@ -81,7 +81,7 @@ pub async fn reseal(
                 ids.push(id);
                 before.push(sealed);
             }
-            // It stays as it is: whoever needs it says so.
+            // It stays unchanged: its readers report the error.
             Err(error) => tracing::warn!(%error, table, "a value cannot be sealed anew"),
         }
     }

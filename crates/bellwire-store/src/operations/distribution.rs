@@ -105,7 +105,7 @@ pub async fn distribute(options: &PgConnectOptions, shards: u8) -> Result<Distri
     for table in DISTRIBUTED {
         execute(&mut tx, format!("SELECT create_distributed_table('{table}', 'shard', colocate_with => '{LAYOUT}')"))
             .await?;
-        // Otherwise its rows stay on the coordinator's disk, too, where nobody sees them.
+        // Otherwise its rows stay on the coordinator's disk, too, where they are invisible.
         execute(&mut tx, format!("SELECT truncate_local_data_after_distributing_table('{table}')")).await?;
     }
     execute(&mut tx, format!("DROP TABLE {LAYOUT}")).await?;

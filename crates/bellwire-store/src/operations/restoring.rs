@@ -73,7 +73,7 @@ pub async fn undo(conn: &mut PgConnection) -> sqlx::Result<()> {
         execute(&mut tx, format!("ALTER SCHEMA {REPLACED} RENAME TO {SCHEMA}")).await?;
         return tx.commit().await;
     }
-    // Whoever may not make schemas was given this one: it stays.
+    // A role that may not create schemas was given this one: it stays.
     for table in tables(conn).await? {
         execute(conn, format!("DROP TABLE IF EXISTS {table} CASCADE")).await?;
     }

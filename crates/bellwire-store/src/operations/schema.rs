@@ -54,7 +54,7 @@ pub enum SchemaError {
     },
     /// The database was migrated by another program: a newer Bellwire, or none.
     #[error(
-        "the database has migration {version}, which is newer than this program: run the newer Bellwire that made it"
+        "the database has migration {version}, which this program does not contain: run the newer Bellwire that made it"
     )]
     Foreign {
         /// Number of the first unknown one.
@@ -155,7 +155,7 @@ async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError
     if readable.fetch_one(&mut *connection).await? {
         return Ok(Contents::Ours(connection.list_applied_migrations(&table).await?));
     }
-    // Tables that extensions bring belong to nobody.
+    // Tables of extensions do not count as an application's.
     let other = sqlx::query!(
         r#"SELECT n.nspname = $1 AS "is_here!", format('%I.%I', n.nspname, c.relname) AS "table!"
            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -71,7 +71,7 @@ pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp)
     })
     .await?;
     let Some(mut taken) = taken else { return Ok(None) };
-    // Apart, since it reads all that waits. What is left now is nobody's.
+    // Separate, since it reads all waiting rows. The remaining rows have no owner.
     taken.rows += release_rows(&mut *pool.acquire().await?, worker, now, now + FAR).await?;
     Ok(Some(taken))
 }
@@ -82,7 +82,7 @@ pub async fn leave(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<
         let mut tx = begin(pool).await?;
         let left = sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(&mut *tx).await?;
         let taken = match left.rows_affected() {
-            0 => TakenOver::default(), // whoever took it off the list has seen to that
+            0 => TakenOver::default(), // the process that removed it from the list has done so
             _ => release(&mut tx, worker, now).await?,
         };
         tx.commit().await?;

@@ -8,7 +8,7 @@
 //! - It is *enqueued* with its message (`queue::sending`, in the statement that stores both), with the next batch of a fan-out
 //!   (`queue::claims`), or by [`enqueue`] in all other cases.
 //!
-//! When what waits is due may change without a transition: claims, leases, holds and pauses only move it.
+//! The due time of waiting deliveries may also change without a transition: claims, leases, holds and pauses only move it.
 
 mod batch;
 pub mod closing;

@@ -99,7 +99,7 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
         ),
         -- Added up before each goes to six places: settlings of one-time codes all note the same few facts of a minute.
         noted AS (SELECT minute, lane, tier, message, fact, sum(n) AS n FROM taken GROUP BY minute, lane, tier, message, fact),
-        -- The lane's gateway outlives its app in the sum of all apps alone, where nobody asks which it was.
+        -- The lane's gateway outlives its app in the sum of all apps alone, where the lane is not shown.
         known AS (SELECT o.*, coalesce(l.gateway, 'other') AS gateway FROM noted o LEFT JOIN lanes l ON l.id = o.lane),
         placed AS (
             SELECT $2::uuid AS message, p.lane, k.gateway, k.tier, k.minute, k.fact, k.n

@@ -166,7 +166,7 @@ impl Rows<'_> {
             reserved.full.extend(full);
             let made = self.make(conn, &new, now).await?;
             open = reserved.place(new, &made);
-            // Whatever another transaction changed in between is asked once more, as that one left it.
+            // Rows that another transaction changed meanwhile are read again.
             open.extend(again.into_iter().map(|(it, _)| it));
             open.sort_unstable_by_key(Wish::key);
             if open.is_empty() {

@@ -55,7 +55,7 @@ pub async fn review(
 ) -> sqlx::Result<Reviewed> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
-        // Whatever depends on this is committed later, and makes this durable with it.
+        // Dependent changes are committed later, and make this one durable with them.
         sqlx::query_scalar!("SELECT set_config('synchronous_commit', 'off', true)").fetch_one(&mut *tx).await?;
         let reviewed = review_within(&mut tx, vault, lane, before, answers, now).await?;
         tx.commit().await?;

@@ -148,7 +148,7 @@ pub async fn states(executor: impl PgExecutor<'_>, lanes: &[LaneId]) -> Result<V
         OriginRow,
         r#"SELECT lane, origin, greatest(held_until, key_held_until) AS held_until,
              CASE WHEN by_key THEN 'key_refused' ELSE reason END AS reason, CASE WHEN NOT by_key THEN note END AS note,
-             -- What only a replica saw that has died is nobody's any more.
+             -- The observation of a single replica is void after its death.
              CASE WHEN breaker_of IS NULL OR EXISTS (SELECT FROM workers WHERE id = breaker_of) THEN coalesce(breaker, 'closed')
                   ELSE 'closed' END AS "breaker!",
              breaker_of, open_until, open_ms, prober, probe_until, payload_max, payload_at,

@@ -95,7 +95,7 @@ pub async fn read(pool: &PgPool, last: Option<&Horizon>) -> sqlx::Result<StopsRe
 
 async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<StopsRead> {
     // One statement, and so one snapshot. What was under way for long, a backup's dump or a large import, does not make
-    // each reading take in again whatever was stopped since.
+    // each reading include again all stops since then.
     let rows = sqlx::query!(
         r#"SELECT now.snapshot::text AS "snapshot!", pg_snapshot_xmin(now.snapshot)::text::bigint AS "xmin!",
              s.seq AS "seq?", s.kind AS "kind?", s.target AS "target?", s.life

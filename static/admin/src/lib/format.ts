@@ -69,7 +69,7 @@ export function languageWords(tag: string): string {
   try {
     return new Intl.DisplayNames("en", { type: "language" }).of(tag) ?? tag;
   } catch {
-    return tag; // whatever a browser called its language
+    return tag; // the browser's own text
   }
 }
 

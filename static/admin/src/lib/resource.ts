@@ -93,7 +93,7 @@ export class Resource<T> {
   #schedule(seconds: number): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
-      // Nobody looks: `live` says when somebody does again.
+      // The tab is hidden: `live` reports when it is visible again.
       if (document.hidden) this.#isDue = false;
       else void this.refresh();
     }, seconds * 1_000);

@@ -143,7 +143,7 @@ async fn post_tunnels_to_the_checked_address() {
     let server = push_service().await;
     let proxy = FakeProxy::http(TUNNEL, Some(server.address)).await;
     let egress = proxy.by("http://us%65r:wo%3Ard@", Resolve::Here);
-    // Its certificate is for that name, and 192.0.2.1 is nobody.
+    // Its certificate is for that name, and 192.0.2.1 is unreachable.
     let settings = GatewayConfig { egress, hosts: vec![], ..server.settings() };
     let gateways = with_dns(settings, |_| vec!["2606:4700:4700::1111", "1.1.1.1"]);
     for _ in 0..2 {

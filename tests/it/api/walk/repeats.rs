@@ -138,7 +138,7 @@ async fn each_conditional_change_checks_its_etag() {
                 surprises.push(format!("{name} tells another tag than what is shown then"));
             }
         }
-        // Whoever has signed out has to ask on.
+        // The signed-out caller needs another session.
         sqlx::query("UPDATE sessions SET ended_at = NULL").execute(&walk.api.pool).await.unwrap();
     }
     assert!(seen > 20, "{seen}");

@@ -109,7 +109,7 @@ impl Security {
     /// Expected status of a refusal. `None`: the request is allowed.
     pub fn refusal(&self, shown: Shown) -> Option<u16> {
         if self.anybody && !self.token && self.scopes.is_empty() {
-            return None; // nobody looks at what it shows
+            return None; // the credential is not checked
         }
         match shown {
             Shown::EndedSession => Some(401),

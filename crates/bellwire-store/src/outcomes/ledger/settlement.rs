@@ -204,7 +204,7 @@ impl Settlement {
             Fate::Deferred(due) if let Some(failed) = earlier.pop() => {
                 let due = match due {
                     ClaimableAt::At(due) | ClaimableAt::Turn(due) => due,
-                    // Nobody claims it before its lane opens.
+                    // It is not claimed before its lane opens.
                     ClaimableAt::Reopening(_) | ClaimableAt::Parked => now,
                 };
                 Fate::Retry { retries: failed.number + 1, failed, due }

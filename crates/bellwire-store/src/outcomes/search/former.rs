@@ -16,7 +16,7 @@ use bellwire_core::id::{MessageId, SubscriptionId};
 /// user left, and all deliveries that had ended by then, because they reveal followed topics. Waiting deliveries of topics and
 /// broadcasts go to the browser's current user.
 pub async fn of_user(pool: &PgPool, user: &str, mut rows: Vec<FoundRow>) -> sqlx::Result<Vec<FoundRow>> {
-    // Somebody else may have logged in since the list of subscriptions was read.
+    // Another user may have logged in since the list of subscriptions was read.
     rows.retain(|row| row.user_id.as_deref() == Some(user));
     let mut conn = pool.acquire().await?;
     let keys =

@@ -54,7 +54,7 @@ pub enum TakeBatchResult {
     /// No claimable rows of this lane and tier at this time.
     Nothing,
     /// No recipients: the cursor passed this many candidates that its message is not for, or ended.
-    Nobody {
+    NoRecipients {
         /// Number of passed candidates.
         passed: usize,
     },
@@ -96,7 +96,7 @@ pub async fn take_batch(
     };
     if cursors::put_aside(&mut tx, MessageId(cursor.message), lane, cursor.state).await? {
         tx.commit().await?;
-        return Ok(TakeBatchResult::Nobody { passed: 0 });
+        return Ok(TakeBatchResult::NoRecipients { passed: 0 });
     }
     let place = BatchScope {
         app: AppId(cursor.app),
@@ -171,7 +171,7 @@ pub async fn take_batch(
     }
     tx.commit().await?;
     if ids.is_empty() {
-        return Ok(TakeBatchResult::Nobody { passed: cut.passed });
+        return Ok(TakeBatchResult::NoRecipients { passed: cut.passed });
     }
     Ok(TakeBatchResult::Batch(Batch {
         id: batch,

@@ -126,7 +126,7 @@ pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLan
     Ok(found
         .into_iter()
         .filter_map(|row| {
-            // Nothing checks the tier of a row that somebody wrote by hand. It is nobody's, and stops nobody's work.
+            // The tier of a row written by hand is unchecked. Such a row belongs to no lane, and blocks no work.
             Some(DueLane {
                 app: AppId(row.app),
                 lane: LaneId(row.lane),

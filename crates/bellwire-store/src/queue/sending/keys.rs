@@ -32,7 +32,7 @@ pub(super) async fn claim(
             Entry::Occupied(other) => taken[place] = Some(messages[*other.get()].message.id),
         }
     }
-    // Whoever has a key before is locked with it; what became of their message is looked at when no other transaction can be
+    // The earlier holder of a key is locked with it; the state of its message is read when no other transaction can be
     // about to store one under it.
     sqlx::raw_sql(PATIENCE).execute(&mut *conn).await?;
     let held = hold(&mut *conn, messages, &first).await?;
@@ -86,7 +86,7 @@ async fn take_over(
            AND (SELECT true FROM cursors WHERE message = k.message LIMIT 1) IS NULL
            AND (SELECT true FROM batches WHERE message = k.message LIMIT 1) IS NULL
            AND (SELECT true FROM queue WHERE message = k.message LIMIT 1) IS NULL
-           -- Of what is for later and for whoever comes until then there may be nothing yet.
+           -- A scheduled message with an open audience may have no rows yet.
            AND (SELECT true FROM campaigns_in_motion c JOIN messages m ON m.id = c.message
                 WHERE c.message = k.message AND m.accepted_at > $4 AND m.state <> 'cancelled') IS NULL
          RETURNING k.app, k.key",

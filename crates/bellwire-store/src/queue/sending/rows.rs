@@ -337,7 +337,7 @@ fn born(message: &NewMessage, recipient: Recipient, token: Vec<u8>) -> ClaimedRo
     }
 }
 
-// None of what is born leased has figures over time of its own, whatever part of its recipients is live.
+// Rows created under a lease have no metrics over time of their own, for any number of live recipients.
 const _: () = assert!(HELD_MAX as i64 <= CHARTED_ABOVE);
 
 /// A message to a few named recipients as if it had been read.

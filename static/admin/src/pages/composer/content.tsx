@@ -46,7 +46,7 @@ const TEMPLATE_TEXT_MAX = 4_096;
 
 export function ContentFields({ app, draft, change, fault, isTemplate = false }: FieldsProps) {
   const site = app.origins[0];
-  // It stays as somebody left it while they write.
+  // It keeps the user's choice during the edit.
   const [isOpen] = useState(() => Boolean(draft.icon || draft.image || draft.badge || draft.tag || draft.requireInteraction || draft.silent));
   const most = (max: number) => (isTemplate ? TEMPLATE_TEXT_MAX : max);
   return (

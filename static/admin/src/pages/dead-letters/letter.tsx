@@ -41,7 +41,7 @@ const STATES: Record<OpenedLetter["state"], { word: string; tone: Tone }> = {
 };
 
 function Letter({ app, id }: { app: AppView; id: string }) {
-  // Whoever may see the content is noted in the audit log each time: it is asked for once.
+  // Each read of the content is recorded in the audit log: it is requested once.
   const letter = useResource(`letter ${app.id} ${id}`, (stop) => loadLetter(app.id, id, stop), { everyS: 86_400 });
   return (
     <Shown of={letter} what="this dead letter">

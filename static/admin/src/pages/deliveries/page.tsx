@@ -197,7 +197,7 @@ function FoundTable({ app, found }: { app: AppView; found: Found[] }) {
             </>
           ),
         },
-        // Whoever is searched for by name need not be named in each row.
+        // A user in the search need not be repeated in each row.
         ...(filters.message ? [personColumn] : []),
         { head: "Attempts", isNumber: true, isExtra: true, cell: ({ last_attempt }) => (last_attempt ? last_attempt.attempt + 1 : 0) },
         { head: "Last", isExtra: true, cell: ({ last_attempt }) => <span class="keep">{last_attempt ? <Time at={last_attempt.at} /> : "–"}</span> },

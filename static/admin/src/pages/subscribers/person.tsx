@@ -43,7 +43,7 @@ function OnePerson({ app, who }: { app: AppView; who: Who }) {
   const person = useResource(`person ${about}`, (stop) => loadPerson(app.id, who, stop), { on: ["subscription.gone"] });
   const latest = useResource(`latest ${about}`, (stop) => loadLatest(app.id, who, stop), { on: ["outcomes", "message.done"] });
   const refresh = () => Promise.all([person.refresh(), latest.refresh()]);
-  // Outside of what is shown: after an erasure there is nobody to show, but the dialog has yet to say so.
+  // Outside of what is shown: after an erasure there is no person, but the dialog still shows the result.
   const [isErasing, erase] = useState<Person>();
   return (
     <>

@@ -81,7 +81,7 @@ export async function begin(way: Way): Promise<void> {
   }
 }
 
-// Whoever leaves the page stops what is being sent: the browser asks first.
+// Leaving the page aborts the upload: the browser asks first.
 addEventListener("beforeunload", (event) => {
   if (upload.value && isSending(upload.value)) event.preventDefault();
 });

@@ -222,7 +222,7 @@ fn oversized_payload_loses_padding_then_shrinks() {
         (2_000, 3_000, Some(1_500)), // the template's longest rendering, which this one was not
         (640, 600, Some(600)),
         (640, 640, Some(480)),
-        (512, 400, Some(400)), // padding goes whatever is left
+        (512, 400, Some(400)), // padding is removed in any case
         (300, 300, Some(225)),
         (3, 3, None),
         (0, 0, None),
