@@ -175,28 +175,25 @@ fn routes_by_caller() -> Routes {
     routes
 }
 
-/// Returns the description of the handlers.
-#[cfg(test)]
-fn description() -> utoipa::openapi::OpenApi {
+/// Returns the OpenAPI document, without a server.
+pub(crate) fn document() -> serde_json::Value {
     let Routes { public, reports, server } = routes_by_caller();
     let mut description = public.into_openapi();
     description.merge(reports.into_openapi());
     description.merge(server.into_openapi());
-    description
+    openapi::complete(description)
 }
 
 /// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it by [`bellwire_net::http_server`]: the rate limits go
 /// by the peer's address, which that notes in each request.
 pub fn router(state: ApiState) -> Router {
     let Routes { public, reports, server } = routes_by_caller();
-    let (public, mut description) = public.split_for_parts();
-    let (reports, more) = reports.split_for_parts();
-    description.merge(more);
-    let (server, more) = server.split_for_parts();
-    let edits = if_match::Edits::new(state.clone(), server.clone().with_state(state.clone()), &more);
+    let (public, _) = public.split_for_parts();
+    let (reports, _) = reports.split_for_parts();
+    let (server, paths) = server.split_for_parts();
+    let edits = if_match::Edits::new(state.clone(), server.clone().with_state(state.clone()), &paths);
     let server = server.layer(from_fn_with_state(edits, if_match::guard));
-    description.merge(more);
-    let description = Arc::new(openapi::complete(description));
+    let description = Arc::new(document());
     // The fallback comes before the door: the door answers preflights, which would fall back otherwise.
     let public =
         public.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::public));

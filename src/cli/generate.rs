@@ -29,6 +29,12 @@ pub(super) fn man(command: Command, directory: &Path) -> anyhow::Result<()> {
     fs::write(directory.join("bellwire.toml.5"), page).with_context(failed)
 }
 
+/// Prints the OpenAPI document, indented.
+pub(super) fn openapi() -> anyhow::Result<()> {
+    let document = serde_json::to_string_pretty(&crate::api::document())?;
+    Ok(writeln!(Stdout, "{document}")?)
+}
+
 /// The same command without its hidden arguments, which completions would offer: every verb takes every setting.
 pub(super) fn visible(command: &Command) -> Command {
     // clap keeps names for the life of the process, and so does this, which ends right after.

@@ -35,6 +35,9 @@ pub(super) const RESTORE_EXAMPLES: &str = "Examples:
 pub(super) const COMPLETIONS_EXAMPLE: &str = "Example:
   bellwire completions bash > ~/.local/share/bash-completion/completions/bellwire";
 
+pub(super) const OPENAPI_EXAMPLE: &str = "Example:
+  bellwire openapi > openapi.json";
+
 pub(super) const EXPLAIN_EXAMPLE: &str = "Example:
   bellwire explain msg_0198… sub_0197…";
 pub(super) const METRICS_EXAMPLES: &str = "Examples:

@@ -60,7 +60,7 @@ use bellwire_simulator::gateways;
 use bellwire_telemetry::panics;
 use help::{
     BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, EXPLAIN_EXAMPLE, EXPORT_EXAMPLES, IMPORT_EXAMPLES, INIT_EXAMPLE,
-    METRICS_EXAMPLES, MORE_SETTINGS, RESTORE_EXAMPLES, SIMULATOR_EXAMPLE,
+    METRICS_EXAMPLES, MORE_SETTINGS, OPENAPI_EXAMPLE, RESTORE_EXAMPLES, SIMULATOR_EXAMPLE,
 };
 use local::DataDirState;
 use output::{ClosedPipe, Output};
@@ -223,6 +223,9 @@ enum Verb {
         /// Name of the shell.
         shell: clap_complete::Shell,
     },
+    /// Print the description of the REST API, OpenAPI 3.1 as JSON. Needs no server and no database.
+    #[command(after_help = OPENAPI_EXAMPLE)]
+    Openapi,
     /// Write man pages of all commands and of bellwire.toml into a directory. Packages have put them in their place.
     Man {
         /// Target directory; created if missing.
@@ -322,6 +325,7 @@ async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Resu
         Verb::Doctor { offline, settings } => return doctor(out, &admin::doctor(&settings.load()?, offline).await),
         Verb::Health(settings) => health::ask(&settings.0, out).await?,
         Verb::Completions { shell } => generate::completions(Cli::command(), shell)?,
+        Verb::Openapi => generate::openapi()?,
         Verb::Man { directory } => generate::man(Cli::command(), &directory)?,
         Verb::Backup(backup) => backup.run(out).await?,
         Verb::Restore(restore) => restore.run(out).await?,

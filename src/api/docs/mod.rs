@@ -33,6 +33,7 @@ pub(super) fn routes(description: Arc<Value>) -> Router<ApiState> {
         .route("/docs/problems", get(|| async { Redirect::permanent("/docs/problems/") }))
         .route("/docs/problems/", get(|| async { problems() }))
         .route("/docs/problems/{code}", get(|code: DocName| async move { problem(&read(code)?) }))
+        .route("/llms.txt", get(outline))
         .route("/docs/docs.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
         .with_state(description)
 }
@@ -107,6 +108,21 @@ async fn index(State(description): State<Arc<Value>>) -> Response {
             }
         },
     )
+}
+
+/// The operations as Markdown for language models (llmstxt.org): one line each, with a link to the operation's page.
+async fn outline(State(description): State<Arc<Value>>) -> impl IntoResponse {
+    let mut text = format!("# Bellwire\n\n> {}\n\n", self::text(&description["info"]["description"]));
+    text.push_str("The OpenAPI 3.1 document is at /openapi.json, all problem codes at /docs/problems/.\n");
+    for tag in items(&description["tags"]) {
+        let [name, about] = ["name", "description"].map(|member| self::text(&tag[member]));
+        text.push_str(&format!("\n## {name}\n\n{about}\n\n"));
+        for (path, method, operation) in operations(&description).filter(|(.., it)| it["tags"][0] == tag["name"]) {
+            let [id, summary] = ["operationId", "summary"].map(|member| self::text(&operation[member]));
+            text.push_str(&format!("- [{} {path}](/docs/operations/{id}): {summary}\n", method.to_uppercase()));
+        }
+    }
+    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)
 }
 
 async fn operation(State(description): State<Arc<Value>>, name: DocName) -> Result<Response, Problem> {

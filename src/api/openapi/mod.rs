@@ -356,7 +356,7 @@ mod tests {
     use crate::api::schema_errors;
 
     fn described() -> Value {
-        complete(crate::api::description())
+        crate::api::document()
     }
 
     fn operations(api: &Value) -> impl Iterator<Item = (String, &Value)> {
