@@ -32,22 +32,18 @@ pub async fn run() {
     let rows = fill(&harness.pool, now).await;
     heading(&format!("{} deliveries in {DAYS} days, {} rows", number(DELIVERIES as f64), number(rows as f64)));
     let day = |ago: i64| (now - TimeDelta::days(ago)).format("%Y-%m-%dT00:00:00Z").to_string();
-    let month = format!("time[start]={}&time[end]={}", day(DAYS - 1), day(-1));
+    let month = format!("since={}&until={}", day(DAYS - 1), day(-1));
     let questions = [
-        ("All apps by day, outcomes", "/v1/metrics", "granularity=1d&measures=ended&dimensions=outcome"),
-        ("All apps by hour, accepted and gone", "/v1/metrics", "granularity=1h&measures=accepted,gone"),
+        ("All apps by day, outcomes", "/v1/metrics", "step=1d&measures=ended&by=outcome"),
+        ("All apps by hour, accepted and gone", "/v1/metrics", "step=1h&measures=accepted,gone"),
         (
             "All apps by hour, p50 and p95 by push service",
             "/v1/metrics",
-            "granularity=1h&measures=latency_p50,latency_p95&dimensions=gateway",
+            "step=1h&measures=latency_p50,latency_p95&by=gateway",
         ),
-        ("By app and day, accepted", "/v1/metrics", "granularity=1d&measures=accepted&dimensions=app"),
-        ("One app by hour, outcomes", "/v1/apps/app-7/metrics", "granularity=1h&measures=ended&dimensions=outcome"),
-        (
-            "One app by day, p95 and click rate",
-            "/v1/apps/app-7/metrics",
-            "granularity=1d&measures=latency_p95,click_rate",
-        ),
+        ("By app and day, accepted", "/v1/metrics", "step=1d&measures=accepted&by=app"),
+        ("One app by hour, outcomes", "/v1/apps/app-7/metrics", "step=1h&measures=ended&by=outcome"),
+        ("One app by day, p95 and click rate", "/v1/apps/app-7/metrics", "step=1d&measures=latency_p95,click_rate"),
         ("All apps, the whole month as one", "/v1/metrics", "measures=accepted,acceptance_rate,latency_p99"),
     ];
     for (what, path, query) in questions {
@@ -56,7 +52,7 @@ pub async fn run() {
     }
     fill_small(&harness.pool, now).await;
     heading(&format!("{} apps", i64::from(APPS) + i64::from(SMALL_APPS)));
-    let path = format!("/v1/metrics?{month}&measures=accepted,acceptance_rate&dimensions=app");
+    let path = format!("/v1/metrics?{month}&measures=accepted,acceptance_rate&by=app");
     let mut took_ms = ask(&harness, &path, rounds).await;
     percentiles("By each app, the whole month as one", &mut took_ms, [Bar::None, Bar::None]);
 }

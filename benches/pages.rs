@@ -62,15 +62,15 @@ async fn pages(known: &Known, harness: &Harness) -> Vec<(&'static str, Vec<Strin
     let Known { now, campaign, subscription } = known;
     let app = "/v1/apps/shop";
     let back = |hours: i64| (*now - TimeDelta::hours(hours)).format("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let span = |hours: i64| format!("time[start]={}&time[end]={}", back(hours), back(0));
-    let month = format!("{}&granularity=1d", span(29 * 24));
+    let span = |hours: i64| format!("since={}&until={}", back(hours), back(0));
+    let month = format!("{}&step=1d", span(29 * 24));
     let letters = harness.api.get(&format!("{app}/dead-letters?state=open&limit=1")).await;
     let letter = letters["data"][0]["id"].as_str().expect("an open dead letter").to_owned();
     let lanes = harness.api.get("/v1/gateways?app=shop").await;
     let lane = lanes["data"][0]["lane"].as_i64().expect("a lane");
     let about = |of: &str| {
         vec![
-            format!("{of}/metrics?{}&granularity=1m&measures=accepted,gone,expired,dead,cancelled,capped", span(1)),
+            format!("{of}/metrics?{}&step=1m&measures=accepted,gone,expired,dead,cancelled,capped", span(1)),
             format!("{of}/metrics?{}&measures=latency_p50,latency_p90,latency_p95,latency_p99,accepted", span(1)),
             format!("{of}/metrics?{}&measures=accepted,receipts_asked,displayed,clicked", span(24)),
             format!("{of}/flow"),
@@ -117,7 +117,7 @@ async fn pages(known: &Known, harness: &Harness) -> Vec<(&'static str, Vec<Strin
             "Lanes",
             vec![
                 "/v1/gateways?limit=100".to_owned(),
-                format!("/v1/metrics?{}&measures=attempts,error_rate&dimensions=lane", span(1)),
+                format!("/v1/metrics?{}&measures=attempts,error_rate&by=lane", span(1)),
             ],
         ),
         (
@@ -125,7 +125,7 @@ async fn pages(known: &Known, harness: &Harness) -> Vec<(&'static str, Vec<Strin
             vec![
                 format!("/v1/gateways/{lane}"),
                 format!("/v1/gateways/{lane}/flow"),
-                format!("{app}/metrics?{}&measures=attempts&dimensions=status&filters[lane]={lane}", span(1)),
+                format!("{app}/metrics?{}&measures=attempts&by=status&lane={lane}", span(1)),
             ],
         ),
         (
@@ -142,9 +142,9 @@ async fn pages(known: &Known, harness: &Harness) -> Vec<(&'static str, Vec<Strin
             "Subscribers",
             vec![
                 format!("{app}/metrics?{month}&measures=subscriptions_won,subscriptions_active"),
-                format!("{app}/metrics?{month}&measures=subscriptions_lost&dimensions=reason"),
+                format!("{app}/metrics?{month}&measures=subscriptions_lost&by=reason"),
                 format!(
-                    "{app}/metrics?{}&measures=subscriptions_active,subscriptions_won,subscriptions_lost&dimensions=gateway",
+                    "{app}/metrics?{}&measures=subscriptions_active,subscriptions_won,subscriptions_lost&by=gateway",
                     span(29 * 24)
                 ),
                 format!("{app}/vapid-keys?limit=50"),

@@ -106,7 +106,7 @@ async fn describe(harness: &Harness, app: AppId) {
         FROM numbered WHERE s.shard = numbered.shard AND s.id = numbered.id";
     let described = sqlx::query(describe).bind(app.0).bind(i64::from(ONE_IN)).bind(i64::from(RARE_IN));
     described.execute(&mut *connection).await.expect("the columns are there");
-    harness.api.post(&format!("/v1/apps/{app}/topics"), &json!({"name": "fifth"})).await;
+    harness.api.put(&format!("/v1/apps/{app}/topics/fifth"), &json!({})).await;
     let join = "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
         SELECT s.shard, s.id, t.id, s.lane, s.since FROM subscriptions s JOIN topics t ON t.app = s.app
         WHERE s.app = $1 AND s.attributes ->> 'plan' = 'pro'";

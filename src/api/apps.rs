@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{MayChangeSettings, MayRead, Operator, Server, Watcher};
-use super::extract::{AppRef, Json, PathId, Query, is_plain_text};
+use super::extract::{AppRef, Json, PathId, Query, is_plain_text, not_null, null_is_default, nullable};
 use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
@@ -124,8 +124,11 @@ pub(crate) struct NewApp {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AppChange {
     /// Name for people, 1 to 200 characters.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     name: Option<String>,
-    /// All origins that browsers may call from.
+    /// All origins that browsers may call from; null: none.
+    #[serde(default, deserialize_with = "null_is_default")]
     origins: Option<Vec<String>>,
     /// Origins that browsers may call from, too, from now on; at most 50. Not beside `origins`.
     #[serde(default)]
@@ -135,16 +138,22 @@ pub(crate) struct AppChange {
     remove_origins: Vec<String>,
     /// Whether endpoints on hosts of no known push service are let in. Turning it on takes an operator's key: this server
     /// will then connect to hosts that anybody names.
+    #[serde(default, deserialize_with = "null_is_default")]
     allow_other_gateways: Option<bool>,
-    /// All that browsers may do beyond joining and leaving topics that are there and open.
+    /// All that browsers may do beyond joining and leaving existing topics that are open; null: nothing.
+    #[serde(default, deserialize_with = "null_is_default")]
     #[schema(value_type = Option<Vec<BrowserRight>>)]
     browsers_may: Option<BrowsersMay>,
-    /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none: 0 to 1,000. Policies
-    /// that ask for more are cut down to it.
-    max_retries: Option<i64>,
-    /// Turns of the app, relative to an app of weight 1, while deliveries of several apps wait: 1 to 100. Changing it requires an
-    /// operator's key. Workers apply it within a minute.
-    weight: Option<i64>,
+    /// Maximum `retries` of a delivery policy in QStash's form, and the default: 0 to 1,000. Policies with more are reduced to it.
+    /// Null: the default for new apps.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<i64>)]
+    max_retries: Option<Option<i64>>,
+    /// Turns of the app, relative to an app of weight 1, while deliveries of several apps wait: 1 to 100; null: 1. Changing it
+    /// requires an operator's key. Workers apply it within a minute.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<i64>)]
+    weight: Option<Option<i64>>,
 }
 
 impl AppChange {
@@ -165,12 +174,14 @@ impl AppChange {
         remove_origins(app, &self.remove_origins, &mut faults);
         add_origins(app, self.add_origins, &mut faults);
         if let Some(n) = self.max_retries {
+            let n = n.unwrap_or(MAX_RETRIES_DEFAULT.into());
             match i16::try_from(n).ok().filter(|_| (0..=i64::from(RETRIES_MAX)).contains(&n)) {
                 Some(n) => app.max_retries = n,
                 None => faults.refuse("/max_retries", format!("must be 0 to {RETRIES_MAX}")),
             }
         }
         if let Some(weight) = self.weight {
+            let weight = weight.unwrap_or(WEIGHT_DEFAULT.into());
             match i16::try_from(weight).ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight)) {
                 Some(weight) => app.weight = weight,
                 None => faults.refuse("/weight", format!("must be 1 to {WEIGHT_MAX}")),

@@ -438,7 +438,7 @@ pub(super) async fn find(state: &ApiState, shown: CredentialKey) -> Result<Optio
 
 /// 401: the key is unknown, or no longer valid.
 pub(super) fn unknown_key() -> Problem {
-    Problem::unauthorized("The API key is unknown, expired or revoked.")
+    Problem::invalid_token("The API key is unknown, expired or revoked.")
 }
 
 /// Caller that may register and manage subscriptions: a server with the scope of the route, or a browser.
@@ -481,10 +481,12 @@ impl<S: Needed> FromRequestParts<ApiState> for RegistrationCaller<S> {
         }
         let token = match bearer(&parts.headers) {
             None if parts.headers.contains_key(header::AUTHORIZATION) => {
-                return Err(Problem::unauthorized("`Authorization` must be `Bearer` and a token."));
+                return Err(Problem::invalid_token("`Authorization` must be `Bearer` and a token."));
             }
             None => None,
-            Some(text) => Some(read_token(text).ok_or_else(|| Problem::unauthorized("The token is not one of ours."))?),
+            Some(text) => {
+                Some(read_token(text).ok_or_else(|| Problem::invalid_token("The token is not one of ours."))?)
+            }
         };
         let app = parts.extensions.get::<App>().cloned();
         let app = app.expect("`cors::public` stands before every route that lets browsers in");

@@ -1,6 +1,7 @@
 //! `/v1/apps/{app}/calendar`: when promotional and engagement deliveries may be sent.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,7 +16,7 @@ use bellwire_store::queue::calendars;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(show, change))
+    OpenApiRouter::new().routes(routes!(show, change, delete))
 }
 
 /// Times at which deliveries may be sent. Transactional ones may at any time. Others wait for their time, if their time to live
@@ -67,10 +68,24 @@ pub(crate) async fn change(
         return Err(Problem::invalid_member("/off_peak", format!("must be at most {WINDOWS_MAX} windows")));
     }
     let calendar = Calendar { zone, quiet_hours: body.quiet_hours, off_peak: body.off_peak };
+    write(&server, &state, &calendar).await?;
+    Ok(axum::Json(calendar.into()))
+}
+
+/// Resets the app's calendar: UTC, and deliveries at any time.
+#[utoipa::path(delete, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 204)))]
+pub(crate) async fn delete(
+    server: Server<MaySetPolicies>,
+    State(state): State<ApiState>,
+) -> Result<StatusCode, Problem> {
+    write(&server, &state, &Calendar::default()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn write(server: &Server<MaySetPolicies>, state: &ApiState, calendar: &Calendar) -> Result<(), Problem> {
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.begin().await?;
-    calendars::write(&mut *tx, app, &calendar, now).await?;
+    calendars::write(&mut *tx, app, calendar, now).await?;
     server.did(AuditAction::CalendarChanged, app).record(&mut tx, 1, now).await?;
-    tx.commit().await?;
-    Ok(axum::Json(calendar.into()))
+    Ok(tx.commit().await?)
 }

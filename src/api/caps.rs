@@ -1,6 +1,7 @@
 //! `/v1/apps/{app}/caps`: how many promotional and engagement messages a person is sent.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -16,7 +17,7 @@ use bellwire_store::queue::caps;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(show, change))
+    OpenApiRouter::new().routes(routes!(show, change, delete))
 }
 
 /// Maximum messages to a person in a rolling window: to a user in all browsers together, to an anonymous person in one. Messages
@@ -56,10 +57,24 @@ pub(crate) async fn change(
         errors.into_iter().for_each(|error| faults.refuse(format!("/caps{}", error.pointer), error.detail));
         faults.finish().expect_err("there are errors")
     })?;
-    let (app, shown) = (server.app.id, CapsView::from(&caps));
+    write(&server, &state, &caps).await?;
+    Ok(axum::Json((&caps).into()))
+}
+
+/// Deletes the app's frequency caps.
+#[utoipa::path(delete, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 204)))]
+pub(crate) async fn delete(
+    server: Server<MaySetPolicies>,
+    State(state): State<ApiState>,
+) -> Result<StatusCode, Problem> {
+    write(&server, &state, &Caps::default()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn write(server: &Server<MaySetPolicies>, state: &ApiState, caps: &Caps) -> Result<(), Problem> {
+    let (app, detail) = (server.app.id, json!(CapsView::from(caps)));
     let mut tx = state.begin().await?;
-    caps::write(&mut *tx, app, &caps).await?;
-    server.did(AuditAction::CapsChanged, app).with(json!(shown)).record(&mut tx, 1, state.clock.now()).await?;
-    tx.commit().await?;
-    Ok(axum::Json(shown))
+    caps::write(&mut *tx, app, caps).await?;
+    server.did(AuditAction::CapsChanged, app).with(detail).record(&mut tx, 1, state.clock.now()).await?;
+    Ok(tx.commit().await?)
 }

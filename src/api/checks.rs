@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::Operator;
+use super::paging::Page;
 use super::routes::routes;
 use crate::checks::{self, Finding};
 use utoipa_axum::router::OpenApiRouter;
@@ -26,8 +27,9 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 pub(crate) struct Findings {
     /// Time of the checks.
     at: DateTime<Utc>,
-    /// Everything that was looked at, the gravest first.
-    data: Vec<Finding>,
+    /// Results of the checks, the most severe first.
+    #[serde(flatten)]
+    page: Page<Finding>,
 }
 
 /// Checks the setup of the server: settings, files, the database, maintenance, workers, lanes, push services, and the server at
@@ -41,5 +43,5 @@ pub(crate) async fn list(_: Operator, State(state): State<ApiState>) -> Json<Fin
     let outside = state.outside.get(&state.clock, checks::network::look(&state.pool, &state.gateways, setup));
     let (mut data, outside) = tokio::join!(checks::look(&state.pool, setup, at), outside);
     data.extend(outside);
-    Json(Findings { at, data: checks::by_gravity(data) })
+    Json(Findings { at, page: Page::complete(checks::by_gravity(data)) })
 }

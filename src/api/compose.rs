@@ -24,7 +24,7 @@ use bellwire_core::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notificat
 use bellwire_core::openapi::TierSchema;
 use bellwire_core::permission::BrowserRight;
 use bellwire_core::template::MessageContent;
-use bellwire_rules::policy::{Parsed, PolicyLevel, Request, SILENT_OF_RETRIES, TierDefaults};
+use bellwire_rules::policy::{DeliveryPolicy, Parsed, PolicyLevel, Request, SILENT_OF_RETRIES, TierDefaults};
 use bellwire_segment::{AudienceFilter, Sunset};
 use bellwire_store::keys::apps::App;
 use bellwire_store::queue::sending::{Addressed, Audience, NewMessage, Sent};
@@ -107,7 +107,7 @@ pub(crate) struct NewMessageBody {
     /// A push service keeps only the newest message of this key for a browser that is away; 1 to 200 characters.
     collapse_key: Option<String>,
     /// Delivery policy of the message.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
     /// Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
     /// begins then. A time in the past by less than five minutes counts as now.

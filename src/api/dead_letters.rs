@@ -152,27 +152,18 @@ pub(crate) struct Grouping {
     by: GroupBy,
 }
 
-/// Counts of dead letters.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Groups {
-    /// The groups, the largest first.
-    data: Vec<DeadLetterGroup>,
-    /// Whether these are all: at most 1,000 are shown.
-    done: bool,
-}
-
-/// Counts dead letters by what they have in common. It is a search, of which a few are made at a time: 503 (`searches_busy`).
+/// Counts dead letters by a common property, the largest 1,000 groups first. `done` is false if there are more. It is a search, of which a few are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters", params(Grouping, DeadLetterFilter),
-    responses((status = 200, body = Groups)))]
+    responses((status = 200, body = Page<DeadLetterGroup>)))]
 pub(crate) async fn groups(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     Filtered(filter, Grouping { by }): Filtered<Grouping>,
-) -> Result<axum::Json<Groups>, Problem> {
+) -> Result<axum::Json<Page<DeadLetterGroup>>, Problem> {
     let _place = state.place_to_search(server.app.id).await?;
     let data = dead_letters::groups(state.reads.pool(), server.app.id, &filter, by).await?;
     let done = (data.len() as i64) < GROUPS_MAX;
-    Ok(axum::Json(Groups { data, done }))
+    Ok(axum::Json(Page { done, ..Page::complete(data) }))
 }
 
 /// Availability of the content of a message or dead letter.

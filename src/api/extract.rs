@@ -372,6 +372,25 @@ where
     serde::Deserialize::deserialize(deserializer).map(Some)
 }
 
+/// Member of a `PATCH` that cannot be removed: absent, or a value. Null is refused (RFC 7396).
+pub(crate) fn not_null<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: serde::Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    serde::Deserialize::deserialize(deserializer).map(Some)
+}
+
+/// Member of a `PATCH` that null resets to its default (RFC 7396).
+pub(crate) fn null_is_default<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: serde::Deserialize<'de> + Default,
+    D: serde::Deserializer<'de>,
+{
+    let value: Option<T> = serde::Deserialize::deserialize(deserializer)?;
+    Ok(Some(value.unwrap_or_default()))
+}
+
 /// Turns the content's own complaints into the API's.
 impl From<bellwire_core::message::Problem> for FieldError {
     fn from(problem: bellwire_core::message::Problem) -> Self {

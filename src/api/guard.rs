@@ -1,6 +1,7 @@
-//! `/v1/apps/{app}/guard`: what holds an app that sends far more than its size explains; `/v1/apps/{app}/release` lets it go.
+//! `/v1/apps/{app}/guard`: what holds an app that sends far more than its size explains; `/v1/apps/{app}/guard/release` lets it go.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -21,7 +22,7 @@ use bellwire_store::queue::guards::{self, Set};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(show, change)).routes(routes!(release))
+    OpenApiRouter::new().routes(routes!(show, change, delete)).routes(routes!(release))
 }
 
 /// Guard against an app that sends far more than its size explains.
@@ -112,7 +113,22 @@ pub(crate) async fn change(
     State(state): State<ApiState>,
     Json(body, _): Json<GuardBody>,
 ) -> Result<axum::Json<GuardView>, Problem> {
-    let (app, set, servers) = (server.app.id, body.check()?, state.settings.guard);
+    write(&server, &state, body.check()?).await?;
+    view(&state, server.app.id).await
+}
+
+/// Resets the guard of the app to that of the server. Allowing for more than before takes an operator's key.
+#[utoipa::path(delete, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 204)))]
+pub(crate) async fn delete(
+    server: Server<MayChangeSettings>,
+    State(state): State<ApiState>,
+) -> Result<StatusCode, Problem> {
+    write(&server, &state, Set::default()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn write(server: &Server<MayChangeSettings>, state: &ApiState, set: Set) -> Result<(), Problem> {
+    let (app, servers) = (server.app.id, state.settings.guard);
     let before = guards::read(&state.pool, app).await?.or(servers);
     if set.or(servers).is_looser_than(before) && !server.caller.may(Scope::Operator) {
         return Err(Problem::forbidden("A guard is made to allow for more by operators only."));
@@ -121,13 +137,12 @@ pub(crate) async fn change(
     guards::write(&mut tx, app, set).await?;
     let detail = json!({"factor": set.factor, "floor": set.floor});
     server.did(AuditAction::GuardChanged, app).with(detail).record(&mut tx, 1, state.clock.now()).await?;
-    tx.commit().await?;
-    view(&state, app).await
+    Ok(tx.commit().await?)
 }
 
 /// Releases an app that is held, and resolves the alert. What it sent so far counts no longer; what waits goes out, unless it is
 /// cancelled before. An app that is not held stays as it is.
-#[utoipa::path(post, path = "/v1/apps/{app}/release", tag = "Flow control",
+#[utoipa::path(post, path = "/v1/apps/{app}/guard/release", tag = "Flow control",
     responses((status = 200, body = GuardView)))]
 pub(crate) async fn release(
     server: Server<MaySetPolicies>,

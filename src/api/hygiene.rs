@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/hygiene`: which subscriptions an app lost.
+//! `/v1/apps/{app}/lost-subscriptions`: which subscriptions an app lost.
 
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -8,6 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::Query;
+use super::paging::Page;
 use super::problem::Problem;
 use super::routes::routes;
 use bellwire_core::id::VapidKeyId;
@@ -62,11 +63,12 @@ pub(crate) struct Hygiene {
     /// Start of the report: a midnight in UTC.
     since: DateTime<Utc>,
     /// Losses, the latest day first. Days without losses are left out.
-    data: Vec<Loss>,
+    #[serde(flatten)]
+    page: Page<Loss>,
 }
 
 /// Reports which subscriptions were lost, by day, push service and VAPID key.
-#[utoipa::path(get, path = "/v1/apps/{app}/hygiene", tag = "Subscriptions", responses((status = 200, body = Hygiene)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/lost-subscriptions", tag = "Subscriptions", responses((status = 200, body = Hygiene)))]
 pub(crate) async fn report(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -79,5 +81,5 @@ pub(crate) async fn report(
     let first = state.clock.now().date_naive() - TimeDelta::days(i64::from(days) - 1);
     let since = first.and_time(chrono::NaiveTime::MIN).and_utc();
     let losses = hygiene::losses(state.reads.pool(), server.app.id, since).await?;
-    Ok(axum::Json(Hygiene { since, data: losses.into_iter().map(Loss::from).collect() }))
+    Ok(axum::Json(Hygiene { since, page: Page::complete(losses.into_iter().map(Loss::from).collect()) }))
 }

@@ -2,7 +2,7 @@
 //! its user is ([`crate::api::identity`]).
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,9 @@ use zeroize::Zeroizing;
 
 use super::ApiState;
 use super::auth::{MayManageKeys, MayRead, Server, unknown_key};
-use super::extract::{PathId, is_plain_text};
+use super::extract::{PathId, Query, is_plain_text};
 use super::idempotency::{Instead, Making};
+use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
 use crate::api::identity::{Key, ProofForm, prove};
@@ -75,13 +76,6 @@ fn form_of(key: &IdentityKey) -> ProofForm {
     ProofForm::from_name(&key.form).unwrap_or_default()
 }
 
-/// All keys of an app.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct IdentityKeys {
-    /// At most ten, the newest first.
-    data: Vec<IdentityKeyView>,
-}
-
 /// Key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -103,13 +97,16 @@ pub(crate) struct NewIdentityKey {
 
 /// Lists the keys that user tokens may be signed with.
 #[utoipa::path(get, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
-    responses((status = 200, body = IdentityKeys)))]
+    responses((status = 200, body = Page<IdentityKeyView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-) -> Result<axum::Json<IdentityKeys>, Problem> {
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
     let keys = identity_keys::list(&state.pool, server.app.id).await?;
-    Ok(axum::Json(IdentityKeys { data: keys.into_iter().map(IdentityKeyView::from).collect() }))
+    Ok(cut.page_of_all(keys, |key| key.id, IdentityKeyView::from).answer(&uri))
 }
 
 /// Makes a secret, or takes a public key. Those before stay valid until they are deleted. It goes when the API key that made

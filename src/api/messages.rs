@@ -27,6 +27,7 @@ use super::{ApiState, Work};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_core::id::{ApiKeyId, CampaignId, MessageId, TeammateId};
+use bellwire_rules::policy::DeliveryPolicy;
 use bellwire_store as store;
 use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::AuditAction;
@@ -99,7 +100,7 @@ pub(crate) struct MessageView {
     /// Value of the `Topic` header: a hash of the collapse key.
     topic_header: Option<String>,
     /// Delivery policy of the message, including the retry headers of its request.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
     /// The message that it sends again to those whose deliveries of it died.
     replay_of: Option<MessageId>,

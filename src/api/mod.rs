@@ -49,6 +49,7 @@ mod if_match;
 pub(crate) mod imports;
 pub(crate) mod known_keys;
 pub(crate) mod limits;
+mod location;
 pub(crate) mod log_level;
 pub(crate) mod message_content;
 pub(crate) mod message_list;
@@ -66,6 +67,7 @@ pub(crate) mod problem;
 #[cfg(test)]
 mod properties;
 mod push_address;
+mod query_parameters;
 pub(crate) mod receipts;
 pub(crate) mod remembered;
 mod restores;
@@ -194,6 +196,9 @@ pub fn router(state: ApiState) -> Router {
     let edits = if_match::Edits::new(state.clone(), server.clone().with_state(state.clone()), &paths);
     let server = server.layer(from_fn_with_state(edits, if_match::guard));
     let description = Arc::new(document());
+    let known = query_parameters::KnownParameters::of(&description);
+    let known = from_fn_with_state(known, query_parameters::guard);
+    let (public, reports, server) = (public.layer(known.clone()), reports.layer(known.clone()), server.layer(known));
     // The fallback comes before the door: the door answers preflights, which would fall back otherwise.
     let public =
         public.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::public));
@@ -288,12 +293,12 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     let took_ms = began.elapsed().as_micros() as f64 / 1e3;
     span.in_scope(|| tracing::debug!(status, took_ms, %client, app, "answered"));
     if let Some(problem) = response.extensions_mut().get_mut::<Problem>() {
-        problem.instance = Some(path);
+        problem.instance = Some(path.clone());
         problem.request_id = Some(id_text);
         let body = Body::from(problem.body());
         *response.body_mut() = body;
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     response.headers_mut().insert(REQUEST_ID, id);
-    response
+    location::add(&method, &path, response).await
 }

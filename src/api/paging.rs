@@ -58,6 +58,23 @@ impl PageRequest {
         Keyset { towards: self.towards, beyond: self.beyond, limit: i64::from(self.limit) + 1 }
     }
 
+    /// Cuts a page out of a short list that was read as a whole, the newest row first.
+    pub(crate) fn page_of_all<R, T, I: Into<Uuid>>(
+        self,
+        mut rows: Vec<R>,
+        id: impl Fn(&R) -> I,
+        show: impl FnMut(R) -> T,
+    ) -> Page<T> {
+        match self.towards {
+            Towards::Older => rows.retain(|row| id(row).into() < self.beyond),
+            Towards::Newer => {
+                rows.retain(|row| id(row).into() > self.beyond);
+                rows.reverse();
+            }
+        }
+        self.page(rows, id, show)
+    }
+
     /// Makes a page of what the database gave for [`ask`](Self::ask), the nearest first.
     pub(crate) fn page<R, T, I: Into<Uuid>>(
         self,
@@ -164,6 +181,14 @@ pub(crate) fn links(uri: &Uri, next: Option<&str>, prev: Option<&str>) -> Option
     (!links.is_empty()).then(|| HeaderValue::try_from(links.join(", ")).ok()).flatten()
 }
 
+impl<T> Page<T> {
+    /// Page of a list that is returned as a whole.
+    pub(crate) fn complete(data: Vec<T>) -> Self {
+        let limit = u16::try_from(data.len()).unwrap_or(u16::MAX);
+        Self { data, iterator: None, prev_iterator: None, done: true, limit }
+    }
+}
+
 impl<T: Serialize> Page<T> {
     /// The answer, with an RFC 8288 `Link` to the pages on both sides.
     pub(crate) fn answer(self, uri: &Uri) -> Response {
@@ -228,6 +253,26 @@ mod tests {
         let gone = page(paging(2, first.iterator.as_ref()), &[3, 4]);
         assert_eq!((&gone.data[..], gone.done), (&[][..], true));
         assert_eq!(page(paging(2, gone.prev_iterator.as_ref()), &[3, 4]).data, [4, 3]);
+    }
+
+    #[test]
+    fn short_list_has_the_same_pages() {
+        let list = [5, 4, 3, 2, 1];
+        let page_of_all = |cut: PageRequest| cut.page_of_all(list.to_vec(), |n| Uuid::from_u128(*n), |n| n);
+        let mut cut = paging(2, None);
+        loop {
+            let (whole, read) = (page_of_all(cut), page(cut, &list));
+            assert_eq!((&whole.data, &whole.iterator), (&read.data, &read.iterator));
+            assert_eq!(whole.prev_iterator, read.prev_iterator);
+            if let Some(back) = &whole.prev_iterator {
+                let back = paging(2, Some(back));
+                assert_eq!(page_of_all(back).data, page(back, &list).data);
+            }
+            match &whole.iterator {
+                Some(next) => cut = paging(2, Some(next)),
+                None => break,
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use axum::Json as Answer;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -21,7 +22,7 @@ use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::Speaker;
 use bellwire_core::scope::Scope;
 use bellwire_rules::policy::{
-    DEPRECATED, Guide, Layer, Parsed, Places, Policy, PolicyError, PolicyLevel, Preset, Terms,
+    DEPRECATED, DeliveryPolicy, Guide, Layer, Parsed, Places, Policy, PolicyError, PolicyLevel, Preset, Terms,
 };
 use bellwire_store::WriteOutcome;
 use bellwire_store::audience::subscriptions::Right;
@@ -34,6 +35,7 @@ use utoipa_axum::router::OpenApiRouter;
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list))
+        .routes(routes!(list_topics))
         .routes(routes!(show_tier, set_tier, unset_tier))
         .routes(routes!(show_topic, set_topic, unset_topic))
         .routes(routes!(show_subscription, set_subscription, unset_subscription))
@@ -47,11 +49,11 @@ pub(crate) struct PolicyView {
     /// Name of the tier or topic, or id of the subscription.
     name: String,
     /// The policy as it was written; null if there is none.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
     /// Of a tier: the policy of messages without any other, including the server's settings.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     in_force: Option<Value>,
     /// Of a subscription: what waits for it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,8 +81,6 @@ pub(crate) struct Overview {
     max_retries: i16,
     /// Policies of all tiers.
     tiers: Vec<PolicyView>,
-    /// Topics that have a policy, the newest first.
-    topics: Page<PolicyView>,
     /// Names that a policy's `preset` may give.
     presets: Vec<&'static str>,
 }
@@ -166,24 +166,34 @@ fn accept(app: &App, place: PolicyLevel, policy: Value) -> Result<(Value, Vec<Fi
     Ok((kept(policy), warnings.into_iter().map(|warning| warning.under("")).collect()))
 }
 
-/// Shows what is set where: every tier, with what holds for it, and the topics that have a policy.
+/// Returns the policies of all tiers, with the policy in force for each.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies", tag = "Policies", responses((status = 200, body = Overview)))]
 pub(crate) async fn list(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
-    Query(paging): Query<Paging>,
 ) -> Result<Answer<Overview>, Problem> {
-    let cut = paging.cut()?;
     let tiers = policies::tiers(&state.pool, app.id).await?;
-    let rows = policies::topics(&state.pool, app.id, cut.ask()).await?;
-    let topic = |row: policies::TopicPolicy| PolicyView::stored(&app, PolicyLevel::Topic, row.name, Some(row.policy)).0;
     let tiers = Tier::ALL.into_iter().zip(tiers);
     Ok(Answer(Overview {
         max_retries: app.max_retries,
         tiers: tiers.map(|(tier, policy)| PolicyView::of_tier(&state, &app, tier, policy)).collect(),
-        topics: cut.page(rows, |row| key_of(row.id), topic),
         presets: [&Preset::ALL.map(Preset::name)[..], &[Guide::PRESET]].concat(),
     }))
+}
+
+/// Lists the policies of topics that have one, the newest topic first.
+#[utoipa::path(get, path = "/v1/apps/{app}/policies/topics", tag = "Policies",
+    responses((status = 200, body = Page<PolicyView>)))]
+pub(crate) async fn list_topics(
+    Server { app, .. }: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = policies::topics(&state.pool, app.id, cut.ask()).await?;
+    let topic = |row: policies::TopicPolicy| PolicyView::stored(&app, PolicyLevel::Topic, row.name, Some(row.policy)).0;
+    Ok(cut.page(rows, |row| key_of(row.id), topic).answer(&uri))
 }
 
 /// Shows what an app sets for a tier, and what holds for it.
@@ -200,7 +210,7 @@ pub(crate) async fn show_tier(
 
 /// Sets an app's policy for a tier. It holds for everything that is sent, or tried again, a minute later.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
-    request_body(content = Object, description = "A delivery policy in one of the three forms"),
+    request_body = DeliveryPolicy,
     responses((status = 200, body = PolicyView)))]
 pub(crate) async fn set_tier(
     server: Server<MaySetPolicies>,
@@ -279,7 +289,7 @@ pub(crate) async fn show_topic(
 
 /// Sets the policy of messages to a topic. A topic without members is created.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
-    request_body(content = Object, description = "A delivery policy in one of the three forms"),
+    request_body = DeliveryPolicy,
     responses((status = 200, body = PolicyView)))]
 pub(crate) async fn set_topic(
     server: Server<MaySetPolicies>,
@@ -343,7 +353,7 @@ pub(crate) async fn show_subscription(
 
 /// Sets a subscription's policy. A browser that subscribes anew takes it along.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
-    request_body(content = Object, description = "A delivery policy in one of the three forms"),
+    request_body = DeliveryPolicy,
     responses((status = 200, body = PolicyView)))]
 pub(crate) async fn set_subscription(
     server: Server<MaySetPolicies>,

@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::{Json, Query, TOPIC_NAME_RULE, TopicName};
+use super::paging::Page;
 use super::policies::{PolicyFault as _, check, restore, terms_of, written};
 use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
@@ -20,7 +21,9 @@ use bellwire_core::id::SubscriptionId;
 use bellwire_core::openapi::TierSchema;
 use bellwire_rules::policy::chart::{Curve, timetable_svg};
 use bellwire_rules::policy::preview::{self, Timetable};
-use bellwire_rules::policy::{self, Guide, Layer, Phased, Places, Policy, PolicyLevel, Preset, Retry, TierDefaults};
+use bellwire_rules::policy::{
+    self, DeliveryPolicy, Guide, Layer, Phased, Places, Policy, PolicyLevel, Preset, Retry, TierDefaults,
+};
 use bellwire_store::keys::apps::App;
 use bellwire_store::queue::policies;
 use utoipa_axum::router::OpenApiRouter;
@@ -34,7 +37,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PreviewBody {
     /// A policy to try: it stands in for the one that is set at `place`.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
     /// Place of `policy`. By default `message`.
     place: Option<PolicyLevel>,
@@ -76,7 +79,7 @@ pub(crate) struct Preview {
     /// The tier's time to live in seconds, which bounds the timetables. A message may have another one.
     ttl_s: u32,
     /// The policy in force, defaults filled in. Its members may stem from several places and forms.
-    #[schema(value_type = Object)]
+    #[schema(value_type = DeliveryPolicy)]
     policy: Value,
     /// Place that set each member.
     set_by: SetByView,
@@ -107,7 +110,7 @@ pub(crate) struct PresetView {
     /// Name of the preset.
     name: &'static str,
     /// Form in which a policy names it.
-    #[schema(value_type = Object)]
+    #[schema(value_type = DeliveryPolicy)]
     policy: Value,
     /// Timetable of its retries.
     timetable: Timetable,
@@ -248,12 +251,13 @@ fn drawn(tier: Tier, timetable: &Timetable, when_throttled: Option<&Timetable>) 
 
 /// Lists the policies that can be named instead of written, with their timetables.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/presets", tag = "Policies",
-    responses((status = 200, body = Vec<PresetView>)))]
-pub(crate) async fn presets(_: Server<MayRead>) -> Answer<Vec<PresetView>> {
+    responses((status = 200, body = Page<PresetView>)))]
+pub(crate) async fn presets(_: Server<MayRead>) -> Answer<Page<PresetView>> {
     let view = |(name, retry)| {
         let timetable = preview::preview(&Policy { retry, ..Policy::tier_default(Tier::Promotional) }, None);
         PresetView { name, policy: json!({ "preset": name }), timetable }
     };
     let fixed = Preset::ALL.into_iter().map(|preset| (preset.name(), Retry::Phased(Phased::preset(preset))));
-    Answer(fixed.chain([(Guide::PRESET, Retry::Guide(Guide::DEFAULT))]).map(view).collect())
+    let all = fixed.chain([(Guide::PRESET, Retry::Guide(Guide::DEFAULT))]);
+    Answer(Page::complete(all.map(view).collect()))
 }

@@ -38,8 +38,8 @@ pub(crate) struct Details {
     /// Page of this kind of problem: `/docs/problems/` and the code.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The status in words.
-    pub title: &'static str,
+    /// Summary of this kind of problem.
+    pub title: String,
     /// Status of HTTP.
     #[schema(value_type = u16)]
     #[serde(serialize_with = "as_number")]
@@ -104,6 +104,12 @@ impl Problem {
             .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Bearer realm="bellwire""#))
     }
 
+    /// 401: the key or token is malformed, unknown, expired or revoked (RFC 6750 section 3.1).
+    pub(crate) fn invalid_token(detail: &'static str) -> Self {
+        let challenge = HeaderValue::from_static(r#"Bearer realm="bellwire", error="invalid_token""#);
+        Self::new(ProblemCode::Unauthorized, detail).with_header(header::WWW_AUTHENTICATE, challenge)
+    }
+
     /// 403: the caller is known, but may not do this.
     pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(ProblemCode::Forbidden, detail)
@@ -112,8 +118,9 @@ impl Problem {
     /// 403 with one pointer: the rest would have been allowed.
     pub(crate) fn forbidden_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let (pointer, detail) = (pointer.into(), detail.into());
-        let mut problem = Self::forbidden(format!("{pointer}: {detail}"));
-        problem.errors = vec![FieldError::member(pointer, detail)];
+        let errors = vec![FieldError::member(pointer, detail)];
+        let mut problem = Self::forbidden(summary(&errors));
+        problem.errors = errors;
         problem
     }
 
@@ -130,11 +137,7 @@ impl Problem {
 
     /// 422: well-formed, but members of the body are wrong.
     pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
-        let detail = match errors.as_slice() {
-            [FieldError { pointer: Some(pointer), detail, .. }] => format!("{pointer}: {detail}"),
-            errors => format!("{} members of the body are wrong.", errors.len()),
-        };
-        let mut problem = Self::new(ProblemCode::Invalid, detail);
+        let mut problem = Self::new(ProblemCode::Invalid, summary(&errors));
         problem.errors = errors;
         problem
     }
@@ -168,12 +171,11 @@ impl Problem {
     /// The same of a body that is part of another one, at `place`.
     pub(crate) fn under(mut self, place: &str) -> Self {
         let details = &mut *self.0;
-        // One with a single place says it in words, too.
-        if let [FieldError { pointer: Some(_), .. }] = details.errors.as_slice() {
-            details.detail.insert_str(0, place);
-        }
         for pointer in details.errors.iter_mut().filter_map(|error| error.pointer.as_mut()) {
             pointer.insert_str(0, place);
+        }
+        if let [FieldError { pointer: Some(_), .. }] = details.errors.as_slice() {
+            details.detail = summary(&details.errors);
         }
         self
     }
@@ -186,6 +188,15 @@ impl Problem {
     /// The body, as the router's outermost layer writes it once path and request id are known.
     pub(super) fn body(&self) -> Vec<u8> {
         serde_json::to_vec(&*self.0).expect("a problem consists of strings and numbers")
+    }
+}
+
+/// Returns the detail of a problem with these faults of the body.
+fn summary(errors: &[FieldError]) -> String {
+    match errors {
+        [FieldError { pointer: Some(pointer), detail, .. }] if pointer.is_empty() => format!("The body {detail}"),
+        [FieldError { pointer: Some(pointer), detail, .. }] => format!("{pointer}: {detail}"),
+        errors => format!("{} members of the body are wrong.", errors.len()),
     }
 }
 

@@ -17,7 +17,7 @@ use super::flows::FlowBody;
 use super::paging::{Page, Paging};
 use super::problem::FieldError;
 use super::schema_errors::mismatches;
-use super::topics::NewTopic;
+use super::topics::TopicRequest;
 use bellwire_store::keyset::{Keyset, Towards};
 
 /// A page of the rows with these ids, as a statement with the page's conditions and limit returns it.
@@ -211,6 +211,6 @@ proptest! {
         let api_key = json!({"name": "shop", "scopes": ["send", "read"], "expires_at": "2027-01-01T00:00:00Z"});
         check::<NewApiKey>(&changed(api_key, changes.clone()))?;
         check::<FlowBody>(&changed(json!({"rate": 5, "period": "1m", "parallelism": 3}), changes.clone()))?;
-        check::<NewTopic>(&changed(json!({"name": "news", "join": "server"}), changes))?;
+        check::<TopicRequest>(&changed(json!({"join": "server"}), changes))?;
     }
 }

@@ -55,13 +55,13 @@ pub(crate) struct ChartView {
 /// One step of one group.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PointView {
-    /// Start of the step in UTC. Absent without `granularity`.
+    /// Start of the step in UTC. Absent without `step`.
     #[serde(skip_serializing_if = "Option::is_none")]
     time_bucket: Option<DateTime<Utc>>,
-    /// The group: a value for each of `dimensions[]`.
+    /// The group: a value for each of `by`.
     #[schema(value_type = Object)]
     dimensions: Map<String, Value>,
-    /// A number for each of `measures[]`. Null: no base or no measurement, or more receipts than were requested within the step,
+    /// A number for each of `measures`. Null: no base or no measurement, or more receipts than were requested within the step,
     /// because they arrive later.
     #[schema(value_type = Object)]
     metrics: Map<String, Value>,
@@ -71,11 +71,11 @@ pub(crate) struct PointView {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Metadata {
     /// As it was asked for.
-    granularity: Option<&'static str>,
-    /// Start of the first step: `time[start]`, rounded down to whole steps, or without `granularity` to stored minutes, hours or
+    step: Option<&'static str>,
+    /// Start of the first step: `since`, rounded down to whole steps, or without `step` to stored minutes, hours or
     /// days.
     from: DateTime<Utc>,
-    /// The end of the last one: `time[end]`, rounded up likewise.
+    /// The end of the last one: `until`, rounded up likewise.
     until: DateTime<Utc>,
     /// Time until which the data are complete. Later figures may still grow.
     complete_until: DateTime<Utc>,
@@ -98,7 +98,7 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
         let detail = format!(
             "there is no message {message} to more than 100 recipients; the deliveries of others can be listed"
         );
-        return Err(Problem::invalid_parameter("filters[message]", detail));
+        return Err(Problem::invalid_parameter("message", detail));
     }
     let wanted = wanted(app, &query, &lanes, &messages);
     let _place = state.charts.take(app, state.settings.place_patience, &BUSY).await?;
@@ -115,8 +115,8 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
     let data: Vec<PointView> = chart.finish()?.into_iter().map(PointView::from).collect();
     let complete_until = settled.min(oldest_note).duration_trunc(TimeDelta::minutes(1)).unwrap_or(settled);
     let row_count = data.len();
-    let Query { from, until, granularity, .. } = query;
-    Ok(Json(ChartView { data, metadata: Metadata { granularity, from, until, complete_until, row_count } }))
+    let Query { from, until, step, .. } = query;
+    Ok(Json(ChartView { data, metadata: Metadata { step, from, until, complete_until, row_count } }))
 }
 
 /// Each chart may read many rows, so few are made at a time.
@@ -171,14 +171,14 @@ async fn lanes(state: &ApiState, app: Option<AppId>, query: &Query) -> Result<Ve
     let mut apps = Vec::new();
     for name in &query.filters.apps {
         let found = named_app(state, AppRef::from(name.as_str())).await;
-        let refused = || Problem::invalid_parameter("filters[app]", format!("there is no app `{name}`"));
+        let refused = || Problem::invalid_parameter("app", format!("there is no app `{name}`"));
         apps.push(found.map_err(|problem| if problem.status == 404 { refused() } else { problem })?.id);
     }
     let mut lanes = rollups::lanes(state.reads.pool(), app, &query.filters.lanes).await?;
     lanes.retain(|lane| apps.is_empty() || apps.contains(&lane.app));
     let unknown = query.filters.lanes.iter().find(|number| !lanes.iter().any(|lane| lane.lane == **number));
     if let Some(number) = unknown {
-        return Err(Problem::invalid_parameter("filters[lane]", format!("there is no lane {number}")));
+        return Err(Problem::invalid_parameter("lane", format!("there is no lane {number}")));
     }
     let gateways = &query.filters.gateways;
     lanes.retain(|lane| gateways.is_empty() || gateways.contains(&lane.gateway));
@@ -204,17 +204,17 @@ impl From<TooMany> for Problem {
     fn from(too_many: TooMany) -> Self {
         let (parameter, detail) = match too_many {
             TooMany::Points => (
-                "dimensions[]",
+                "by",
                 format!(
                     "there would be more than {POINTS_MAX} points, which is what one answer shows: ask for longer steps, \
                      fewer dimensions or a filter"
                 ),
             ),
             TooMany::Rows => (
-                "time[start]",
+                "since",
                 format!(
                     "more than {ROWS_MAX} rows would have to be read for this: ask for a shorter range, a filter, or a \
-                     granularity that whole hours or days fit into"
+                     step that whole hours or days fit into"
                 ),
             ),
         };
@@ -224,30 +224,30 @@ impl From<TooMany> for Problem {
 
 /// Figures of all apps over time.
 ///
-/// Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures[]=accepted&measures[]=gone` or
+/// Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures=accepted&measures=gone` or
 /// `measures=accepted,gone`.
 #[utoipa::path(get, path = "/v1/metrics", tag = "Operations",
     params(
-        ("time[start]" = String, Query, description = "From when on (RFC 3339)"),
-        ("time[end]" = String, Query, description = "Until when, not included (RFC 3339)"),
-        ("granularity" = Option<String>, Query, description = "Length of a step: 1m, 5m, 10m, 15m, 30m, 1h, 2h, 3h, 4h, 6h, 12h \
+        ("since" = Option<String>, Query, description = "Start of the range (RFC 3339); by default one hour before `until`"),
+        ("until" = Option<String>, Query, description = "End of the range, excluded (RFC 3339); by default now"),
+        ("step" = Option<String>, Query, description = "Length of a step: 1m, 5m, 10m, 15m, 30m, 1h, 2h, 3h, 4h, 6h, 12h \
           or 1d, at most 1,500 of them; absent: one sum for the whole range"),
-        ("measures[]" = Vec<String>, Query, description = "What to show: ended, accepted, gone, expired, dead, cancelled, capped, \
+        ("measures" = Vec<String>, Query, description = "What to show: ended, accepted, gone, expired, dead, cancelled, capped, \
           attempts, retried, acceptance_rate, gone_rate, error_rate, displayed, clicked, closed, receipts_asked, display_rate, click_rate, \
           latency_p50, latency_p90, latency_p95, latency_p99 (in seconds, within 19 %), subscriptions_won, subscriptions_lost, \
           subscriptions_active"),
-        ("dimensions[]" = Option<Vec<String>>, Query, description = "What to break it down by: app, lane, gateway, tier, message; \
+        ("by" = Option<Vec<String>>, Query, description = "What to break it down by: app, lane, gateway, tier, message; \
           `ended` by outcome, `attempts` by status, `subscriptions_lost` by reason"),
-        ("filters[app]" = Option<Vec<String>>, Query, description = "Only these apps, by id or slug"),
-        ("filters[lane]" = Option<Vec<i32>>, Query, description = "Only these lanes, by number"),
-        ("filters[gateway]" = Option<Vec<Gateway>>, Query, description = "Only these gateways"),
-        ("filters[tier]" = Option<Vec<String>>, Query, description = "Only these tiers"),
-        ("filters[message]" = Option<Vec<String>>, Query, description = "Only these messages, 20 at most, each to more than 100 \
+        ("app" = Option<Vec<String>>, Query, description = "Only these apps, by id or slug"),
+        ("lane" = Option<Vec<i32>>, Query, description = "Only these lanes, by number"),
+        ("gateway" = Option<Vec<Gateway>>, Query, description = "Only these gateways"),
+        ("tier" = Option<Vec<String>>, Query, description = "Only these tiers"),
+        ("message" = Option<Vec<String>>, Query, description = "Only these messages, 20 at most, each to more than 100 \
           recipients"),
-        ("filters[outcome]" = Option<Vec<String>>, Query, description = "Of `ended`, only these outcomes"),
-        ("filters[status]" = Option<Vec<String>>, Query, description = "Of `attempts`, only these: 2xx, 3xx, gone, 429, 4xx, 5xx, \
+        ("outcome" = Option<Vec<String>>, Query, description = "Of `ended`, only these outcomes"),
+        ("status" = Option<Vec<String>>, Query, description = "Of `attempts`, only these: 2xx, 3xx, gone, 429, 4xx, 5xx, \
           none"),
-        ("filters[reason]" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these: gone, unsubscribed, \
+        ("reason" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these: gone, unsubscribed, \
           replaced, expired, suspended, deleted")), responses((status = 200, body = ChartView)))]
 pub(crate) async fn chart_all(
     _: Watcher,
@@ -262,18 +262,18 @@ pub(crate) async fn chart_all(
 /// As those of all apps, but for the dimension and the filter `app`.
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics", tag = "Operations",
     params(
-        ("time[start]" = String, Query, description = "From when on (RFC 3339)"),
-        ("time[end]" = String, Query, description = "Until when, not included (RFC 3339)"),
-        ("granularity" = Option<String>, Query, description = "Length of a step; absent: one sum for the whole range"),
-        ("measures[]" = Vec<String>, Query, description = "What to show"),
-        ("dimensions[]" = Option<Vec<String>>, Query, description = "What to break it down by"),
-        ("filters[lane]" = Option<Vec<i32>>, Query, description = "Only these lanes, by number"),
-        ("filters[gateway]" = Option<Vec<String>>, Query, description = "Only these gateways"),
-        ("filters[tier]" = Option<Vec<String>>, Query, description = "Only these tiers"),
-        ("filters[message]" = Option<Vec<String>>, Query, description = "Only these messages"),
-        ("filters[outcome]" = Option<Vec<String>>, Query, description = "Of `ended`, only these outcomes"),
-        ("filters[status]" = Option<Vec<String>>, Query, description = "Of `attempts`, only these"),
-        ("filters[reason]" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these")),
+        ("since" = Option<String>, Query, description = "Start of the range (RFC 3339); by default one hour before `until`"),
+        ("until" = Option<String>, Query, description = "End of the range, excluded (RFC 3339); by default now"),
+        ("step" = Option<String>, Query, description = "Length of a step; absent: one sum for the whole range"),
+        ("measures" = Vec<String>, Query, description = "What to show"),
+        ("by" = Option<Vec<String>>, Query, description = "What to break it down by"),
+        ("lane" = Option<Vec<i32>>, Query, description = "Only these lanes, by number"),
+        ("gateway" = Option<Vec<String>>, Query, description = "Only these gateways"),
+        ("tier" = Option<Vec<String>>, Query, description = "Only these tiers"),
+        ("message" = Option<Vec<String>>, Query, description = "Only these messages"),
+        ("outcome" = Option<Vec<String>>, Query, description = "Of `ended`, only these outcomes"),
+        ("status" = Option<Vec<String>>, Query, description = "Of `attempts`, only these"),
+        ("reason" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these")),
     responses((status = 200, body = ChartView)))]
 pub(crate) async fn chart(
     server: Server<MayRead>,

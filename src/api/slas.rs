@@ -2,6 +2,7 @@
 //! figures and becomes an event.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -17,7 +18,7 @@ use bellwire_store::outcomes::slas;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(show, change))
+    OpenApiRouter::new().routes(routes!(show, change, delete))
 }
 
 /// The longest, in seconds: 30 days.
@@ -71,11 +72,25 @@ pub(crate) async fn change(
         faults.require(within, &format!("/{}", tier.name()), "must be from 1 to 2592000 seconds");
     }
     faults.finish()?;
+    write(&server, &state, &mut body).await?;
+    Ok(axum::Json(body))
+}
+
+/// Deletes the app's SLAs.
+#[utoipa::path(delete, path = "/v1/apps/{app}/slas", tag = "Policies", responses((status = 204)))]
+pub(crate) async fn delete(
+    server: Server<MaySetPolicies>,
+    State(state): State<ApiState>,
+) -> Result<StatusCode, Problem> {
+    write(&server, &state, &mut Slas::default()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn write(server: &Server<MaySetPolicies>, state: &ApiState, body: &mut Slas) -> Result<(), Problem> {
     let wanted = Tier::ALL.map(|tier| (tier, *body.of(tier)));
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.begin().await?;
     slas::write(&mut *tx, app, &wanted, now).await?;
     server.did(AuditAction::SlasChanged, app).with(json!(body)).record(&mut tx, 1, now).await?;
-    tx.commit().await?;
-    Ok(axum::Json(body))
+    Ok(tx.commit().await?)
 }

@@ -28,7 +28,7 @@ use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::permission::RefusedField;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_rules::policy::PolicyLevel;
+use bellwire_rules::policy::{DeliveryPolicy, PolicyLevel};
 use bellwire_store::audience::aliases;
 use bellwire_store::audience::registration::{self, Registered, Registration};
 use bellwire_store::audience::subscriptions::{self, Changed, Merge, Right, SubscriptionRow};
@@ -168,7 +168,7 @@ pub(crate) struct NewSubscription {
     /// fill stay behind, too. No push to the old endpoint starts later than a second after the response.
     replaces: Option<Replaced>,
     /// Delivery policy of the subscription. It requires an API key with the scope `policies`, too.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
 }
 

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::TeamAdmin;
 use super::email::{EMAIL_RULE, normal_email};
-use super::extract::{AppRef, Json, PathId, Query, named_app};
+use super::extract::{AppRef, Json, PathId, Query, named_app, null_is_default};
 use super::idempotency::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
@@ -128,9 +128,11 @@ pub(crate) struct Invitation {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TeammateChange {
-    /// All their roles from now on, at most 100.
+    /// All their roles from now on, at most 100; null: none.
+    #[serde(default, deserialize_with = "null_is_default")]
     roles: Option<Vec<NewGrant>>,
     /// Whether they are shut out: their sessions end, and they cannot sign in.
+    #[serde(default, deserialize_with = "null_is_default")]
     disabled: Option<bool>,
 }
 

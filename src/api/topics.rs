@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/topics`: named audiences. A topic is made here, or by the first server that names it for a subscription;
-//! browsers make topics only if their app lets them.
+//! `/v1/apps/{app}/topics`: named audiences. A topic is created here, or by the first server that names it for a subscription.
+//! Browsers create topics only if their app allows it.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -12,8 +12,7 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayChangeSubscribers, MayRead, Server};
-use super::extract::{Json, PathId, Query, TOPIC_NAME_RULE, TopicName};
-use super::idempotency::{Instead, Making};
+use super::extract::{Json, PathId, Query, TopicName, null_is_default};
 use super::paging::{Page, Paging};
 use super::policies::of_new;
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
@@ -21,10 +20,10 @@ use super::routes::routes;
 use super::subscriptions::{ended, unknown};
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::{Join, Maker};
-use bellwire_rules::policy::PolicyLevel;
+use bellwire_rules::policy::{DeliveryPolicy, PolicyLevel};
 use bellwire_store::WriteOutcome;
 use bellwire_store::audience::membership::{self, Membership};
-use bellwire_store::audience::topics::{self, CreateTopicResult, Removed, TopicRow};
+use bellwire_store::audience::topics::{self, Removed, SetTopicResult, TopicRow};
 use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::{AuditAction, AuditEntry};
 use bellwire_store::keyset::{Keyset, key_of};
@@ -32,10 +31,7 @@ use bellwire_store::queue::policies;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new()
-        .routes(routes!(list, create))
-        .routes(routes!(show, change, remove))
-        .routes(routes!(join, leave))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, set, change, remove)).routes(routes!(join, leave))
 }
 
 /// Topic of an app.
@@ -63,18 +59,16 @@ impl From<TopicRow> for TopicView {
     }
 }
 
-/// A topic to make.
+/// Settings of a topic.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewTopic {
-    /// Name: 1 to 128 letters, digits or any of `_.~%-`.
-    name: String,
+pub(crate) struct TopicRequest {
     /// Callers that may join it. By default `anyone`.
     #[serde(default)]
     join: Join,
-    /// Delivery policy of messages to it, in one of the three forms; takes the scope `policies`, too.
+    /// Delivery policy of messages to it; requires the scope `policies` as well. Absent: an existing topic keeps its policy.
     #[serde(default)]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
 }
 
@@ -82,7 +76,8 @@ pub(crate) struct NewTopic {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TopicChange {
-    /// Callers that may join it. Its members stay.
+    /// Callers that may join it; null: `anyone`. Its members stay.
+    #[serde(default, deserialize_with = "null_is_default")]
     join: Option<Join>,
 }
 
@@ -115,36 +110,34 @@ async fn find(executor: impl PgExecutor<'_>, app: &App, name: &str) -> Result<To
     found.map(TopicView::from).ok_or_else(|| Problem::not_found("topic"))
 }
 
-/// Creates a topic.
-#[utoipa::path(post, path = "/v1/apps/{app}/topics", tag = "Topics", request_body = NewTopic,
-    responses((status = 201, body = TopicView)))]
-pub(crate) async fn create(
+/// Creates a topic, or replaces the settings of an existing one. Its members stay.
+#[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", request_body = TopicRequest,
+    responses((status = 200, body = TopicView), (status = 201, body = TopicView, description = "Created")))]
+pub(crate) async fn set(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    Making(body, pending): Making<NewTopic>,
-) -> Result<Response, Instead> {
+    PathId(TopicName(topic)): PathId<TopicName>,
+    Json(body, _): Json<TopicRequest>,
+) -> Result<(StatusCode, axum::Json<TopicView>), Problem> {
     let mut faults = Faults::default();
-    faults.require(body.name.parse::<TopicName>().is_ok(), "/name", TOPIC_NAME_RULE);
     let (policy, warnings) = of_new(PolicyLevel::Topic, body.policy, &server.app, Some(&server.caller), &mut faults)?;
     faults.finish()?;
     let (app, now) = (server.app.id, state.clock.now());
-    let mut once = pending.begin(&state).await?;
-    match topics::create(once.conn(), app, &body.name, body.join, now).await? {
-        CreateTopicResult::Done => {}
-        CreateTopicResult::Exists => {
-            return Err(Problem::new(ProblemCode::TopicExists, "The app has a topic of this name.").into());
-        }
-        CreateTopicResult::TooMany => return Err(Problem::too_many_topics().into()),
-    }
-    let detail = json!({"join": body.join});
-    server.did(AuditAction::TopicCreated, &body.name).with(detail).record(once.conn(), 1, now).await?;
+    let mut tx = state.begin().await?;
+    let (status, action) = match topics::set(&mut tx, app, &topic, body.join, now).await? {
+        SetTopicResult::Created => (StatusCode::CREATED, AuditAction::TopicCreated),
+        SetTopicResult::Changed => (StatusCode::OK, AuditAction::TopicChanged),
+        SetTopicResult::TooMany => return Err(Problem::too_many_topics()),
+    };
+    server.did(action, &topic).with(json!({"join": body.join})).record(&mut tx, 1, now).await?;
     if let Some((policy, by)) = policy {
-        policies::set_topic(once.conn(), app, &body.name, Some(&policy)).await?;
-        let target = format!("{}:{}", PolicyLevel::Topic.name(), body.name);
-        AuditEntry::new(by, Some(app), AuditAction::PolicySet, target).record(once.conn(), 1, now).await?;
+        policies::set_topic(&mut tx, app, &topic, Some(&policy)).await?;
+        let target = format!("{}:{topic}", PolicyLevel::Topic.name());
+        AuditEntry::new(by, Some(app), AuditAction::PolicySet, target).record(&mut tx, 1, now).await?;
     }
-    let made = find(once.conn(), &server.app, &body.name).await?;
-    once.finish(&state, StatusCode::CREATED, &TopicView { warnings, ..made }).await
+    let topic = find(&mut *tx, &server.app, &topic).await?;
+    tx.commit().await?;
+    Ok((status, axum::Json(TopicView { warnings, ..topic })))
 }
 
 /// Changes a topic.
@@ -199,7 +192,7 @@ pub(crate) async fn join(
     PathId(topic): PathId<TopicName>,
     PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
-    set(&server, &state, topic, id, true).await
+    set_member(&server, &state, topic, id, true).await
 }
 
 /// Takes a subscription out of a topic.
@@ -211,10 +204,10 @@ pub(crate) async fn leave(
     PathId(topic): PathId<TopicName>,
     PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
-    set(&server, &state, topic, id, false).await
+    set_member(&server, &state, topic, id, false).await
 }
 
-async fn set(
+async fn set_member(
     server: &Server<MayChangeSubscribers>,
     state: &ApiState,
     topic: TopicName,

@@ -14,14 +14,14 @@ use bellwire_core::clock::Clock;
 
 const NAMES: &ArgumentNames = &[
     ("app", "--app"),
-    ("time[start]", "--since"),
-    ("time[end]", "--until"),
-    ("granularity", "--step"),
-    ("measures[]", "--measure"),
-    ("dimensions[]", "--by"),
-    ("filters[gateway]", "--gateway"),
-    ("filters[tier]", "--tier"),
-    ("filters[message]", "--message"),
+    ("since", "--since"),
+    ("until", "--until"),
+    ("step", "--step"),
+    ("measures", "--measure"),
+    ("by", "--by"),
+    ("gateway", "--gateway"),
+    ("tier", "--tier"),
+    ("message", "--message"),
 ];
 /// Default measures.
 const MEASURES: &str = "accepted,gone,expired,dead,cancelled,acceptance_rate,latency_p50,latency_p95";
@@ -62,14 +62,14 @@ impl Figures {
         let until = self.until.unwrap_or_else(|| Clock::system().now());
         let since = self.since.unwrap_or(until - TimeDelta::days(1));
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("time[start]", &since.to_rfc3339()).append_pair("time[end]", &until.to_rfc3339());
-        query.append_pair("measures[]", &self.measures);
+        query.append_pair("since", &since.to_rfc3339()).append_pair("until", &until.to_rfc3339());
+        query.append_pair("measures", &self.measures);
         for (name, value) in [
-            ("granularity", &self.step),
-            ("dimensions[]", &self.by),
-            ("filters[gateway]", &self.gateway),
-            ("filters[tier]", &self.tier),
-            ("filters[message]", &self.message),
+            ("step", &self.step),
+            ("by", &self.by),
+            ("gateway", &self.gateway),
+            ("tier", &self.tier),
+            ("message", &self.message),
         ] {
             query.extend_pairs(value.iter().map(|value| (name, value)));
         }

@@ -11,12 +11,11 @@ use super::output::{Output, TableColumn, text, time};
 use super::refusal::ArgumentNames;
 use super::send::given_json;
 
-const NAMES: &ArgumentNames =
-    &[("/name", "TOPIC"), ("/join", "--join"), ("/policy", "--policy"), ("topic", "TOPIC"), ("app", "--app")];
+const NAMES: &ArgumentNames = &[("/join", "--join"), ("/policy", "--policy"), ("topic", "TOPIC"), ("app", "--app")];
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Topic {
-    /// Create a topic.
+    /// Create a topic, or set who may join an existing one.
     #[command(after_help = "Examples:
   bellwire topic create news --app shop
   bellwire topic create staff --app shop --join server
@@ -74,9 +73,9 @@ impl Topic {
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Create { topic: TopicArg { name, app }, join, policy } => {
-                let ask = Ask::new(Method::POST, path(["apps", &app, "topics"]));
+                let ask = Ask::new(Method::PUT, path(["apps", &app, "topics", &name]));
                 let policy = policy.map(|policy| given_json("--policy", &policy)).transpose()?;
-                let body = json!({"name": name, "join": join.name(), "policy": policy});
+                let body = json!({"join": join.name(), "policy": policy});
                 out.fields(FIELDS, &local.ask(Ask { body, names: NAMES, ..ask }).await?)?;
             }
             Self::List(app) => out.table(COLUMNS, &local.list(&path(["apps", &app, "topics"])).await?)?,

@@ -77,7 +77,7 @@ impl Furnisher<'_> {
         let app = format!("/v1/apps/{APP}");
         self.patch(&app, json!({"name": "Winter shop", "add_origins": [self.setup.api.base()]})).await?;
         for (topic, join) in [("offers", "anyone"), ("releases", "anyone"), ("staff", "server")] {
-            self.post(&format!("{app}/topics"), json!({"name": topic, "join": join})).await?;
+            self.put(&format!("{app}/topics/{topic}"), json!({"join": join})).await?;
         }
         let patient = json!({"baseDelayMs": 60_000, "maxDelayMs": 600_000, "maxAttempts": 8, "jitterPercent": 0.2});
         self.put(&format!("{app}/policies/topics/offers"), patient).await?;

@@ -46,7 +46,7 @@ async fn dry_run_shows_times_and_reach_per_message() {
 #[tokio::test]
 async fn a_dry_run_says_what_would_be_refused() {
     let app = TestApp::start().await;
-    app.call(Method::POST, "/v1/apps/shop/topics", json!({"name": "news"})).await.ok(201);
+    app.call(Method::PUT, "/v1/apps/shop/topics/news", json!({})).await.ok(201);
     let at = json!({"schedule": {"at": app.clock.now() + DAY}});
     let news = json!({"message": {"to": {"topic": "news"}, "content": {"title": "Spring"}}});
     assert_eq!(tried(&app, "one", at).await["refused"], json!([]));

@@ -12,7 +12,7 @@ use crate::support::TestApp;
 use crate::support::app::scalar;
 
 const GUARD: &str = "/v1/apps/shop/guard";
-const RELEASE: &str = "/v1/apps/shop/release";
+const RELEASE: &str = "/v1/apps/shop/guard/release";
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// An app with three subscribers, of which ann is one, that may send eight deliveries in a quarter of an hour.

@@ -94,7 +94,7 @@ async fn token_ends_with_each_change_of_user() {
 #[tokio::test]
 async fn server_values_end_with_their_user() {
     let site = Site::start().await;
-    site.api.post("/topics", json!({"name": "staff", "join": "server"})).await.ok(201);
+    site.api.put("/topics/staff", json!({"join": "server"})).await.ok(201);
     let hers = async |name: &str| {
         let said = site.user("ann", json!({"topics": ["news"]}));
         let made = site.register(&push_subscription(&fcm(name)), &Value::Null, said).await.ok(201);

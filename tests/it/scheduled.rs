@@ -125,7 +125,7 @@ async fn beside_open_send<T>(app: &TestApp, to: Value, other: impl Future<Output
 async fn scheduled_message_reaches_lane_created_meanwhile() {
     for to in [json!({"all": true}), json!({"topic": "news"}), json!({"segment": "tag('x')"})] {
         let app = TestApp::start().await;
-        app.call(Method::POST, "/v1/apps/shop/topics", json!({"name": "news"})).await.ok(201);
+        app.call(Method::PUT, "/v1/apps/shop/topics/news", json!({})).await.ok(201);
         let details = json!({"topics": ["news"], "tags": ["x"]});
         app.subscribe_with("fcm", 0..1, details.clone()).await;
 
@@ -147,7 +147,7 @@ async fn scheduled_message_reaches_lane_created_meanwhile() {
 #[tokio::test(flavor = "multi_thread")]
 async fn topic_stays_while_scheduled_message_is_stored() {
     let app = TestApp::start().await;
-    app.call(Method::POST, "/v1/apps/shop/topics", json!({"name": "news"})).await.ok(201);
+    app.call(Method::PUT, "/v1/apps/shop/topics/news", json!({})).await.ok(201);
     let removal = app.call(Method::DELETE, "/v1/apps/shop/topics/news", Value::Null);
     let (id, removed) = beside_open_send(&app, json!({"topic": "news"}), removal).await;
     assert_eq!(removed.status, 409, "the message is scheduled for this topic");
@@ -263,7 +263,7 @@ async fn skipped_cursor_sends_nothing_cancelled_or_paused() {
 #[tokio::test]
 async fn scheduled_broadcast_waits_without_recipients() {
     let app = TestApp::start().await;
-    app.call(Method::POST, "/v1/apps/shop/topics", json!({"name": "news"})).await.ok(201);
+    app.call(Method::PUT, "/v1/apps/shop/topics/news", json!({})).await.ok(201);
     let mut sent = Vec::new();
     for (to, key) in
         [(json!({"all": true}), "a"), (json!({"topic": "news"}), "b"), (json!({"segment": "tag('x')"}), "c")]

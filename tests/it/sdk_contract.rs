@@ -40,7 +40,7 @@ impl<'a> Player<'a> {
         let key = key["secret"].as_str().unwrap().to_owned();
         let mut player =
             Self { app, number, key, secret: String::new(), kept: HashMap::new(), browsers: HashMap::new() };
-        player.call(Method::POST, "/topics", json!({"name": "staff", "join": "server"})).await;
+        player.call(Method::PUT, "/topics/staff", json!({"join": "server"})).await;
         let made = player.call(Method::POST, "/identity-keys", json!({"name": "site", "form": "hmac"})).await;
         player.secret = made["secret"].as_str().unwrap().to_owned();
         player

@@ -23,7 +23,7 @@ const OUTCOMES: [&str; 6] = ["accepted", "gone", "expired", "dead", "cancelled",
 fn range(app: &TestApp) -> String {
     let now = app.clock.now();
     let time = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT00:00:00Z").to_string();
-    format!("time[start]={}&time[end]={}", time(now - DAY), time(now + DAY))
+    format!("since={}&until={}", time(now - DAY), time(now + DAY))
 }
 
 async fn fold(app: &TestApp) {
@@ -91,20 +91,20 @@ async fn metrics_equal_the_accounts_of_a_campaign() {
     for message in [&campaign, &lone, &cancelled] {
         account(&app, message).await.into_iter().for_each(|(name, n)| *all.entry(name).or_insert(0) += n);
     }
-    for granularity in ["", "&granularity=1m", "&granularity=1h", "&granularity=1d"] {
+    for step in ["", "&step=1m", "&step=1h", "&step=1d"] {
         // Of the two days, fewer minutes can be shown at a time.
         let now = app.clock.now();
-        let times = format!("time[start]={}&time[end]={}", (now - HOUR).to_rfc3339(), now.to_rfc3339());
-        let query = format!("{}&measures=ended&dimensions=outcome{granularity}", times.replace('+', "%2B"));
+        let times = format!("since={}&until={}", (now - HOUR).to_rfc3339(), now.to_rfc3339());
+        let query = format!("{}&measures=ended&by=outcome{step}", times.replace('+', "%2B"));
         let shown = app.operate(Method::GET, &format!("/v1/metrics?{query}"), Value::Null).await.ok(200);
-        assert_eq!(sums(&shown, "outcome", "ended"), all, "{granularity}: {shown}");
+        assert_eq!(sums(&shown, "outcome", "ended"), all, "{step}: {shown}");
         let shown = app.get(&format!("/v1/apps/shop/metrics?{query}")).await;
-        assert_eq!(sums(&shown, "outcome", "ended"), all, "of its app, {granularity}");
-        let shown = app.get(&format!("/v1/apps/shop/metrics?{query}&filters[message]={campaign}")).await;
-        assert_eq!(sums(&shown, "outcome", "ended"), of_campaign, "of the campaign, {granularity}");
+        assert_eq!(sums(&shown, "outcome", "ended"), all, "of its app, {step}");
+        let shown = app.get(&format!("/v1/apps/shop/metrics?{query}&message={campaign}")).await;
+        assert_eq!(sums(&shown, "outcome", "ended"), of_campaign, "of the campaign, {step}");
     }
     let by = async |dimension: &str, measure: &str| {
-        sums(&shown(&app, &format!("measures={measure}&dimensions={dimension}")).await, dimension, measure)
+        sums(&shown(&app, &format!("measures={measure}&by={dimension}")).await, dimension, measure)
     };
     let attempts = scalar(&app.pool, "SELECT count(*) FROM attempts WHERE status IS NOT NULL").await;
     assert_eq!(by("status", "attempts").await.values().sum::<i64>(), attempts);
@@ -167,10 +167,10 @@ async fn interrupted_fold_counts_each_note_once() {
     };
     tokio::time::timeout(PATIENCE, folded).await.expect("somebody folds");
     fold(&app).await;
-    let shown = shown(&app, "measures=accepted&dimensions=gateway").await;
+    let shown = shown(&app, "measures=accepted&by=gateway").await;
     assert_eq!(sums(&shown, "gateway", "accepted"), [("fcm".to_owned(), 360)].into());
     for message in [message, second, third] {
-        let path = format!("/v1/apps/shop/metrics?{}&measures=accepted&filters[message]={message}", range(&app));
+        let path = format!("/v1/apps/shop/metrics?{}&measures=accepted&message={message}", range(&app));
         assert_eq!(app.get(&path).await["data"][0]["metrics"]["accepted"], 120);
     }
     app.finish().await;
@@ -203,7 +203,7 @@ async fn long_backlog_is_folded_in_chunks() {
             .unwrap();
         assert_eq!(sum, 25_000, "of step {step}");
     }
-    let all = shown(&app, "measures=accepted&granularity=1d").await;
+    let all = shown(&app, "measures=accepted&step=1d").await;
     let complete_until = all["metadata"]["complete_until"].as_str().unwrap();
     assert!(now - complete_until.parse::<chrono::DateTime<chrono::Utc>>().unwrap() < chrono::TimeDelta::minutes(2));
     app.finish().await;
@@ -216,7 +216,7 @@ async fn empty_steps_are_listed() {
     app.send(to, json!({})).await;
     app.run_until_idle().await;
     fold(&app).await;
-    let hours = shown(&app, "measures=accepted,acceptance_rate&granularity=1h&dimensions=gateway").await;
+    let hours = shown(&app, "measures=accepted,acceptance_rate&step=1h&by=gateway").await;
     let points = hours["data"].as_array().unwrap();
     assert_eq!((points.len(), &hours["metadata"]["row_count"]), (48, &json!(48)));
     let hour_of = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT%H:00:00Z").to_string();
@@ -229,7 +229,7 @@ async fn empty_steps_are_listed() {
             "{point}"
         );
     }
-    let quiet = shown(&app, "measures=dead&granularity=1d&filters[gateway]=apple").await;
+    let quiet = shown(&app, "measures=dead&step=1d&gateway=apple").await;
     assert_eq!(quiet["data"].as_array().unwrap().len(), 2, "without a dimension there is always one group: {quiet}");
     app.finish().await;
 }
@@ -248,13 +248,13 @@ async fn subscription_gains_and_losses_show_by_reason() {
     app.come_back("fcm", 1).await;
     app.sweep().await;
     app.sweep().await;
-    let lost = shown(&app, "measures=subscriptions_lost&dimensions=reason").await;
+    let lost = shown(&app, "measures=subscriptions_lost&by=reason").await;
     let expected = [("gone".to_owned(), 1), ("unsubscribed".to_owned(), 1)].into();
     assert_eq!(sums(&lost, "reason", "subscriptions_lost"), expected, "{lost}");
-    let won = shown(&app, "measures=subscriptions_won&dimensions=gateway").await;
+    let won = shown(&app, "measures=subscriptions_won&by=gateway").await;
     let expected = [("fcm".to_owned(), 6), ("mozilla".to_owned(), 2)].into();
     assert_eq!(sums(&won, "gateway", "subscriptions_won"), expected);
-    let hours = shown(&app, "measures=subscriptions_active&granularity=1h&dimensions=gateway").await;
+    let hours = shown(&app, "measures=subscriptions_active&step=1h&by=gateway").await;
     let mut active = BTreeMap::<_, Vec<i64>>::new();
     for point in hours["data"].as_array().unwrap() {
         let gateway = point["dimensions"]["gateway"].as_str().unwrap().to_owned();
@@ -263,7 +263,7 @@ async fn subscription_gains_and_losses_show_by_reason() {
     active.values_mut().for_each(Vec::dedup);
     assert_eq!(active, [("fcm".to_owned(), vec![0, 5, 3, 4]), ("mozilla".to_owned(), vec![0, 2])].into());
     // A range that ends before all that shows none of it.
-    let path = "/v1/metrics?time[start]=START&time[end]=END&measures=subscriptions_active";
+    let path = "/v1/metrics?since=START&until=END&measures=subscriptions_active";
     let time = |ago: Duration| (app.clock.now() - ago).format("%Y-%m-%dT%H:00:00Z").to_string();
     let path = path.replace("START", &time(12 * HOUR)).replace("END", &time(3 * HOUR));
     let earlier = app.operate(Method::GET, &path, Value::Null).await.ok(200);
@@ -294,7 +294,7 @@ async fn receipts_show_as_shares_of_what_could_report() {
     let time = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT00:00:00Z").to_string();
     let now = api.clock.now();
     let query = format!(
-        "/metrics?time[start]={}&time[end]={}&measures=accepted,displayed,clicked,closed,display_rate,click_rate",
+        "/metrics?since={}&until={}&measures=accepted,displayed,clicked,closed,display_rate,click_rate",
         time(now - DAY),
         time(now + DAY)
     );
@@ -316,16 +316,12 @@ async fn impossible_charts_are_refused_by_name() {
     let range = range(&app);
     let lone = app.send(json!({"all": true}), json!({})).await.replace("msg_0", "msg_1");
     for (path, query, parameter) in [
-        ("/v1/apps/shop/metrics", "measures=nothing".to_owned(), "measures[]"),
-        ("/v1/apps/shop/metrics", "measures=accepted&filters[lane]=999".to_owned(), "filters[lane]"),
-        ("/v1/apps/other/metrics", format!("measures=accepted&filters[message]={campaign}"), "filters[message]"),
-        (
-            "/v1/apps/other/metrics",
-            format!("measures=accepted&filters[lane]={}", app.lane("fcm").await),
-            "filters[lane]",
-        ),
-        ("/v1/metrics", format!("measures=accepted&filters[message]={lone}"), "filters[message]"),
-        ("/v1/metrics", "measures=accepted&filters[app]=nobody".to_owned(), "filters[app]"),
+        ("/v1/apps/shop/metrics", "measures=nothing".to_owned(), "measures"),
+        ("/v1/apps/shop/metrics", "measures=accepted&lane=999".to_owned(), "lane"),
+        ("/v1/apps/other/metrics", format!("measures=accepted&message={campaign}"), "message"),
+        ("/v1/apps/other/metrics", format!("measures=accepted&lane={}", app.lane("fcm").await), "lane"),
+        ("/v1/metrics", format!("measures=accepted&message={lone}"), "message"),
+        ("/v1/metrics", "measures=accepted&app=nobody".to_owned(), "app"),
     ] {
         let refused = app.operate(Method::GET, &format!("{path}?{range}&{query}"), Value::Null).await.ok(400);
         assert_eq!(refused["errors"][0]["parameter"], parameter, "{path}?{query}: {refused}");
@@ -333,7 +329,7 @@ async fn impossible_charts_are_refused_by_name() {
     let path = format!("/v1/apps/other/metrics?{range}&measures=accepted");
     let of_other = app.operate(Method::GET, &path, Value::Null).await.ok(200);
     assert_eq!(of_other["data"][0]["metrics"]["accepted"], 0);
-    let by_app = shown(&app, "measures=accepted&dimensions=app&filters[app]=shop").await;
+    let by_app = shown(&app, "measures=accepted&by=app&app=shop").await;
     assert_eq!(by_app["data"][0]["metrics"]["accepted"], 120, "{by_app}");
     assert_eq!(app.call(Method::GET, &format!("/v1/metrics?{range}&measures=accepted"), Value::Null).await.status, 403);
     app.run_until_idle().await;
@@ -352,7 +348,7 @@ async fn first_kept_step_is_complete() {
     app.keep_house().await;
     let time = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT%H:%M:%SZ").to_string();
     let (start, end) = (time(earliest + chrono::TimeDelta::seconds(1)), time(earliest + chrono::TimeDelta::hours(1)));
-    let path = format!("/v1/metrics?time[start]={start}&time[end]={end}&granularity=30m&measures=accepted");
+    let path = format!("/v1/metrics?since={start}&until={end}&step=30m&measures=accepted");
     let shown = app.operate(Method::GET, &path, Value::Null).await.ok(200);
     assert_eq!(shown["data"][0]["metrics"]["accepted"], 5, "{shown}");
     app.finish().await;
@@ -381,7 +377,7 @@ async fn excess_charts_are_asked_to_retry() {
     .await;
     let now = api.clock.now().format("%Y-%m-%dT00:00:00Z");
     let later = (api.clock.now() + DAY).format("%Y-%m-%dT00:00:00Z");
-    let query = format!("/metrics?time[start]={now}&time[end]={later}&measures=accepted");
+    let query = format!("/metrics?since={now}&until={later}&measures=accepted");
     let mut held = api.pool.begin().await.unwrap();
     sqlx::query("LOCK TABLE rollups").execute(&mut *held).await.unwrap();
     let refused = async {

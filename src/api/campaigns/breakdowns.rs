@@ -4,6 +4,7 @@ use serde::Serialize;
 use sqlx::PgPool;
 use utoipa::ToSchema;
 
+use super::super::paging::Page;
 use super::super::problem::Problem;
 use super::view::reports_from;
 use bellwire_core::id::{AppId, CampaignId};
@@ -11,14 +12,6 @@ use bellwire_core::lane::Gateway;
 use bellwire_store::campaigns::progress::{self, OfGateway, OfLocale};
 
 const LOCALES_MAX: usize = 200;
-
-/// Results of a campaign by language.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = CampaignLocales)]
-pub(crate) struct LocalesView {
-    /// The languages with the most deliveries, up to 200.
-    data: Vec<CampaignLocaleView>,
-}
 
 /// Results of deliveries to browsers of one language.
 #[derive(Debug, Serialize, ToSchema)]
@@ -31,14 +24,6 @@ pub(crate) struct CampaignLocaleView {
     displayed: i64,
     /// Number of clicks.
     clicked: i64,
-}
-
-/// Receipts of a campaign, by push service.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = CampaignGateways)]
-pub(crate) struct GatewaysView {
-    /// The push services that deliveries went to, the one that took the most first.
-    data: Vec<CampaignGatewayReports>,
 }
 
 /// Receipts of deliveries by one push service.
@@ -54,19 +39,24 @@ pub(crate) struct CampaignGatewayReports {
     clicked: Option<i64>,
 }
 
-pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<LocalesView, Problem> {
+/// Returns the results of a campaign by language, at most 200, those with the most deliveries first.
+pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<Page<CampaignLocaleView>, Problem> {
     let rows = progress::by_locale(pool, app, id, LOCALES_MAX).await?;
     let view =
         |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleView { locale, accepted, displayed, clicked };
-    Ok(LocalesView { data: rows.into_iter().map(view).collect() })
+    Ok(Page::complete(rows.into_iter().map(view).collect()))
 }
 
 /// Returns the receipts of a campaign by push service.
-pub(super) async fn gateways(pool: &PgPool, app: AppId, id: CampaignId) -> Result<GatewaysView, Problem> {
+pub(super) async fn gateways(
+    pool: &PgPool,
+    app: AppId,
+    id: CampaignId,
+) -> Result<Page<CampaignGatewayReports>, Problem> {
     let view = |OfGateway { gateway, accepted, displayed, clicked }| {
         let reported = |n| reports_from(gateway).then_some(n);
         CampaignGatewayReports { gateway, accepted, displayed: reported(displayed), clicked: reported(clicked) }
     };
     let rows = progress::by_gateway(pool, app, id).await?;
-    Ok(GatewaysView { data: rows.into_iter().map(view).collect() })
+    Ok(Page::complete(rows.into_iter().map(view).collect()))
 }

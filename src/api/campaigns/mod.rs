@@ -36,7 +36,7 @@ use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::operations::retrying::retrying;
 use bellwire_vault::PLAN;
-use breakdowns::{GatewaysView, LocalesView};
+use breakdowns::{CampaignGatewayReports, CampaignLocaleView};
 pub(super) use export::plan_for_export;
 use plan::{CampaignBody, SLUG_RULE, StoredPlan, is_slug};
 pub(super) use story::part_of;
@@ -238,12 +238,12 @@ pub(crate) async fn show_plan(
 /// Shows how a campaign goes by the language of browsers. Every delivery is looked at: that takes seconds for a million, and a few such
 /// searches are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/locales", tag = "Campaigns",
-    responses((status = 200, body = LocalesView)))]
+    responses((status = 200, body = Page<CampaignLocaleView>)))]
 pub(crate) async fn show_locales(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-) -> Result<axum::Json<LocalesView>, Problem> {
+) -> Result<axum::Json<Page<CampaignLocaleView>>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
     Ok(axum::Json(breakdowns::locales(&state.pool, server.app.id, row.id).await?))
@@ -252,12 +252,12 @@ pub(crate) async fn show_locales(
 /// Shows what browsers reported of a campaign, by push service. Every report is looked at: that takes seconds for a million, and a few
 /// such searches are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/gateways", tag = "Campaigns",
-    responses((status = 200, body = GatewaysView)))]
+    responses((status = 200, body = Page<CampaignGatewayReports>)))]
 pub(crate) async fn show_gateways(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-) -> Result<axum::Json<GatewaysView>, Problem> {
+) -> Result<axum::Json<Page<CampaignGatewayReports>>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
     Ok(axum::Json(breakdowns::gateways(&state.pool, server.app.id, row.id).await?))

@@ -13,7 +13,7 @@ use crate::api::ApiState;
 use crate::api::auth::{MayRead, Server};
 use crate::api::extract::{Query, UserId};
 use crate::api::messages::missing;
-use crate::api::paging::{self, Paging};
+use crate::api::paging::{self, Page, Paging};
 use crate::api::problem::Problem;
 use bellwire_core::clock::{first_uuid_of, time_of};
 use bellwire_core::delivery::{Ending, Tier};
@@ -120,16 +120,9 @@ impl From<FoundRow> for FoundDelivery {
 /// A page of what a search found.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FoundDeliveries {
-    /// The rows, those of the newest messages first.
-    data: Vec<FoundDelivery>,
-    /// Iterator of the next page, with older messages. Null on the last one.
-    iterator: Option<String>,
-    /// Iterator of the previous page, with newer messages. Null on the first one.
-    prev_iterator: Option<String>,
-    /// Whether this is the last page.
-    done: bool,
-    /// Maximum rows of a page.
-    limit: u16,
+    /// Deliveries, those of the newest messages first.
+    #[serde(flatten)]
+    page: Page<FoundDelivery>,
     /// End of this page's search: no matching delivery was made between the last row and this time. Null on the last page.
     looked_back_to: Option<DateTime<Utc>>,
 }
@@ -249,16 +242,10 @@ pub(crate) async fn find(
     if towards == Towards::Newer {
         data.reverse();
     }
-    let page = FoundDeliveries {
-        data,
-        done: iterator.is_none(),
-        iterator,
-        prev_iterator,
-        limit,
-        looked_back_to: oldest.and_then(|oldest| time_of(oldest.message)),
-    };
-    let link = paging::links(&uri, page.iterator.as_deref(), page.prev_iterator.as_deref());
-    let mut response = axum::Json(page).into_response();
+    let link = paging::links(&uri, iterator.as_deref(), prev_iterator.as_deref());
+    let page = Page { data, done: iterator.is_none(), iterator, prev_iterator, limit };
+    let looked_back_to = oldest.and_then(|oldest| time_of(oldest.message));
+    let mut response = axum::Json(FoundDeliveries { page, looked_back_to }).into_response();
     response.headers_mut().extend(link.map(|link| (header::LINK, link)));
     Ok(response)
 }

@@ -18,7 +18,7 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("NewIdentityKey") => json!({"name": "backend", "form": "jwt"}),
         Some("NewVapidKey") => json!({"subject": "mailto:push@shop.example"}),
         Some("VapidKeyChange") => json!({"subject": "mailto:push@shop.example"}),
-        Some("NewTopic") => json!({"name": "news", "join": "anyone"}),
+        Some("TopicRequest") => json!({"join": "anyone"}),
         Some("TopicChange") => json!({"join": "server"}),
         Some("RestoreRequest") => {
             json!({"lane": 7, "since": "2026-12-01T08:00:00Z", "until": "2026-12-01T09:00:00Z", "dry_run": true})

@@ -126,9 +126,38 @@ pub(crate) fn complete(api: OpenApi) -> Value {
     }
     let tags = TAGS.iter().filter(|(name, _)| used.contains(*name));
     api["tags"] = tags.map(|(name, description)| json!({"name": name, "description": description})).collect();
+    name_pages(&mut api);
     shapes::bound(&mut api);
     show_answers(&mut api);
     api
+}
+
+/// Names the pages of lists after their rows (`Page_AppResponse` becomes `AppResponsePage`), and refers to the rows' schema.
+fn name_pages(api: &mut Value) {
+    let schemas = api["components"]["schemas"].as_object_mut().expect("there are schemas");
+    let rows: Vec<String> = schemas.keys().filter_map(|name| name.strip_prefix("Page_")).map(str::to_owned).collect();
+    for row in rows {
+        let Some(mut page) = schemas.remove(&format!("Page_{row}")) else { continue };
+        page["properties"]["data"]["items"] = json!({"$ref": format!("#/components/schemas/{row}")});
+        schemas.insert(format!("{row}Page"), page);
+    }
+    rename_pages(api);
+}
+
+/// Renames the references to pages.
+fn rename_pages(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::String(target)) = members.get_mut("$ref")
+                && let Some(row) = target.strip_prefix("#/components/schemas/Page_")
+            {
+                *target = format!("#/components/schemas/{row}Page");
+            }
+            members.values_mut().for_each(rename_pages);
+        }
+        Value::Array(items) => items.iter_mut().for_each(rename_pages),
+        _ => {}
+    }
 }
 
 /// Gives an example to each answer that shows something as JSON.

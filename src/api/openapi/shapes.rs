@@ -88,7 +88,7 @@ const TEXTS: &[(&[&str], Text)] = &[
     (&["prober", "breaker_of"], Long(36, 36)),
     // What sites choose.
     (&["slug", "PersonHead.app", "confirm"], SLUG),
-    (&["topic", "topics", "NewTopic.name", "TopicView.name"], TOPIC),
+    (&["topic", "topics", "TopicView.name"], TOPIC),
     (&["path.segment", "SegmentView.name"], SEGMENT),
     (&["segment", "expression", "user_token", "Sentence.text"], Long(1, 4_096)),
     (&["MessageView.segment"], Long(1, TEXT_MAX)),
@@ -147,12 +147,12 @@ const TEXTS: &[(&[&str], Text)] = &[
     (&["cancel", "deliveries", "pause", "resume", "self"], Long(1, 2_048)),
     (&["path.tier"], Like("^(transactional|promotional|engagement|[123])$")),
     // Figures over time.
-    (&["time[start]", "time[end]"], Long(1, 64)),
-    (&["granularity"], Long(1, 8)),
-    (&["measures[]", "dimensions[]"], Long(1, 32)),
-    (&["filters[app]"], Like("^(app_[0-9a-f-]{36}|[a-z0-9][a-z0-9-]{0,62})$")),
-    (&["filters[gateway]", "filters[tier]", "filters[outcome]", "filters[status]", "filters[reason]"], Long(1, 16)),
-    (&["filters[message]"], Id("msg_")),
+    (&["since", "until"], Long(1, 64)),
+    (&["step"], Long(1, 8)),
+    (&["measures", "by"], Long(1, 32)),
+    (&["app"], Like("^(app_[0-9a-f-]{36}|[a-z0-9][a-z0-9-]{0,62})$")),
+    (&["gateway", "tier", "outcome", "status", "reason"], Long(1, 16)),
+    (&["message"], Id("msg_")),
     (&["property"], Long(1, 128)),
     (&["text/plain"], Long(1, TEXT_MAX)),
     (&["image/svg+xml"], Long(1, 1 << 24)),
@@ -234,6 +234,9 @@ fn bound_schema(schema: &mut Value, owner: &str, name: &str) {
         let (from, to) = number_of(owner, name).unwrap_or((0, EXACT_MAX));
         schema.insert("minimum".into(), from.into());
         schema.entry("maximum").or_insert(to.into());
+    }
+    if is("object") && !says(schema, &["properties", "additionalProperties", "allOf", "oneOf", "anyOf"]) {
+        schema.insert("additionalProperties".into(), true.into());
     }
     if is("string")
         && !says(schema, &["maxLength", "pattern", "enum", "format"])

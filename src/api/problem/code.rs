@@ -19,9 +19,11 @@ impl ProblemKind {
         PROBLEM_KINDS.iter().find(|kind| kind.code == code)
     }
 
-    /// Short summary of the problem: the meaning of its status.
-    pub(in crate::api) fn title(&self) -> &'static str {
-        self.status.canonical_reason().unwrap_or("Refused")
+    /// Short summary of the problem: its code in words.
+    pub(in crate::api) fn title(&self) -> String {
+        let mut title = self.code.replace('_', " ");
+        title[..1].make_ascii_uppercase();
+        title
     }
 
     /// Path of the page that describes the problem, and `type` of the problem.
@@ -131,7 +133,6 @@ problem_codes! {
     TooManyTemplates = "too_many_templates", CONFLICT, "The app has the maximum number of templates.", "Delete templates that are not used.";
     TooManyTopics = "too_many_topics", CONFLICT, "The app has the maximum number of topics.", "Delete topics that are not used.";
     TooManyWebhooks = "too_many_webhooks", CONFLICT, "The app has the maximum number of webhooks.", "Delete a webhook that is no longer used.";
-    TopicExists = "topic_exists", CONFLICT, "The app already has a topic with this name.", "Use that topic, or choose another name.";
     TopicInUse = "topic_in_use", CONFLICT, "The fan-out of a message to the topic has not finished.", "Wait until it has, or cancel the message.";
     TransfersBusy = "transfers_busy", SERVICE_UNAVAILABLE, "The process, or the app, already runs the maximum number of imports and exports.", LATER;
     Unauthorized = "unauthorized", UNAUTHORIZED, "The request has no key or token, or one that is not valid.", "Send `Authorization: Bearer` and a valid API key, or sign in.";

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use chrono::TimeDelta;
+
 use super::filters::Filters;
 use super::measure::{Dimension, Measure, Split};
 use super::pieces::{down, pieces, up};
@@ -18,13 +20,15 @@ use bellwire_store::outcomes::rollups::{MetricsKept, Piece, RollupStep};
 
 /// Buckets of a request, at most.
 pub(super) const BUCKETS_MAX: i64 = 1_500;
+/// Default range of a request.
+const RANGE_DEFAULT: TimeDelta = TimeDelta::hours(1);
 /// Values of one filter, at most.
 const VALUES_MAX: usize = 100;
 /// Messages that can be asked for at a time.
 const MESSAGES_MAX: usize = 20;
 
 /// Steps that figures can be shown by, with their seconds.
-const GRANULARITIES: [(&str, i64); 12] = [
+const STEPS: [(&str, i64); 12] = [
     ("1m", 60),
     ("5m", 300),
     ("10m", 600),
@@ -48,7 +52,7 @@ pub(super) struct Query {
     pub until: Timestamp,
     /// Seconds of a bucket; none: one bucket for all.
     pub bucket_s: Option<i64>,
-    pub granularity: Option<&'static str>,
+    pub step: Option<&'static str>,
     /// Pieces of the range.
     pub pieces: Vec<Piece>,
     pub measures: Vec<Measure>,
@@ -60,27 +64,28 @@ impl Query {
     /// Reads the query string. `of_one_app`: the request is for one app, so that apps are nothing to ask for.
     pub(super) fn read(text: &str, of_one_app: bool, kept: MetricsKept, now: Timestamp) -> Result<Self, Problem> {
         let mut given = RawParameters::read(text)?;
-        let (start, end) = (given.time("time[start]")?, given.time("time[end]")?);
+        let end = given.time("until")?.unwrap_or(now);
+        let start = given.time("since")?.unwrap_or(end - RANGE_DEFAULT);
         if end <= start {
-            return Err(Problem::invalid_parameter("time[end]", "must be later than `time[start]`"));
+            return Err(Problem::invalid_parameter("until", "must be later than `since`"));
         }
-        let granularity = given.granularity()?;
+        let step = given.step()?;
         let measures: Vec<Measure> = given.named("measures", Measure::named, &Measure::names())?;
         if measures.is_empty() {
             let detail = format!("is required: one or more of {}", Measure::names());
-            return Err(Problem::invalid_parameter("measures[]", detail));
+            return Err(Problem::invalid_parameter("measures", detail));
         }
-        let dimensions = given.named("dimensions", Dimension::from_name, &Dimension::names())?;
+        let dimensions = given.named("by", Dimension::from_name, &Dimension::names())?;
         let filters = given.filters()?;
         given.finish()?;
         if of_one_app && (dimensions.contains(&Dimension::App) || !filters.apps.is_empty()) {
-            let parameter = if filters.apps.is_empty() { "dimensions[]" } else { "filters[app]" };
+            let parameter = if filters.apps.is_empty() { "by" } else { "app" };
             return Err(Problem::invalid_parameter(parameter, "`app` is for `/v1/metrics`, which shows all apps"));
         }
-        let bucket_s = granularity.map(|(_, seconds)| seconds);
+        let bucket_s = step.map(|(_, seconds)| seconds);
         let (from, until, pieces) = put_together(start, end, bucket_s, kept, now)?;
-        let granularity = granularity.map(|(name, _)| name);
-        let query = Self { from, until, bucket_s, granularity, pieces, measures, dimensions, filters };
+        let step = step.map(|(name, _)| name);
+        let query = Self { from, until, bucket_s, step, pieces, measures, dimensions, filters };
         query.check()?;
         Ok(query)
     }
@@ -99,19 +104,18 @@ impl Query {
         if buckets > BUCKETS_MAX {
             let detail =
                 format!("there would be {buckets} steps; at most {BUCKETS_MAX} can be shown: ask for longer ones");
-            return Err(Problem::invalid_parameter("granularity", detail));
+            return Err(Problem::invalid_parameter("step", detail));
         }
         if self.dimensions.contains(&Dimension::Message) && self.filters.messages.is_empty() {
-            return Err(Problem::invalid_parameter("filters[message]", "is required with the dimension `message`"));
+            return Err(Problem::invalid_parameter("message", "is required with the dimension `message`"));
         }
         for measure in &self.measures {
             let has_not = |dimension: &Dimension| format!("`{}` has no `{}`", measure.name(), dimension.name());
             if let Some(dimension) = self.dimensions.iter().find(|dimension| !measure.has(**dimension)) {
-                return Err(Problem::invalid_parameter("dimensions[]", has_not(dimension)));
+                return Err(Problem::invalid_parameter("by", has_not(dimension)));
             }
             if let Some(dimension) = self.filters.used().into_iter().find(|dimension| !measure.has(*dimension)) {
-                let parameter = format!("filters[{}]", dimension.name());
-                return Err(Problem::invalid_parameter(parameter, has_not(&dimension)));
+                return Err(Problem::invalid_parameter(dimension.name(), has_not(&dimension)));
             }
         }
         Ok(())
@@ -162,24 +166,23 @@ fn put_together(
         let days = |step| kept.of(step).as_secs() / 86_400;
         let [minutes, hours, by_day] = RollupStep::ALL.map(days);
         let detail = format!(
-            "lies too far back for this granularity: figures are kept by the minute for {minutes} days, by the hour for \
+            "lies too far back for this step: figures are kept by the minute for {minutes} days, by the hour for \
              {hours}, by the day for {by_day}"
         );
-        Problem::invalid_parameter("time[start]", detail)
+        Problem::invalid_parameter("since", detail)
     })
 }
 
-/// Parameters that are not parsed yet: `name[]=a&name[]=b` and `name=a,b` are equivalent.
+/// Parameters that are not parsed yet: `name=a&name=b` and `name=a,b` are equivalent.
 struct RawParameters(BTreeMap<String, Vec<String>>);
 
 impl RawParameters {
     fn read(text: &str) -> Result<Self, Problem> {
         let mut given = BTreeMap::<String, Vec<String>>::new();
         for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-            let name = name.strip_suffix("[]").unwrap_or(&name).to_owned();
             refuse_nul(&name, &value)?;
             let values = value.split(',').map(|value| value.trim().to_owned());
-            given.entry(name).or_default().extend(values.filter(|value| !value.is_empty()));
+            given.entry(name.into_owned()).or_default().extend(values.filter(|value| !value.is_empty()));
         }
         if let Some((name, _)) = given.iter().find(|(_, values)| values.len() > VALUES_MAX) {
             return Err(Problem::invalid_parameter(name, format!("takes at most {VALUES_MAX} values")));
@@ -196,20 +199,19 @@ impl RawParameters {
         }
     }
 
-    fn time(&mut self, name: &str) -> Result<Timestamp, Problem> {
-        let rule = "must be a time such as `2026-11-01T00:00:00Z`";
-        let text =
-            self.one(name)?.ok_or_else(|| Problem::invalid_parameter(name, format!("is required; it {rule}")))?;
+    fn time(&mut self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
         // A `+` that was not percent-encoded reads as a space.
         let time = request_time::parse(&text.replace(' ', "+"));
-        time.ok_or_else(|| Problem::invalid_parameter(name, rule))
+        let refused = || Problem::invalid_parameter(name, "must be a time such as `2026-11-01T00:00:00Z`");
+        time.map(Some).ok_or_else(refused)
     }
 
-    fn granularity(&mut self) -> Result<Option<(&'static str, i64)>, Problem> {
-        let Some(text) = self.one("granularity")? else { return Ok(None) };
-        let found = GRANULARITIES.into_iter().find(|(name, _)| *name == text);
-        let names = GRANULARITIES.map(|(name, _)| name).join(", ");
-        let refused = || Problem::invalid_parameter("granularity", format!("must be one of {names}"));
+    fn step(&mut self) -> Result<Option<(&'static str, i64)>, Problem> {
+        let Some(text) = self.one("step")? else { return Ok(None) };
+        let found = STEPS.into_iter().find(|(name, _)| *name == text);
+        let names = STEPS.map(|(name, _)| name).join(", ");
+        let refused = || Problem::invalid_parameter("step", format!("must be one of {names}"));
         found.map(Some).ok_or_else(refused)
     }
 
@@ -222,9 +224,8 @@ impl RawParameters {
     ) -> Result<Vec<T>, Problem> {
         let mut read_so_far = Vec::new();
         for value in self.0.remove(name).unwrap_or_default() {
-            let parameter = if name.ends_with(']') { name.to_owned() } else { format!("{name}[]") };
             let one =
-                read(&value).ok_or_else(|| Problem::invalid_parameter(parameter, format!("must be one of {names}")))?;
+                read(&value).ok_or_else(|| Problem::invalid_parameter(name, format!("must be one of {names}")))?;
             if !read_so_far.contains(&one) {
                 read_so_far.push(one);
             }
@@ -246,29 +247,29 @@ impl RawParameters {
         fn names<T>(all: impl IntoIterator<Item = T>, name: fn(T) -> &'static str) -> String {
             all.into_iter().map(name).collect::<Vec<_>>().join(", ")
         }
-        let messages = self.parsed("filters[message]", "must be the id of a message")?;
+        let messages = self.parsed("message", "must be the id of a message")?;
         if messages.len() > MESSAGES_MAX {
             let detail = format!("takes at most {MESSAGES_MAX} messages");
-            return Err(Problem::invalid_parameter("filters[message]", detail));
+            return Err(Problem::invalid_parameter("message", detail));
         }
         Ok(Filters {
-            apps: self.0.remove("filters[app]").unwrap_or_default(),
-            lanes: self.parsed("filters[lane]", "must be the number of a lane")?.into_iter().map(LaneId).collect(),
-            gateways: self.named("filters[gateway]", Gateway::from_name, &names(Gateway::ALL, Gateway::name))?,
-            tiers: self.named("filters[tier]", |text| text.parse().ok(), &names(Tier::ALL, Tier::name))?,
+            apps: self.0.remove("app").unwrap_or_default(),
+            lanes: self.parsed("lane", "must be the number of a lane")?.into_iter().map(LaneId).collect(),
+            gateways: self.named("gateway", Gateway::from_name, &names(Gateway::ALL, Gateway::name))?,
+            tiers: self.named("tier", |text| text.parse().ok(), &names(Tier::ALL, Tier::name))?,
             messages,
             outcomes: self.named(
-                "filters[outcome]",
+                "outcome",
                 |text| by_name(Measure::OUTCOMES, Ending::name, text),
                 &names(Measure::OUTCOMES, Ending::name),
             )?,
             statuses: self.named(
-                "filters[status]",
+                "status",
                 |text| by_name(StatusClass::ALL, StatusClass::name, text),
                 &names(StatusClass::ALL, StatusClass::name),
             )?,
             reasons: self.named(
-                "filters[reason]",
+                "reason",
                 |text| by_name(Loss::ALL, Loss::name, text),
                 &names(Loss::ALL, Loss::name),
             )?,
@@ -279,11 +280,7 @@ impl RawParameters {
     fn finish(self) -> Result<(), Problem> {
         match self.0.into_keys().next() {
             None => Ok(()),
-            Some(name) => {
-                let known =
-                    "time[start], time[end], granularity, measures[], dimensions[] and filters[…] by a dimension";
-                Err(Problem::invalid_parameter(name, format!("is unknown; there are {known}")))
-            }
+            Some(name) => Err(Problem::invalid_parameter(name, "is unknown")),
         }
     }
 }
@@ -303,10 +300,10 @@ mod tests {
 
     #[test]
     fn a_list_is_written_in_either_way() {
-        let repeated = "time[start]=2026-11-19T00:00:00Z&time[end]=2026-11-20T00:00:00Z&granularity=1h\
-                        &measures[]=accepted&measures[]=gone&dimensions[]=gateway&filters[tier]=1&filters[tier]=promotional";
-        let with_commas = "time%5Bstart%5D=2026-11-19T01:00:00%2B01:00&time[end]=2026-11-20T00:00:00Z&granularity=1h\
-                           &measures=accepted,gone&dimensions=gateway&filters[tier]=transactional,promotional";
+        let repeated = "since=2026-11-19T00:00:00Z&until=2026-11-20T00:00:00Z&step=1h\
+                        &measures=accepted&measures=gone&by=gateway&tier=1&tier=promotional";
+        let with_commas = "since=2026-11-19T01:00:00%2B01:00&until=2026-11-20T00:00:00Z&step=1h\
+                           &measures=accepted,gone&by=gateway&tier=transactional,promotional";
         let query = read(repeated).unwrap();
         assert_eq!(query, read(with_commas).unwrap());
         assert_eq!((steps(&query), query.buckets(), query.measures.len()), (vec![RollupStep::Hour], 24, 2));
@@ -318,10 +315,10 @@ mod tests {
         use RollupStep::{Day, Hour, Minute};
         type Case<'a> = (&'a str, &'a str, &'a str, &'a [RollupStep], &'a str, i64);
         let cases: [Case<'_>; 10] = [
-            ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "&granularity=1d", &[Day], "2026-11-01T00:00:00Z", 19),
-            ("2026-11-01T10:00:00Z", "2026-11-20T12:34:56Z", "&granularity=1d", &[Day], "2026-11-01T00:00:00Z", 20),
-            ("2026-11-01T10:30:00Z", "2026-11-01T13:00:00Z", "&granularity=2h", &[Hour], "2026-11-01T10:00:00Z", 2),
-            ("2026-11-20T10:31:00Z", "2026-11-20T10:40:00Z", "&granularity=5m", &[Minute], "2026-11-20T10:30:00Z", 2),
+            ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "&step=1d", &[Day], "2026-11-01T00:00:00Z", 19),
+            ("2026-11-01T10:00:00Z", "2026-11-20T12:34:56Z", "&step=1d", &[Day], "2026-11-01T00:00:00Z", 20),
+            ("2026-11-01T10:30:00Z", "2026-11-01T13:00:00Z", "&step=2h", &[Hour], "2026-11-01T10:00:00Z", 2),
+            ("2026-11-20T10:31:00Z", "2026-11-20T10:40:00Z", "&step=5m", &[Minute], "2026-11-20T10:30:00Z", 2),
             ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "", &[Day], "2026-11-01T00:00:00Z", 1),
             ("2026-11-01T01:00:00Z", "2026-11-20T00:00:00Z", "", &[Hour, Day], "2026-11-01T01:00:00Z", 1),
             ("2026-11-01T01:00:30Z", "2026-11-20T00:00:00Z", "", &[Hour, Day], "2026-11-01T01:00:00Z", 1),
@@ -329,55 +326,60 @@ mod tests {
             ("2026-11-20T01:01:30Z", "2026-11-20T02:00:00Z", "", &[Minute], "2026-11-20T01:01:00Z", 1),
             ("2024-11-01T01:00:30Z", "2026-11-20T02:00:00Z", "", &[Day, Hour], "2024-11-01T00:00:00Z", 1),
         ];
-        for (start, end, granularity, expected, from, buckets) in cases {
-            let query = read(&format!("time[start]={start}&time[end]={end}&measures=accepted{granularity}")).unwrap();
+        for (start, end, step, expected, from, buckets) in cases {
+            let query = read(&format!("since={start}&until={end}&measures=accepted{step}")).unwrap();
             let shown = (steps(&query), query.from, query.buckets());
-            assert_eq!(shown, (expected.to_vec(), from.parse().unwrap(), buckets), "{start} to {end}{granularity}");
+            assert_eq!(shown, (expected.to_vec(), from.parse().unwrap(), buckets), "{start} to {end}{step}");
         }
     }
 
     #[test]
-    fn whatever_is_wrong_is_named() {
-        let range = "time[start]=2026-11-19T00:00:00Z&time[end]=2026-11-20T00:00:00Z";
+    fn range_defaults_to_last_hour() {
+        for (text, from, until) in [
+            ("measures=accepted&step=1m", "2026-11-20T11:00:00Z", "2026-11-20T12:01:00Z"),
+            ("measures=accepted&step=1m&until=2026-11-20T08:00:00Z", "2026-11-20T07:00:00Z", "2026-11-20T08:00:00Z"),
+            ("measures=accepted&step=1m&since=2026-11-20T10:00:00Z", "2026-11-20T10:00:00Z", "2026-11-20T12:01:00Z"),
+        ] {
+            let query = read(text).unwrap();
+            assert_eq!((query.from, query.until), (from.parse().unwrap(), until.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_parameter_is_named() {
+        let range = "since=2026-11-19T00:00:00Z&until=2026-11-20T00:00:00Z";
         for (text, parameter) in [
-            ("measures=accepted".to_owned(), "time[start]"),
-            ("time[start]=yesterday".to_owned(), "time[start]"),
-            ("time[start]=2026-11-19T00:00:00Z&measures=accepted".to_owned(), "time[end]"),
-            ("time[start]=2026-11-19T00:00:00Z&time[end]=2026-11-19T00:00:00Z".to_owned(), "time[end]"),
-            (format!("{range}&time[end]=2026-11-21T00:00:00Z&measures=accepted"), "time[end]"),
-            (range.to_owned(), "measures[]"),
-            (format!("{range}&measures[]=happiness"), "measures[]"),
-            (format!("{range}&measures=accepted&granularity=7m"), "granularity"),
-            (format!("{range}&measures=accepted&dimensions=browser"), "dimensions[]"),
-            (format!("{range}&measures=accepted&dimensions=outcome"), "dimensions[]"),
-            (format!("{range}&measures=ended,attempts&dimensions=outcome"), "dimensions[]"),
-            (format!("{range}&measures=subscriptions_won&dimensions=tier"), "dimensions[]"),
-            (format!("{range}&measures=subscriptions_won&filters[tier]=1"), "filters[tier]"),
-            (format!("{range}&measures=accepted&filters[status]=2xx"), "filters[status]"),
-            (format!("{range}&measures=attempts&filters[status]=200"), "filters[status]"),
-            (format!("{range}&measures=accepted&filters[gateway]=gcm"), "filters[gateway]"),
-            (format!("{range}&measures=accepted&filters[lane]=x"), "filters[lane]"),
-            (format!("{range}&measures=accepted&filters[message]=x"), "filters[message]"),
-            (format!("{range}&measures=accepted&dimensions=message"), "filters[message]"),
-            (format!("{range}&measures=accepted&filters[user]=x"), "filters[user]"),
+            ("since=yesterday".to_owned(), "since"),
+            ("since=2026-11-21T00:00:00Z&measures=accepted".to_owned(), "until"),
+            ("since=2026-11-19T00:00:00Z&until=2026-11-19T00:00:00Z".to_owned(), "until"),
+            (format!("{range}&until=2026-11-21T00:00:00Z&measures=accepted"), "until"),
+            (range.to_owned(), "measures"),
+            (format!("{range}&measures=happiness"), "measures"),
+            (format!("{range}&measures=accepted&step=7m"), "step"),
+            (format!("{range}&measures=accepted&by=browser"), "by"),
+            (format!("{range}&measures=accepted&by=outcome"), "by"),
+            (format!("{range}&measures=ended,attempts&by=outcome"), "by"),
+            (format!("{range}&measures=subscriptions_won&by=tier"), "by"),
+            (format!("{range}&measures=subscriptions_won&tier=1"), "tier"),
+            (format!("{range}&measures=accepted&status=2xx"), "status"),
+            (format!("{range}&measures=attempts&status=200"), "status"),
+            (format!("{range}&measures=accepted&gateway=gcm"), "gateway"),
+            (format!("{range}&measures=accepted&lane=x"), "lane"),
+            (format!("{range}&measures=accepted&message=x"), "message"),
+            (format!("{range}&measures=accepted&by=message"), "message"),
+            (format!("{range}&measures=accepted&user=x"), "user"),
             (format!("{range}&measures=accepted&timezone=UTC"), "timezone"),
-            (format!("{range}&measures=accepted&filters[app]=%00"), "filters[app]"),
+            (format!("{range}&measures=accepted&app=%00"), "app"),
             (format!("{range}&measures={}", "accepted,".repeat(101)), "measures"),
-            (
-                "time[start]=2026-11-01T00:00:00Z&time[end]=2026-11-20T00:00:00Z&measures=gone&granularity=1m".into(),
-                "time[start]",
-            ),
-            (
-                "time[start]=2026-11-18T13:00:00Z&time[end]=2026-11-20T12:00:00Z&measures=gone&granularity=1m".into(),
-                "granularity",
-            ),
-            ("time[start]=2001-01-01T00:00:00Z&time[end]=2026-11-20T12:00:00Z&measures=gone".into(), "time[start]"),
+            ("since=2026-11-01T00:00:00Z&until=2026-11-20T00:00:00Z&measures=gone&step=1m".into(), "since"),
+            ("since=2026-11-18T13:00:00Z&until=2026-11-20T12:00:00Z&measures=gone&step=1m".into(), "step"),
+            ("since=2001-01-01T00:00:00Z&until=2026-11-20T12:00:00Z&measures=gone".into(), "since"),
         ] {
             let problem = read(&text).expect_err(&text);
             assert_eq!(problem.errors[0].parameter.as_deref(), Some(parameter), "{text}: {}", problem.detail);
         }
         let now = "2026-11-20T12:00:30Z".parse().unwrap();
-        for (more, parameter) in [("dimensions=app", "dimensions[]"), ("filters[app]=shop", "filters[app]")] {
+        for (more, parameter) in [("by=app", "by"), ("app=shop", "app")] {
             let text = format!("{range}&measures=accepted&{more}");
             let problem = Query::read(&text, true, MetricsKept::DEFAULT, now).expect_err(&text);
             assert_eq!(problem.errors[0].parameter.as_deref(), Some(parameter));

@@ -1,7 +1,8 @@
 //! `/v1/session/passkeys`: the caller's passkeys. `/v1/team/{teammate}/passkeys`: those of other teammates, for admins to reset.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use passki::RegistrationCredential;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,8 @@ use super::InSession;
 use super::relying_party::{CHALLENGE_LASTS, PasskeyChallenge, PasskeyError, RelyingParty, challenge_of};
 use crate::api::ApiState;
 use crate::api::auth::TeamAdmin;
-use crate::api::extract::{Json, PathId, is_plain_text};
+use crate::api::extract::{Json, PathId, Query, is_plain_text};
+use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Faults, Problem, ProblemCode};
 use crate::api::routes::routes;
 use bellwire_core::id::{PasskeyId, TeammateId};
@@ -57,13 +59,6 @@ impl From<Passkey> for PasskeyView {
     }
 }
 
-/// All passkeys of a teammate.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Passkeys {
-    /// At most ten, the newest first.
-    data: Vec<PasskeyView>,
-}
-
 /// Request for an authenticator.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PasskeyCreation {
@@ -102,10 +97,16 @@ fn check_name(name: &str) -> Result<(), Problem> {
 
 /// Lists your passkeys. With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of
 /// them.
-#[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", responses((status = 200, body = Passkeys)))]
-pub(crate) async fn list(caller: InSession, State(state): State<ApiState>) -> Result<axum::Json<Passkeys>, Problem> {
-    let data = passkeys::list(&state.pool, caller.teammate()?).await?;
-    Ok(axum::Json(Passkeys { data: data.into_iter().map(PasskeyView::from).collect() }))
+#[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", responses((status = 200, body = Page<PasskeyView>)))]
+pub(crate) async fn list(
+    caller: InSession,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let passkeys = passkeys::list(&state.pool, caller.teammate()?).await?;
+    Ok(cut.page_of_all(passkeys, |passkey| passkey.id, PasskeyView::from).answer(&uri))
 }
 
 /// Begins to add a passkey: returns what an authenticator is to be asked, within five minutes. Takes a sign-in within the last

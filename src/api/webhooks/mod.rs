@@ -5,7 +5,7 @@ pub(crate) mod deliveries;
 use std::borrow::Cow;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,9 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
 use super::auth::{Caller, MayManageKeys, MayRead, Server};
-use super::extract::{Json, PathId, is_plain_text, nullable};
+use super::extract::{Json, PathId, Query, is_plain_text, not_null, nullable};
 use super::idempotency::{Instead, Making};
+use super::paging::{Page, Paging};
 use super::policies::{check, terms_of};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
@@ -28,7 +29,7 @@ use bellwire_core::hook::{DisabledWhy, WebhookKinds, WebhookState};
 use bellwire_core::id::{AppId, WebhookId};
 use bellwire_core::scope::Scope;
 use bellwire_core::subscription::Endpoint;
-use bellwire_rules::policy::PolicyLevel;
+use bellwire_rules::policy::{DeliveryPolicy, PolicyLevel};
 use bellwire_store::WriteOutcome;
 use bellwire_store::hooks::webhooks::{self, AddWebhookResult, WEBHOOKS_MAX, Webhook, WebhookFields};
 use bellwire_store::keys::apps::App;
@@ -67,7 +68,7 @@ pub(crate) struct WebhookView {
     /// Maximum events of a request.
     max_events: i32,
     /// Policy of retries, in its written form. Null: the preset `sns-customer-managed`, 50 retries in over six hours.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
     /// State: `enabled` or `disabled`.
     state: WebhookState,
@@ -137,13 +138,6 @@ fn origin_of(url: &str) -> String {
     Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
 }
 
-/// All webhooks of an app.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Webhooks {
-    /// At most ten, the newest first.
-    data: Vec<WebhookView>,
-}
-
 /// Webhook to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -158,7 +152,7 @@ pub(crate) struct NewWebhook {
     /// Maximum events of a request, 1 to 500. By default 100.
     max_events: Option<i32>,
     /// Policy of retries: a delivery policy in one of the three forms, or null.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
     /// Secret that its receiver already uses, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is
     /// generated.
@@ -187,19 +181,28 @@ impl ToSchema for WebhookEvent {
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebhookChange {
     /// Name for people.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     name: Option<String>,
     /// URL of its receiver.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     url: Option<String>,
     /// Events that it receives.
-    #[schema(value_type = Option<Vec<WebhookEvent>>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Vec<WebhookEvent>, required = false)]
     events: Option<Vec<EventType>>,
-    /// Maximum events of a request.
-    max_events: Option<i32>,
+    /// Maximum events of a request, 1 to 500; null: the default.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<i32>)]
+    max_events: Option<Option<i32>>,
     /// Policy of retries. Null: the default.
     #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Option<Value>>,
     /// Whether it receives events. While it does not, its pending requests wait. Events of that time are not sent later.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     enabled: Option<bool>,
 }
 
@@ -274,14 +277,17 @@ impl WebhookSpec<'_> {
 }
 
 /// Lists an app's webhooks.
-#[utoipa::path(get, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", responses((status = 200, body = Webhooks)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", responses((status = 200, body = Page<WebhookView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-) -> Result<axum::Json<Webhooks>, Problem> {
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
     let rows = webhooks::list(&state.pool, server.app.id, None).await?;
-    let data = rows.into_iter().map(|row| WebhookView::of(&state, row, &server.caller)).collect::<Result<_, _>>()?;
-    Ok(axum::Json(Webhooks { data }))
+    let views = rows.into_iter().map(|row| WebhookView::of(&state, row, &server.caller)).collect::<Result<_, _>>()?;
+    Ok(cut.page_of_all(views, |view: &WebhookView| view.id, |view| view).answer(&uri))
 }
 
 /// Returns a webhook.
@@ -355,7 +361,7 @@ pub(crate) async fn change(
         name: body.name.as_deref().unwrap_or(&before.name),
         url: body.url.as_deref().unwrap_or(&url),
         events: body.events.as_deref().unwrap_or(&events),
-        max_events: body.max_events.unwrap_or(before.max_events),
+        max_events: body.max_events.map_or(before.max_events, |max| max.unwrap_or(MAX_EVENTS_DEFAULT)),
         policy: match &body.policy {
             None => before.policy.as_ref(),
             Some(policy) => policy.as_ref(),

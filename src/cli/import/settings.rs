@@ -150,10 +150,7 @@ impl<'a> Making<'a> {
     }
 
     async fn make_topic(&self, it: &Value, name: &str) -> anyhow::Result<()> {
-        if !self.ask_unless(Method::POST, self.at(["topics"]), without(it, &[]), ProblemCode::TopicExists).await? {
-            self.ask(Method::PATCH, self.at(["topics", name]), without(it, &["name"])).await?;
-        }
-        Ok(())
+        self.ask(Method::PUT, self.at(["topics", name]), without(it, &["name"])).await.map(drop)
     }
 
     async fn make_webhook(&self, it: &Value) -> anyhow::Result<()> {

@@ -46,7 +46,7 @@ describe("the sentence", () => {
 
 const chart = (points: Record<string, number | null>[], complete_until: string): Chart => ({
   data: points.map((metrics, minute) => ({ time_bucket: new Date(Date.UTC(2027, 0, 15, 7, minute)).toISOString(), dimensions: {}, metrics: metrics as Chart["data"][number]["metrics"] })),
-  metadata: { granularity: "1m", from: "2027-01-15T07:00:00Z", until: "2027-01-15T08:00:00Z", complete_until, row_count: points.length },
+  metadata: { step: "1m", from: "2027-01-15T07:00:00Z", until: "2027-01-15T08:00:00Z", complete_until, row_count: points.length },
 });
 
 describe("throughput", () => {

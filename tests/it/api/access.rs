@@ -23,7 +23,7 @@ async fn scopes_limit_a_key_to_its_app() {
         keys.push((scope, made.1));
     }
     let (_, stranger) = api.make_app("other").await;
-    api.post("/topics", json!({"name": "news"})).await.ok(201);
+    api.put("/topics/news", json!({})).await.ok(201);
     let message = json!({"to": {"all": true}, "content": content()});
     let cases = [
         (Method::POST, "/v1/apps/shop/messages", Some(message), Some(Scope::Send)),

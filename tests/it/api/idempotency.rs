@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Reply, TestApi};
 use crate::support::app::PATIENCE;
 
-const TOPICS: &str = "/v1/apps/shop/topics";
+const KEYS: &str = "/v1/apps/shop/identity-keys";
 
 async fn make(api: &TestApi, bearer: &str, path: &str, body: Value) -> Reply {
     api.call_with(Method::POST, path, Some(bearer), Some(body), &[("idempotency-key", "k")]).await
@@ -106,7 +106,7 @@ async fn callers_do_not_share_keys_of_sends() {
 async fn key_counts_for_one_app() {
     let api = TestApi::start().await;
     api.make_app("blog").await;
-    for path in [TOPICS, "/v1/apps/blog/topics"] {
+    for path in [KEYS, "/v1/apps/blog/identity-keys"] {
         let made = make(&api, &api.operator, path, json!({"name": "news"})).await;
         assert_eq!((made.status, made.header("idempotent-replayed")), (201, ""), "{path}");
     }
@@ -116,24 +116,26 @@ async fn key_counts_for_one_app() {
 async fn key_counts_per_caller_and_request() {
     let api = TestApi::start().await;
     let other = other_key(&api).await;
-    make(&api, &api.key, TOPICS, json!({"name": "news"})).await.ok(201);
-    let reused = make(&api, &api.key, TOPICS, json!({"name": "sport"})).await;
+    make(&api, &api.key, KEYS, json!({"name": "news"})).await.ok(201);
+    let reused = make(&api, &api.key, KEYS, json!({"name": "sport"})).await;
     assert_eq!(reused.refusal(), (422, "idempotency_key_reused", vec![]));
-    let elsewhere = make(&api, &api.key, &format!("{TOPICS}?x=1"), json!({"name": "news"})).await;
+    let elsewhere = make(&api, &api.key, &format!("{KEYS}?x=1"), json!({"name": "news"})).await;
     assert_eq!(elsewhere.refusal(), (422, "idempotency_key_reused", vec![]));
     make(&api, &api.key, "/v1/apps/shop/vapid-keys", json!({})).await.ok(201);
-    make(&api, &other, TOPICS, json!({"name": "sport"})).await.ok(201);
-    assert_eq!(make(&api, &other, TOPICS, json!({"name": "news"})).await.status, 422);
+    make(&api, &other, KEYS, json!({"name": "sport"})).await.ok(201);
+    assert_eq!(make(&api, &other, KEYS, json!({"name": "news"})).await.status, 422);
 }
 
 #[tokio::test]
 async fn refused_request_may_be_retried_with_its_key() {
     let api = TestApi::start().await;
-    api.post("/topics", json!({"name": "news"})).await.ok(201);
-    let refused = make(&api, &api.key, TOPICS, json!({"name": "news"})).await;
-    assert_eq!(refused.refusal(), (409, "topic_exists", vec![]));
-    api.call(Method::DELETE, &format!("{TOPICS}/news"), Some(&api.key), None).await.ok(204);
-    let made = make(&api, &api.key, TOPICS, json!({"name": "news"})).await;
+    let path = "/v1/apps/shop/campaigns";
+    let plan = json!({"slug": "news", "message": {"to": {"all": true}, "content": {"title": "T"}}});
+    api.post("/campaigns", plan.clone()).await.ok(201);
+    let refused = make(&api, &api.key, path, plan.clone()).await;
+    assert_eq!(refused.refusal(), (409, "campaign_exists", vec![]));
+    api.call(Method::DELETE, &format!("{path}/news"), Some(&api.key), None).await.ok(204);
+    let made = make(&api, &api.key, path, plan).await;
     assert_eq!((made.status, made.header("idempotent-replayed")), (201, ""));
 }
 
@@ -155,21 +157,20 @@ async fn repeat_during_first_request_gets_a_conflict() {
     let api = TestApi::start().await;
     // The first one has claimed the key, and its transaction has no end yet.
     let mut first = api.pool.begin().await.unwrap();
-    let request = api.keyed_request("POST /v1/apps/{app}/topics", "k", &[]).await;
+    let request = api.keyed_request("POST /v1/apps/{app}/identity-keys", "k", &[]).await;
     idempotency::claim(&mut first, &[&request], PATIENCE, api.clock.now()).await.unwrap();
-    let second = make(&api, &api.key, TOPICS, json!({"name": "news"})).await;
+    let second = make(&api, &api.key, KEYS, json!({"name": "news"})).await;
     assert_eq!(second.refusal(), (409, "idempotency_key_in_progress", vec![]));
     assert_eq!(second.header("retry-after"), "1");
     first.rollback().await.unwrap();
-    make(&api, &api.key, TOPICS, json!({"name": "news"})).await.ok(201);
+    make(&api, &api.key, KEYS, json!({"name": "news"})).await.ok(201);
 }
 
 #[tokio::test]
 async fn concurrent_repeats_create_once_with_equal_responses() {
     let api = TestApi::start().await;
     let body = json!({"name": "news"});
-    let (one, other) =
-        tokio::join!(make(&api, &api.key, TOPICS, body.clone()), make(&api, &api.key, TOPICS, body.clone()));
+    let (one, other) = tokio::join!(make(&api, &api.key, KEYS, body.clone()), make(&api, &api.key, KEYS, body.clone()));
     let mut replayed = [one.header("idempotent-replayed").to_owned(), other.header("idempotent-replayed").to_owned()];
     replayed.sort();
     assert_eq!(replayed, ["", "true"]);

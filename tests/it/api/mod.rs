@@ -232,6 +232,11 @@ impl TestApi {
         self.call(Method::POST, &format!("/v1/apps/shop{path}"), Some(&self.key), Some(body)).await
     }
 
+    /// With the app's own key, under `/v1/apps/shop`.
+    pub async fn put(&self, path: &str, body: Value) -> Reply {
+        self.call(Method::PUT, &format!("/v1/apps/shop{path}"), Some(&self.key), Some(body)).await
+    }
+
     /// As a browser on the app's site would.
     pub async fn browse(&self, method: Method, path: &str, token: Option<&str>, body: Option<Value>) -> Reply {
         self.call_with(method, &format!("/v1/apps/shop{path}"), token, body, &[("origin", ORIGIN)]).await

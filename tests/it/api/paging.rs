@@ -81,7 +81,7 @@ async fn fill(api: &TestApi) {
         let path = format!("/v1/apps/app{n}/subscriptions");
         let body = registration(&fcm(&format!("of-{n}")), json!({}));
         api.call(Method::POST, &path, Some(&api.operator), Some(body)).await.ok(201);
-        let topic = api.post("/topics", json!({"name": format!("topic{n}")})).await.ok(201);
+        let topic = api.put(&format!("/topics/topic{n}"), json!({})).await.ok(201);
         let policy = format!("/policies/topics/{}", topic["name"].as_str().unwrap());
         let path = format!("/v1/apps/shop{policy}");
         let plain = json!({"retries": 1, "retryDelay": "1000"});
@@ -152,12 +152,12 @@ async fn every_list_is_the_same_back_as_forward() {
 async fn new_rows_appear_before_the_first_page() {
     let api = TestApi::start().await;
     for n in 0..4 {
-        api.post("/topics", json!({"name": format!("old{n}")})).await.ok(201);
+        api.put(&format!("/topics/old{n}"), json!({})).await.ok(201);
     }
     let path = "/v1/apps/shop/topics";
     let first = page(&api, path, None).await;
     for n in 0..3 {
-        api.post("/topics", json!({"name": format!("new{n}")})).await.ok(201);
+        api.put(&format!("/topics/new{n}"), json!({})).await.ok(201);
     }
     let second = page(&api, path, first.next.as_deref()).await;
     assert_eq!(second.rows.len(), 2);

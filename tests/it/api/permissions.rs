@@ -12,8 +12,8 @@ async fn strict() -> TestApi {
     let api = TestApi::with(roomy(), None).await;
     let app = allow(&api, json!([])).await;
     assert_eq!(app["browsers_may"], json!([]));
-    api.post("/topics", json!({"name": "news"})).await.ok(201);
-    api.post("/topics", json!({"name": "staff", "join": "server"})).await.ok(201);
+    api.put("/topics/news", json!({})).await.ok(201);
+    api.put("/topics/staff", json!({"join": "server"})).await.ok(201);
     api
 }
 
@@ -162,13 +162,13 @@ async fn server_may_set_everything_and_create_topics() {
 #[tokio::test]
 async fn topics_are_made_changed_and_removed() {
     let api = strict().await;
-    let made = api.post("/topics", json!({"name": "sport"})).await.ok(201);
+    let made = api.put("/topics/sport", json!({})).await.ok(201);
     let expected = json!({"name": "sport", "join": "anyone", "made_by": "server", "members": 0,
         "created_at": made["created_at"]});
     assert_eq!(made, expected);
-    assert_eq!(api.post("/topics", json!({"name": "sport"})).await.refusal(), (409, "topic_exists", vec![]));
-    assert_eq!(api.post("/topics", json!({"name": "a b"})).await.refusal(), (422, "invalid", vec!["/name"]));
-    let odd = api.post("/topics", json!({"name": "odd", "join": "nobody"})).await;
+    assert_eq!(made.clone(), api.put("/topics/sport", json!({})).await.ok(200));
+    assert_eq!(api.put("/topics/a%20b", json!({})).await.refusal(), (400, "invalid_parameter", vec!["topic"]));
+    let odd = api.put("/topics/odd", json!({"join": "nobody"})).await;
     assert_eq!(odd.refusal(), (422, "invalid", vec!["/join"]));
 
     let member = register(&api, "a", json!({"topics": ["sport"]})).await.ok(201);
@@ -186,7 +186,7 @@ async fn topics_are_made_changed_and_removed() {
     let left = api.get(&path).await.ok(200);
     assert_eq!((&left["state"], &left["topics"]), (&json!("active"), &json!([])));
 
-    api.post("/topics", json!({"name": "sport"})).await.ok(201);
+    api.put("/topics/sport", json!({})).await.ok(201);
     assert_eq!(api.get("/topics/sport").await.ok(200)["members"], 0, "another topic of the same name");
     maintenance::sweep(&api.pool, api.clock.now()).await.unwrap();
     assert_eq!(number(&api, "SELECT count(*) FROM topic_members").await, 0);
@@ -240,17 +240,17 @@ async fn topics_that_browsers_make_leave_servers_their_share() {
     assert_eq!(made["topics"], json!(["the-last"]));
     let full = change(&api, &made, json!({"topics": ["the-last", "one-more"]})).await;
     assert_eq!((&full["topics"], refused(&full)), (&json!(["the-last"]), vec![("/topics/1", "topics_of_browsers")]));
-    api.post("/topics", json!({"name": "one-more"})).await.ok(201);
+    api.put("/topics/one-more", json!({})).await.ok(201);
     assert_eq!(change(&api, &made, json!({"topics": ["one-more"]})).await["topics"], json!(["one-more"]));
 
     let fill = "INSERT INTO topics (app, name, created_at)
                 SELECT id, 'more-' || n, created_at FROM apps, generate_series(1, 8997) AS n";
     sqlx::query(fill).execute(&api.pool).await.unwrap();
-    assert_eq!(api.post("/topics", json!({"name": "too-many"})).await.refusal(), (409, "too_many_topics", vec![]));
+    assert_eq!(api.put("/topics/too-many", json!({})).await.refusal(), (409, "too_many_topics", vec![]));
     let change = change_as_server(&api, &made, json!({"topics": ["news"]})).await;
     assert_eq!(change["topics"], json!(["news"]));
     assert_eq!(act(&api, Method::DELETE, "/topics/more-1", None).await.status, 204);
-    api.post("/topics", json!({"name": "fits-again"})).await.ok(201);
+    api.put("/topics/fits-again", json!({})).await.ok(201);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Reply, TestApi, content, fcm};
 
 impl TestApi {
-    async fn put(&self, place: &str, policy: Value) -> Reply {
+    async fn set_policy(&self, place: &str, policy: Value) -> Reply {
         self.call(Method::PUT, &format!("/v1/apps/shop/policies/{place}"), Some(&self.key), Some(policy)).await
     }
 
@@ -61,7 +61,7 @@ async fn tier_policy_is_set_shown_and_removed() {
     );
     let policy = json!({"healthyRetryPolicy": {"minDelayTarget": 0, "numRetries": 2}, "sicklyRetryPolicy": {"a": "x"},
         "guaranteed": false, "circuitOpenMs": 60000});
-    let set = api.put("tiers/1", policy).await.ok(200);
+    let set = api.set_policy("tiers/1", policy).await.ok(200);
     let warned: Vec<_> = set["warnings"].as_array().unwrap().iter().map(|w| w["pointer"].as_str().unwrap()).collect();
     assert_eq!(warned, ["/sicklyRetryPolicy", "/guaranteed", "/healthyRetryPolicy/minDelayTarget"]);
     let kept = json!({"healthyRetryPolicy": {"minDelayTarget": 0, "numRetries": 2}, "circuitOpenMs": 60000});
@@ -69,7 +69,7 @@ async fn tier_policy_is_set_shown_and_removed() {
     assert_eq!((&set["name"], &set["in_force"]["circuitOpenMs"]), (&json!("transactional"), &json!(60000)));
     assert_eq!(set["in_force"]["healthyRetryPolicy"]["maxDelayTarget"], 20);
 
-    api.put("topics/news", guide(2)).await.ok(200);
+    api.set_policy("topics/news", guide(2)).await.ok(200);
     let all = api.get("/policies").await.ok(200);
     let tiers: Vec<_> = all["tiers"].as_array().unwrap().iter().map(|tier| tier["policy"].clone()).collect();
     assert_eq!(tiers, [kept, Value::Null, Value::Null]);
@@ -92,12 +92,12 @@ async fn topic_policy_precedes_members_and_survives_replacement() {
     assert_eq!(api.get("/policies/topics/news").await.status, 404);
     assert_eq!(api.delete("topics/news").await.status, 404);
     let policy = json!({"disableSubscriptionOverrides": true});
-    api.put("topics/news", policy.clone()).await.ok(200);
+    api.set_policy("topics/news", policy.clone()).await.ok(200);
     let shown = api.get("/policies/topics/news").await.ok(200);
     assert_eq!(shown, json!({"place": "topic", "name": "news", "policy": policy}));
     assert_eq!(api.get("/topics/news").await.ok(200)["members"], 0);
     for name in ["a", "b"] {
-        api.put(&format!("topics/{name}"), guide(1)).await.ok(200);
+        api.set_policy(&format!("topics/{name}"), guide(1)).await.ok(200);
     }
     api.delete("topics/a").await.ok(204);
     assert_eq!(api.get("/policies/topics/a").await.ok(200)["policy"], Value::Null);
@@ -109,16 +109,16 @@ async fn topic_policy_precedes_members_and_survives_replacement() {
 
     let old = api.subscribe(&fcm("old"), json!({})).await;
     let at = |subscription: &Value| format!("subscriptions/{}", subscription["id"].as_str().unwrap());
-    assert_eq!(api.put(&at(&old), guide(3)).await.ok(200)["policy"], guide(3));
+    assert_eq!(api.set_policy(&at(&old), guide(3)).await.ok(200)["policy"], guide(3));
     let new = api.subscribe(&fcm("new"), json!({"replaces": {"id": old["id"]}})).await;
     assert_eq!(api.get(&format!("/policies/{}", at(&new))).await.ok(200)["policy"], guide(3));
     // One that was known already takes the policy on, too, unless it has its own.
     let known = api.subscribe(&fcm("known"), json!({})).await;
     api.subscribe(&fcm("known"), json!({"replaces": {"id": new["id"]}})).await;
     assert_eq!(api.get(&format!("/policies/{}", at(&known))).await.ok(200)["policy"], guide(3));
-    api.put(&at(&known), guide(4)).await.ok(200);
+    api.set_policy(&at(&known), guide(4)).await.ok(200);
     let other = api.subscribe(&fcm("other"), json!({})).await;
-    api.put(&at(&other), guide(5)).await.ok(200);
+    api.set_policy(&at(&other), guide(5)).await.ok(200);
     api.subscribe(&fcm("other"), json!({"replaces": {"id": known["id"]}})).await;
     assert_eq!(api.get(&format!("/policies/{}", at(&other))).await.ok(200)["policy"], guide(5));
     api.delete(&at(&new)).await.ok(204);
@@ -158,7 +158,7 @@ async fn wrong_policy_is_refused_with_pointers_everywhere() {
         (Value::Null, "", "must be an object"),
     ] {
         for place in places {
-            let refused = api.put(place, policy.clone()).await;
+            let refused = api.set_policy(place, policy.clone()).await;
             assert_eq!(refused.refusal(), (422, "invalid", vec![pointer]), "{place} {policy}");
             assert!(refused.json["errors"][0]["detail"].as_str().unwrap().contains(word), "{}", refused.json);
         }
@@ -176,7 +176,7 @@ async fn wrong_policy_is_refused_with_pointers_everywhere() {
     ] {
         for place in places {
             let fits = place == allowed || (allowed.is_empty() && place != "topics/news");
-            assert_eq!(api.put(place, policy.clone()).await.status, if fits { 200 } else { 422 }, "{place} {policy}");
+            assert_eq!(api.set_policy(place, policy.clone()).await.status, if fits { 200 } else { 422 }, "{place} {policy}");
         }
     }
 }
@@ -230,7 +230,7 @@ async fn guide_breaker_names_use_guide_defaults() {
         (json!({"circuitMinAttempts": 100}), 0.25),
         (json!({"circuitOpenMs": 45_000, "retries": 2}), 0.25),
     ] {
-        let set = api.put("tiers/3", policy.clone()).await.ok(200);
+        let set = api.set_policy("tiers/3", policy.clone()).await.ok(200);
         assert_eq!(set["in_force"]["circuitFailureThreshold"], threshold, "{policy}");
     }
 }
@@ -257,7 +257,7 @@ async fn app_maximum_bounds_and_cuts_retries() {
     }
     assert_eq!(api.allow_retries(8).await.ok(200)["max_retries"], 8);
     assert_eq!(api.get("").await.ok(200)["max_retries"], 8);
-    api.put("tiers/2", json!({"retries": 8, "retryDelay": "1000"})).await.ok(200);
+    api.set_policy("tiers/2", json!({"retries": 8, "retryDelay": "1000"})).await.ok(200);
     assert_eq!(api.preview(json!({})).await["timetable"]["retries"], 8);
     assert_eq!(api.preview(json!({"policy": {"retryDelay": "1"}})).await["timetable"]["retries"], 8, "the default");
     let sent = api.send_under(json!({"policy": {"retries": 8}}), &[]).await;
@@ -294,22 +294,22 @@ async fn first_layer_that_sets_a_member_wins() {
             "request" => json!(format!("text/plain; v={n}")),
             _ => json!(n),
         };
-        api.put("topics/news", json!({})).await.ok(200);
+        api.set_policy("topics/news", json!({})).await.ok(200);
         let default = if member == "retry" { json!(5) } else { Value::Null };
         assert_eq!(of(None).await, ("default".into(), default));
-        api.put("tiers/3", sns(member, 4)).await.ok(200);
+        api.set_policy("tiers/3", sns(member, 4)).await.ok(200);
         assert_eq!(of(None).await, ("tier".into(), value(4)));
-        api.put("topics/news", sns(member, 3)).await.ok(200);
+        api.set_policy("topics/news", sns(member, 3)).await.ok(200);
         assert_eq!(of(None).await, ("topic".into(), value(3)));
-        api.put(&format!("subscriptions/{subscription}"), sns(member, 2)).await.ok(200);
+        api.set_policy(&format!("subscriptions/{subscription}"), sns(member, 2)).await.ok(200);
         assert_eq!(of(None).await, ("subscription".into(), value(2)));
         assert_eq!(of(Some(sns(member, 1))).await, ("message".into(), value(1)));
         // A topic that allows no overrides, once with a word of its own and once without.
         let mut silencing = sns(member, 3);
         silencing["disableSubscriptionOverrides"] = json!(true);
-        api.put("topics/news", silencing).await.ok(200);
+        api.set_policy("topics/news", silencing).await.ok(200);
         assert_eq!(of(None).await, ("topic".into(), value(3)));
-        api.put("topics/news", json!({"disableSubscriptionOverrides": true})).await.ok(200);
+        api.set_policy("topics/news", json!({"disableSubscriptionOverrides": true})).await.ok(200);
         assert_eq!(of(None).await, ("tier".into(), value(4)));
         assert_eq!(of(Some(sns(member, 1))).await, ("message".into(), value(1)));
         api.delete("tiers/3").await.ok(204);
@@ -348,7 +348,7 @@ async fn a_preview_shows_the_timetable_and_sends_nothing() {
     }
 
     // As a policy of a place, it stands in for what is set there.
-    api.put("tiers/2", guide(2)).await.ok(200);
+    api.set_policy("tiers/2", guide(2)).await.ok(200);
     let tried = api.preview(json!({"policy": guide(4), "place": "tier"})).await;
     assert_eq!((&tried["timetable"]["retries"], &tried["set_by"]["retry"]), (&json!(4), &json!("tier")));
     assert_eq!(api.preview(json!({})).await["timetable"]["retries"], 2, "nothing was stored");
@@ -400,7 +400,7 @@ async fn preview_returns_text_or_chart() {
 #[tokio::test]
 async fn unreadable_stored_policy_is_reported_and_skipped() {
     let api = TestApi::start().await;
-    api.put("tiers/2", guide(2)).await.ok(200);
+    api.set_policy("tiers/2", guide(2)).await.ok(200);
     sqlx::query("UPDATE tier_settings SET policy = '{\"maxAttempts\": \"many\"}'").execute(&api.pool).await.unwrap();
     let shown = api.get("/policies/tiers/2").await.ok(200);
     assert_eq!(shown["in_force"]["maxAttempts"], 10);

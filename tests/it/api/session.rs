@@ -135,8 +135,7 @@ async fn operator_key_signs_in_while_valid() {
     assert!(browser.session["api_key"].as_str().unwrap().starts_with("ak_") && browser.session["teammate"].is_null());
     assert_eq!(browser.get("/v1/gateways").await.status, 200);
     assert_eq!(browser.get("/v1/team").await.status, 403, "what it let in would outlive it");
-    let topic = Some(json!({"name": "news"}));
-    browser.call(Method::POST, "/v1/apps/shop/topics", topic).await.ok(201);
+    browser.call(Method::PUT, "/v1/apps/shop/topics/news", Some(json!({}))).await.ok(201);
     let entries = api.get("/audit-log?action=topic.created").await.ok(200);
     assert_eq!(
         (&entries["data"][0]["actor_kind"], &entries["data"][0]["actor"]),

@@ -159,7 +159,7 @@ impl Shop {
         let hooks = PushService::start(&[(HOOKS, Gateway::Other)]).await;
         let site = Site::with_hooks(&hooks).await;
         for topic in ["news", "offers"] {
-            site.call(Method::POST, "/topics", json!({ "name": topic })).await;
+            site.call(Method::PUT, &format!("/topics/{topic}"), json!({})).await;
         }
         let identity = site.call(Method::POST, "/identity-keys", json!({"name": "backend", "form": "hmac"})).await;
         let wanted = json!({"name": "backend", "url": format!("https://{HOOKS}/webhooks/bellwire"), "events": ["delivery.accepted"]});

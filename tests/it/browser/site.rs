@@ -75,7 +75,7 @@ impl Site {
     pub async fn of_shop(scheme: Scheme) -> Self {
         let mut site = Self::open(scheme, "shop").await;
         site.key = site.app.key.clone();
-        site.call(Method::POST, "/topics", json!({"name": "news"})).await;
+        site.call(Method::PUT, "/topics/news", json!({})).await;
         site
     }
 

@@ -67,7 +67,7 @@ async fn lost_subscriptions_are_reported_by_lane_and_day() {
     assert!(told[0]["data"]["vapid_key"].as_str().unwrap().starts_with("vk_"));
     assert_eq!(letter_of(&app, &fcm[0]).await["state"], "closed");
 
-    let report = app.get("/v1/apps/shop/hygiene").await;
+    let report = app.get("/v1/apps/shop/lost-subscriptions").await;
     let lines: Vec<_> = report["data"]
         .as_array()
         .unwrap()
@@ -82,9 +82,9 @@ async fn lost_subscriptions_are_reported_by_lane_and_day() {
             json!(["2027-01-15", "mozilla", 1, 0])
         ]
     );
-    let today = app.get("/v1/apps/shop/hygiene?days=1").await;
+    let today = app.get("/v1/apps/shop/lost-subscriptions?days=1").await;
     assert_eq!(today["data"].as_array().unwrap().len(), 1);
-    let reply = app.call(Method::GET, "/v1/apps/shop/hygiene?days=0", Value::Null).await;
+    let reply = app.call(Method::GET, "/v1/apps/shop/lost-subscriptions?days=0", Value::Null).await;
     assert_eq!((reply.status, &reply.json["errors"][0]["parameter"]), (400, &json!("days")));
     app.finish().await;
 }

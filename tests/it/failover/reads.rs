@@ -71,8 +71,8 @@ async fn lagging_standby_is_not_read() {
         "/events",
         "/audit-log",
         "/engagement",
-        "/hygiene",
-        &format!("/metrics?time[start]={}&time[end]={}&measures=accepted", time[0], time[1]),
+        "/lost-subscriptions",
+        &format!("/metrics?since={}&until={}&measures=accepted", time[0], time[1]),
         "/metrics/reliability",
         "/export",
     ] {

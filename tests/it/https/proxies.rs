@@ -147,7 +147,7 @@ async fn is_what_the_guide_says(app: &TestApp, server: &mut Server, proxy: &Prox
 
     // Too large for Bellwire, which says so itself.
     let body = Full::new(Bytes::from(vec![b' '; 3 << 20]));
-    let large = Request::post(format!("https://{HOST}/v1/apps/shop/topics")).header("authorization", &bearer);
+    let large = Request::put(format!("https://{HOST}/v1/apps/shop/topics/news")).header("authorization", &bearer);
     let refused = client.ask(large.header("content-type", "application/json").body(body).unwrap()).await;
     assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
     let problem: Value = serde_json::from_slice(refused.body()).expect("a problem of Bellwire's");

@@ -197,6 +197,13 @@ pub struct Calendar {
     pub off_peak: Vec<Window>,
 }
 
+impl Default for Calendar {
+    /// UTC, and deliveries at any time.
+    fn default() -> Self {
+        Self { zone: Tz::UTC, quiet_hours: None, off_peak: Vec::new() }
+    }
+}
+
 /// Returns the zone of an IANA name, in any case.
 pub fn zone(name: &str) -> Option<Tz> {
     name.parse().ok()

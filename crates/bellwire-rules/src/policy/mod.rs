@@ -27,6 +27,8 @@ mod decide;
 mod fields;
 mod guide;
 mod layer;
+#[cfg(feature = "openapi")]
+mod openapi;
 mod phased;
 mod qstash;
 mod run;
@@ -42,6 +44,8 @@ pub use decide::{NextStep, Situation, decide, remaining_ttl_s, shrink_target};
 pub use guide::Guide;
 pub use layer::{Layer, Parsed, Places, PolicyError, PolicyLevel, SetBy, Terms, Throttle};
 pub use layer::{Request, SILENT_OF_RETRIES};
+#[cfg(feature = "openapi")]
+pub use openapi::DeliveryPolicy;
 pub use phased::DEPRECATED;
 pub use phased::{Backoff, Phased, Preset};
 pub use qstash::{RETRIES_MAX, Scripted};

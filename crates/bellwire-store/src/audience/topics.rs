@@ -207,34 +207,34 @@ pub async fn list(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CreateTopicResult {
-    Done,
-    Exists,
-    /// The app has [`TOPICS_MAX`] already.
+pub enum SetTopicResult {
+    Created,
+    Changed,
+    /// The app has [`TOPICS_MAX`] already. The caller must roll back.
     TooMany,
 }
 
-/// Creates a topic for a server. Results other than [`CreateTopicResult::Done`] must be rolled back.
-pub async fn create(
+/// Creates a topic for a server, or sets the callers that may join an existing one.
+pub async fn set(
     conn: &mut PgConnection,
     app: AppId,
     name: &str,
     join: Join,
     now: Timestamp,
-) -> Result<CreateTopicResult, sqlx::Error> {
+) -> Result<SetTopicResult, sqlx::Error> {
     let room = room(conn, app, &Speaker::Server).await?;
-    let done = sqlx::query!(
-        "INSERT INTO topics (app, name, join_by, made_by, created_at) VALUES ($1, $2, $3, 'server', $4)
-         ON CONFLICT (app, name) DO NOTHING",
+    let is_new = sqlx::query_scalar!(
+        r#"INSERT INTO topics (app, name, join_by, made_by, created_at) VALUES ($1, $2, $3, 'server', $4)
+           ON CONFLICT (app, name) DO UPDATE SET join_by = excluded.join_by RETURNING xmax = 0 AS "is_new!""#,
         app.0,
         name,
         join.name(),
         now
     );
-    Ok(match done.execute(conn).await?.rows_affected() {
-        0 => CreateTopicResult::Exists,
-        _ if room < 1 => CreateTopicResult::TooMany,
-        _ => CreateTopicResult::Done,
+    Ok(match is_new.fetch_one(conn).await? {
+        false => SetTopicResult::Changed,
+        true if room < 1 => SetTopicResult::TooMany,
+        true => SetTopicResult::Created,
     })
 }
 

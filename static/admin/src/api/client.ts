@@ -12,7 +12,7 @@ export const whenSignedOut = (tell: () => void): void => void (onSignedOut = tel
 /** The API's routes, by method and path, typed from its own description. */
 export const api = createClient<paths>({
   baseUrl: location.origin,
-  // `measures[]=a&measures[]=b`: lists repeat their name, and what is absent is left out.
+  // `measures=a&measures=b`: lists repeat their name, and what is absent is left out.
   querySerializer: (query) => {
     const written = new URLSearchParams();
     for (const [name, value] of Object.entries(query)) {

@@ -9,7 +9,7 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
     let body = match operation {
         "DELETE /v1/apps/{app}" => return ("?confirm=shop", Value::Null),
         "GET /v1/metrics" | "GET /v1/apps/{app}/metrics" => {
-            let range = "?time[start]=2026-01-01T00:00:00Z&time[end]=2027-01-01T00:00:00Z&measures[]=accepted";
+            let range = "?since=2026-01-01T00:00:00Z&until=2027-01-01T00:00:00Z&measures=accepted";
             return (range, Value::Null);
         }
         "GET /v1/apps/{app}/deliveries" => return ("?user_id=ann", Value::Null),
@@ -25,7 +25,7 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
             json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]})
         }
         "POST /v1/apps/{app}/webhooks/{webhook}/replay" => json!({"since": "2026-01-01T00:00:00Z"}),
-        "POST /v1/apps/{app}/topics" => json!({"name": format!("walk-{n}")}),
+        "PUT /v1/apps/{app}/topics/{topic}" => json!({"join": "anyone"}),
         "PATCH /v1/apps/{app}/vapid-keys/{vapid_key}" => json!({"subject": "mailto:a@bellwire.dev"}),
         "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
         "POST /v1/apps/{app}/receipts" | "POST /v1/apps/{app}/imports" | "POST /v1/apps/{app}/imports/{import}" => {

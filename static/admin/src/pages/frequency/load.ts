@@ -16,7 +16,7 @@ export const loadGuard = (app: string, signal: AbortSignal): Promise<Guard> => t
 
 export const setGuard = (app: string, body: { factor: number | null; floor: number | null }, header: Condition): Promise<Guard> => told(api.PUT("/v1/apps/{app}/guard", { params: { path: { app }, header }, body }));
 
-export const release = (app: string): Promise<Guard> => told(api.POST("/v1/apps/{app}/release", of(app)));
+export const release = (app: string): Promise<Guard> => told(api.POST("/v1/apps/{app}/guard/release", of(app)));
 
 export const loadCaps = (app: string, signal: AbortSignal): Promise<Caps> => told(api.GET("/v1/apps/{app}/caps", { ...of(app), signal }));
 

@@ -11,22 +11,22 @@ export const DEVICES_MAX = 50;
 
 const range = (days: number) => {
   const end = clock.now();
-  return { "time[start]": new Date(end.getTime() - (days - 1) * DAY_MS).toISOString(), "time[end]": end.toISOString() };
+  return { "since": new Date(end.getTime() - (days - 1) * DAY_MS).toISOString(), "until": end.toISOString() };
 };
 
 const chart = (app: string, query: object, signal: AbortSignal) => told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query: query as never }, signal }));
 
 export async function loadGrowth(app: string, days: number, signal: AbortSignal): Promise<Growth> {
-  const daily = { ...range(days), granularity: "1d" };
+  const daily = { ...range(days), step: "1d" };
   const [won, lost] = await Promise.all([
-    chart(app, { ...daily, "measures[]": ["subscriptions_won", "subscriptions_active"] }, signal),
-    chart(app, { ...daily, "measures[]": ["subscriptions_lost"], "dimensions[]": ["reason"] }, signal),
+    chart(app, { ...daily, "measures": ["subscriptions_won", "subscriptions_active"] }, signal),
+    chart(app, { ...daily, "measures": ["subscriptions_lost"], "by": ["reason"] }, signal),
   ]);
   return growth(won, lost);
 }
 
 export async function loadGateways(app: string, days: number, signal: AbortSignal): Promise<Slice[]> {
-  const query = { ...range(days), "measures[]": ["subscriptions_active", "subscriptions_won", "subscriptions_lost"], "dimensions[]": ["gateway"] };
+  const query = { ...range(days), "measures": ["subscriptions_active", "subscriptions_won", "subscriptions_lost"], "by": ["gateway"] };
   return byGateway(await chart(app, query, signal));
 }
 

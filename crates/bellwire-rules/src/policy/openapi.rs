@@ -1,0 +1,167 @@
+//! Schemas of delivery policies, whose JSON [`Layer`](super::Layer) reads by hand.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::{Backoff, Preset};
+
+/// Limit of deliveries to one subscription.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ThrottlePolicy {
+    /// Maximum deliveries per second.
+    #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
+    max_receives_per_second: Option<u32>,
+}
+
+/// Properties of the request to the push service.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RequestPolicy {
+    /// Media type of the payload (RFC 9110 section 8.3.1).
+    #[schema(min_length = 3, max_length = 255)]
+    header_content_type: Option<String>,
+}
+
+/// Phases of retries, as Amazon SNS has them.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct HealthyRetryPolicy {
+    /// Shortest delay in seconds; 20 by default.
+    #[schema(minimum = 0, maximum = 3_600)]
+    min_delay_target: Option<u32>,
+    /// Longest delay in seconds; 20 by default.
+    #[schema(minimum = 0, maximum = 3_600)]
+    max_delay_target: Option<u32>,
+    /// Retries of all phases; 3 by default.
+    #[schema(minimum = 0, maximum = 100)]
+    num_retries: Option<u32>,
+    /// Retries without delay, first.
+    #[schema(minimum = 0, maximum = 100)]
+    num_no_delay_retries: Option<u32>,
+    /// Retries at the shortest delay, before the backoff.
+    #[schema(minimum = 0, maximum = 100)]
+    num_min_delay_retries: Option<u32>,
+    /// Retries at the longest delay, after the backoff.
+    #[schema(minimum = 0, maximum = 100)]
+    num_max_delay_retries: Option<u32>,
+    /// Growth of the delays between both; `linear` by default.
+    backoff_function: Option<Backoff>,
+}
+
+/// Declares one form of a policy, with the members that each form may have for a tier or topic.
+macro_rules! form {
+    ($(#[$about:meta])* $Name:ident { $($(#[$field_about:meta])* $field:ident: $Type:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Serialize, ToSchema)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        struct $Name {
+            $($(#[$field_about])* $field: $Type,)*
+            /// Topics only: ignores the policies of subscriptions.
+            disable_subscription_overrides: Option<bool>,
+            /// Tiers only: share of failed attempts that opens a lane's circuit breaker.
+            #[schema(minimum = 0, maximum = 1)]
+            circuit_failure_threshold: Option<f64>,
+            /// Tiers only: fewest attempts that make a share.
+            #[schema(minimum = 1, maximum = 1_000_000)]
+            circuit_min_attempts: Option<u32>,
+            /// Tiers only: consecutive failures that open the circuit breaker.
+            #[schema(minimum = 1, maximum = 1_000_000)]
+            circuit_consecutive_failures: Option<u32>,
+            /// Tiers only: first time that the circuit breaker stays open, in milliseconds.
+            #[schema(minimum = 1, maximum = 86_400_000)]
+            circuit_open_ms: Option<u32>,
+            /// Tiers only: longest time that the circuit breaker stays open, in milliseconds.
+            #[schema(minimum = 1, maximum = 86_400_000)]
+            circuit_open_max_ms: Option<u32>,
+            /// Tiers only: seconds for which a retry may be made.
+            #[schema(minimum = 1, maximum = 2_592_000)]
+            retry_token_ttl_sec: Option<u32>,
+        }
+    };
+}
+
+form! {
+    /// Exponential backoff with jitter.
+    GuidePolicy {
+        /// `guide`: the published values.
+        #[schema(pattern = "^guide$")]
+        preset: Option<String>,
+        /// Delay before the first retry, in milliseconds.
+        #[schema(minimum = 1, maximum = 86_400_000)]
+        base_delay_ms: Option<u32>,
+        /// Longest delay, in milliseconds.
+        #[schema(minimum = 1, maximum = 86_400_000)]
+        max_delay_ms: Option<u32>,
+        /// Maximum retries.
+        #[schema(minimum = 0, maximum = 100)]
+        max_attempts: Option<u32>,
+        /// Share of the delay that is random, 0 to 1.
+        #[schema(minimum = 0, maximum = 1)]
+        jitter_percent: Option<f64>,
+        /// Retries without delay, first.
+        #[schema(minimum = 0, maximum = 100)]
+        immediate_retries: Option<u32>,
+    }
+}
+
+form! {
+    /// Number of retries, and an expression for the delay, as QStash has them.
+    ScriptedPolicy {
+        /// Maximum retries; the app's `max_retries` by default.
+        #[schema(minimum = 0, maximum = 1_000)]
+        retries: Option<u32>,
+        /// Delay in milliseconds: an expression over `retried`, such as `pow(2, retried) * 1000`.
+        #[schema(min_length = 1, max_length = 1_024)]
+        retry_delay: Option<String>,
+    }
+}
+
+form! {
+    /// Phases of retries as Amazon SNS has them, or a preset of them.
+    PhasedPolicy {
+        /// Name of a published timetable, instead of `healthyRetryPolicy`.
+        preset: Option<Preset>,
+        healthy_retry_policy: Option<HealthyRetryPolicy>,
+        throttle_policy: Option<ThrottlePolicy>,
+        request_policy: Option<RequestPolicy>,
+        /// Deprecated; has no effect.
+        #[schema(value_type = Option<Object>)]
+        sickly_retry_policy: Option<()>,
+        /// Deprecated; has no effect.
+        guaranteed: Option<bool>,
+    }
+}
+
+/// Delivery policy in one of three forms. Members of several forms cannot be combined.
+#[derive(Debug)]
+pub struct DeliveryPolicy;
+
+impl PartialSchema for DeliveryPolicy {
+    fn schema() -> RefOr<Schema> {
+        let forms = [GuidePolicy::name(), PhasedPolicy::name(), ScriptedPolicy::name()];
+        let refs = forms.into_iter().map(Ref::from_schema_name);
+        let about = "Delivery policy in one of three forms. Members of several forms cannot be combined.";
+        let any = refs.fold(AnyOfBuilder::new(), AnyOfBuilder::item).description(Some(about)).build();
+        Schema::AnyOf(any).into()
+    }
+}
+
+impl ToSchema for DeliveryPolicy {
+    fn name() -> Cow<'static, str> {
+        "DeliveryPolicy".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.extend([
+            (GuidePolicy::name().into_owned(), GuidePolicy::schema()),
+            (PhasedPolicy::name().into_owned(), PhasedPolicy::schema()),
+            (ScriptedPolicy::name().into_owned(), ScriptedPolicy::schema()),
+        ]);
+        PhasedPolicy::schemas(schemas);
+    }
+}
