@@ -25,7 +25,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Alert for operators.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct AlertView {
+pub(crate) struct AlertResponse {
     /// Id of the alert.
     id: AlertId,
     /// The app it concerns; null: the server as a whole.
@@ -46,7 +46,7 @@ pub(crate) struct AlertView {
     resolved_at: Option<DateTime<Utc>>,
 }
 
-impl From<AlertRow> for AlertView {
+impl From<AlertRow> for AlertResponse {
     fn from(row: AlertRow) -> Self {
         let AlertRow { id, app, kind, subject, detail, n, first_at, last_at, resolved_at } = row;
         Self { id, app, kind, subject, detail, n, first_at, last_at, resolved_at }
@@ -54,7 +54,7 @@ impl From<AlertRow> for AlertView {
 }
 
 /// Lists all alerts: open ones first, each group from the newest alert.
-#[utoipa::path(get, path = "/v1/alerts", tag = "Operations", responses((status = 200, body = Page<AlertView>)))]
+#[utoipa::path(get, path = "/v1/alerts", tag = "Operations", responses((status = 200, body = Page<AlertResponse>)))]
 pub(crate) async fn list(
     _: Watcher,
     State(state): State<ApiState>,
@@ -63,17 +63,17 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = alerts::list(&state.pool, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, AlertView::from).answer(&uri))
+    Ok(cut.page(rows, |row| row.id, AlertResponse::from).answer(&uri))
 }
 
 /// Resolves an alert. Its next occurrence opens a new one.
 #[utoipa::path(post, path = "/v1/alerts/{alert}/resolve", tag = "Operations",
-    responses((status = 200, body = AlertView)))]
+    responses((status = 200, body = AlertResponse)))]
 pub(crate) async fn resolve(
     operator: Operator,
     State(state): State<ApiState>,
     PathId(id): PathId<AlertId>,
-) -> Result<axum::Json<AlertView>, Problem> {
+) -> Result<axum::Json<AlertResponse>, Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
     let row = alerts::resolve(&mut *tx, id, now).await?.ok_or_else(|| Problem::not_found("alert"))?;

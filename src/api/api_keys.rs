@@ -29,7 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ApiKeyView {
+pub(crate) struct ApiKeyResponse {
     /// Id of the key.
     id: ApiKeyId,
     /// Name of the key for people.
@@ -50,7 +50,7 @@ pub(crate) struct ApiKeyView {
     created_by: String,
 }
 
-impl From<ApiKey> for ApiKeyView {
+impl From<ApiKey> for ApiKeyResponse {
     fn from(key: ApiKey) -> Self {
         let created_by = key.maker().name();
         Self {
@@ -69,9 +69,9 @@ impl From<ApiKey> for ApiKeyView {
 
 /// A new API key and its secret.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct NewApiKeyView {
+pub(crate) struct NewApiKeyResponse {
     #[serde(flatten)]
-    key: ApiKeyView,
+    key: ApiKeyResponse,
     /// Secret for `Authorization: Bearer …`. It is shown only now.
     secret: String,
 }
@@ -101,7 +101,7 @@ pub(crate) struct RevokeQuery {
 
 /// Result of a revocation.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Revoked {
+pub(crate) struct ApiKeysRevoked {
     /// Number of revoked keys: the named one and, unless they were kept, its descendants. Keys that were revoked before do not
     /// count.
     revoked: i64,
@@ -109,7 +109,7 @@ pub(crate) struct Revoked {
 
 /// Lists the app's API keys, the newest first, revoked ones included.
 #[utoipa::path(get, path = "/v1/apps/{app}/api-keys", tag = "API keys",
-    responses((status = 200, body = Page<ApiKeyView>)))]
+    responses((status = 200, body = Page<ApiKeyResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -122,7 +122,7 @@ pub(crate) async fn list(
 /// Creates an API key. It can have no permission that the creating key lacks, and does not outlast it, an operator's key
 /// included. A key created by a signed-in teammate has no such end.
 #[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys", request_body = NewApiKey,
-    responses((status = 201, body = NewApiKeyView)))]
+    responses((status = 201, body = NewApiKeyResponse)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -134,13 +134,13 @@ pub(crate) async fn create(
 /// Revokes an API key at once and permanently. The keys that it created are revoked, too, identity keys included, unless they are
 /// to be kept: a thief may have created some. A key cannot revoke one with more permissions than its own.
 #[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
-    responses((status = 200, body = Revoked)))]
+    responses((status = 200, body = ApiKeysRevoked)))]
 pub(crate) async fn revoke(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     PathId(id): PathId<ApiKeyId>,
     Query(query): Query<RevokeQuery>,
-) -> Result<axum::Json<Revoked>, Problem> {
+) -> Result<axum::Json<ApiKeysRevoked>, Problem> {
     revoke_of(&state, Some(server.app.id), &server.caller, id, query).await
 }
 
@@ -172,14 +172,14 @@ async fn revoke_of_server(
     State(state): State<ApiState>,
     PathId(id): PathId<ApiKeyId>,
     Query(query): Query<RevokeQuery>,
-) -> Result<axum::Json<Revoked>, Problem> {
+) -> Result<axum::Json<ApiKeysRevoked>, Problem> {
     revoke_of(&state, None, &operator.caller, id, query).await
 }
 
 async fn list_of(state: &ApiState, app: Option<AppId>, uri: &Uri, paging: &Paging) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = api_keys::list(&state.pool, app, cut.ask()).await?;
-    Ok(cut.page(rows, |key| key.id, ApiKeyView::from).answer(uri))
+    Ok(cut.page(rows, |key| key.id, ApiKeyResponse::from).answer(uri))
 }
 
 async fn create_for(
@@ -210,7 +210,7 @@ async fn create_for(
     let mut once = pending.begin(state).await?;
     let made = api_keys::make(once.conn(), &state.vault, new, maker.actor(), &state.clock).await?;
     let (key, secret) = made.ok_or_else(unknown_key)?;
-    once.finish(state, StatusCode::CREATED, &NewApiKeyView { key: key.into(), secret }).await
+    once.finish(state, StatusCode::CREATED, &NewApiKeyResponse { key: key.into(), secret }).await
 }
 
 /// Refuses a key that may do more than the one that makes it, or lasts longer: it would outlive its revocation or its end.
@@ -240,7 +240,7 @@ async fn revoke_of(
     by: &Caller,
     id: ApiKeyId,
     RevokeQuery { keep_descendants }: RevokeQuery,
-) -> Result<axum::Json<Revoked>, Problem> {
+) -> Result<axum::Json<ApiKeysRevoked>, Problem> {
     let target = api_keys::find(&state.pool, app, id).await?.ok_or_else(|| Problem::not_found("API key"))?;
     // Keys created by a key have no more scopes than their creator.
     if target.scopes.iter().any(|scope| Scope::from_name(scope).is_none_or(|scope| !by.may(scope))) {
@@ -249,5 +249,5 @@ async fn revoke_of(
     let now = state.clock.now();
     let _changing = state.known_keys.changing();
     let revoked = api_keys::revoke(&state.pool, app, id, keep_descendants, by.actor(), now).await?;
-    revoked.map(|revoked| axum::Json(Revoked { revoked })).ok_or_else(|| Problem::not_found("API key"))
+    revoked.map(|revoked| axum::Json(ApiKeysRevoked { revoked })).ok_or_else(|| Problem::not_found("API key"))
 }

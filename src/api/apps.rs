@@ -15,7 +15,7 @@ use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
 use super::subscription_input::check_topics;
-use super::vapid_keys::{self, VapidKeyView};
+use super::vapid_keys::{self, VapidKeyResponse};
 use super::{ApiState, Work};
 use bellwire_core::id::AppId;
 use bellwire_core::origin::{is_origin, is_this_machine};
@@ -41,7 +41,7 @@ pub(super) const ORIGINS_MAX: usize = 50;
 
 /// App of a server.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct AppView {
+pub(crate) struct AppResponse {
     /// Id of the app.
     id: AppId,
     /// Short name of the app.
@@ -66,7 +66,7 @@ pub(crate) struct AppView {
     deleting_at: Option<DateTime<Utc>>,
 }
 
-impl From<App> for AppView {
+impl From<App> for AppResponse {
     fn from(app: App) -> Self {
         Self {
             id: app.id,
@@ -85,11 +85,11 @@ impl From<App> for AppView {
 
 /// A new app and the VAPID key that it begins with.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct NewAppView {
+pub(crate) struct NewAppResponse {
     #[serde(flatten)]
-    app: AppView,
+    app: AppResponse,
     /// First VAPID key of the app.
-    vapid_key: VapidKeyView,
+    vapid_key: VapidKeyResponse,
 }
 
 /// App to create.
@@ -266,7 +266,7 @@ fn check_origins(pointer: &str, origins: &[String], faults: &mut Faults) {
 
 /// Makes an app with its first VAPID key and, if wanted, its first topics.
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
-    responses((status = 201, body = NewAppView)))]
+    responses((status = 201, body = NewAppResponse)))]
 pub(crate) async fn create(
     operator: Operator,
     State(state): State<ApiState>,
@@ -315,11 +315,11 @@ pub(crate) async fn create(
         "browsers_may": app.browsers_may,
     });
     entry.with(detail).record(once.conn(), 1, app.created_at).await?;
-    once.finish(&state, StatusCode::CREATED, &NewAppView { app: app.into(), vapid_key: key }).await
+    once.finish(&state, StatusCode::CREATED, &NewAppResponse { app: app.into(), vapid_key: key }).await
 }
 
 /// Lists all apps, those being deleted included, the newest first.
-#[utoipa::path(get, path = "/v1/apps", tag = "Apps", responses((status = 200, body = Page<AppView>)))]
+#[utoipa::path(get, path = "/v1/apps", tag = "Apps", responses((status = 200, body = Page<AppResponse>)))]
 pub(crate) async fn list(
     _: Watcher,
     State(state): State<ApiState>,
@@ -328,22 +328,22 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = apps::list(&state.pool, cut.ask()).await?;
-    Ok(cut.page(rows, |app| app.id, AppView::from).answer(&uri))
+    Ok(cut.page(rows, |app| app.id, AppResponse::from).answer(&uri))
 }
 
 /// Returns an app.
-#[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppView)))]
-pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<AppView> {
+#[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppResponse)))]
+pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<AppResponse> {
     axum::Json(server.app.into())
 }
 
 /// Changes the given members of an app. Other members stay, also with concurrent changes.
-#[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppView)))]
+#[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppResponse)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
     Json(body, _): Json<AppChange>,
-) -> Result<axum::Json<AppView>, Problem> {
+) -> Result<axum::Json<AppResponse>, Problem> {
     let _changing = state.known_keys.changing();
     let mut tx = state.begin().await?;
     // Read again: it may have changed since the key was read with it.
@@ -374,13 +374,13 @@ pub(crate) struct Confirmation {
 /// API keys are revoked, and its routes respond with 404, also to browsers. Deliveries in progress end as cancelled. Rows follow
 /// within minutes or hours. The app stays in the list until they are gone, and then its slug is free. Attempts and receipts,
 /// which contain only bare ids, are deleted with their day.
-#[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps", responses((status = 202, body = AppView)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps", responses((status = 202, body = AppResponse)))]
 pub(crate) async fn delete(
     operator: Operator,
     State(state): State<ApiState>,
     PathId(name): PathId<AppRef>,
     Query(Confirmation { confirm }): Query<Confirmation>,
-) -> Result<(StatusCode, axum::Json<AppView>), Problem> {
+) -> Result<(StatusCode, axum::Json<AppResponse>), Problem> {
     let (id, slug) = name.parts();
     let app = apps::find_any(&state.pool, id, slug).await?.ok_or_else(|| Problem::not_found("app"))?;
     if confirm != app.slug {

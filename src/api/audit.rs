@@ -27,7 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Entry of the audit log.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EntryView {
+pub(crate) struct AuditEntryResponse {
     /// Id of the entry.
     id: EntryId,
     /// Time of the action.
@@ -51,7 +51,7 @@ pub(crate) struct EntryView {
     detail: Value,
 }
 
-impl From<AuditRow> for EntryView {
+impl From<AuditRow> for AuditEntryResponse {
     fn from(row: AuditRow) -> Self {
         let actor = row.actor();
         let AuditRow { id, at, app, actor_kind, actor: _, address, action, target, n, detail } = row;
@@ -140,7 +140,7 @@ impl AppAuditQuery {
 
 /// Lists what was done on this server with keys, by teammates and at the command line, the latest first.
 #[utoipa::path(get, path = "/v1/audit-log", tag = "Operations",
-    responses((status = 200, body = super::paging::Page<EntryView>)))]
+    responses((status = 200, body = super::paging::Page<AuditEntryResponse>)))]
 pub(crate) async fn list(
     _: Operator,
     State(state): State<ApiState>,
@@ -157,12 +157,12 @@ pub(crate) async fn list(
     let (filter, paging) = query.read(&state.vault, app)?;
     let cut = paging.cut()?;
     let rows = audit::list(state.reads.pool(), &filter, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, EntryView::from).answer(&uri))
+    Ok(cut.page(rows, |row| row.id, AuditEntryResponse::from).answer(&uri))
 }
 
 /// Lists what was done to an app with keys, by teammates and at the command line, the latest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/audit-log", tag = "Apps",
-    responses((status = 200, body = super::paging::Page<EntryView>)))]
+    responses((status = 200, body = super::paging::Page<AuditEntryResponse>)))]
 pub(crate) async fn list_of_app(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -174,7 +174,7 @@ pub(crate) async fn list_of_app(
     let rows = audit::list(state.reads.pool(), &filter, cut.ask()).await?;
     let show = |row: AuditRow| {
         let address = row.address.clone().filter(|_| row.actor_kind == "api_key");
-        EntryView { address, ..EntryView::from(row) }
+        AuditEntryResponse { address, ..AuditEntryResponse::from(row) }
     };
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }

@@ -14,7 +14,7 @@ use super::ApiState;
 use super::accept::{AcceptResult, Keyed, accept_named, accept_once};
 use super::accepted::Accepted;
 use super::auth::{MaySend, Server};
-use super::compose::{Composed, NewMessageBody};
+use super::compose::{Composed, MessageRequest};
 use super::extract::{BodyLimit, Json, parse};
 use super::idempotency::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE, Replay, first_response, is_idempotency_key, reused};
 use super::problem::{Details, Problem};
@@ -44,24 +44,24 @@ const CHECKED_AT_ONCE: usize = 50;
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageBatch {
     /// 1 to 1,000 messages to named subscriptions or users.
-    #[schema(value_type = Vec<NewMessageBody>, min_items = 1, max_items = 1000)]
+    #[schema(value_type = Vec<MessageRequest>, min_items = 1, max_items = 1000)]
     messages: Vec<Box<RawValue>>,
 }
 
 /// Result of a batch.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct BatchView {
+pub(crate) struct MessageBatchResponse {
     /// Messages that were accepted, now or before.
     accepted: usize,
     /// Messages that were refused.
     refused: usize,
     /// Results of the messages, in order.
-    results: Vec<ResultView>,
+    results: Vec<BatchResult>,
 }
 
 /// Result of one message of a batch: `message` or `problem`.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ResultView {
+pub(crate) struct BatchResult {
     /// The HTTP status that it would have been answered with alone.
     #[schema(example = 202)]
     status: u16,
@@ -77,7 +77,7 @@ pub(crate) struct ResultView {
     problem: Option<Details>,
 }
 
-impl ResultView {
+impl BatchResult {
     fn new(outcome: BatchOutcome) -> Self {
         let response = outcome.and_then(|taken| match taken {
             AcceptResult::Now(accepted) => Ok((StatusCode::ACCEPTED, false, raw(&accepted.to_json())?)),
@@ -110,12 +110,12 @@ impl ResultView {
     params(("Bellwire-Retries" = Option<u32>, Header, description = "Beats each policy's `retries`; also `Upstash-Retries`"),
         ("Bellwire-Retry-Delay" = Option<String>, Header,
             description = "Beats each policy's `retryDelay`; also `Upstash-Retry-Delay`")), request_body = MessageBatch,
-    responses((status = 200, body = BatchView)))]
+    responses((status = 200, body = MessageBatchResponse)))]
 pub(crate) async fn send(
     server: Server<MaySend>,
     State(state): State<ApiState>,
     mut request: Request,
-) -> Result<axum::Json<BatchView>, Problem> {
+) -> Result<axum::Json<MessageBatchResponse>, Problem> {
     let retries = RetryHeaders::read(request.headers())?;
     if request.headers().contains_key(IDEMPOTENCY_KEY) {
         let detail = "is not for batches: give each message an `idempotency_key`";
@@ -131,9 +131,9 @@ pub(crate) async fn send(
         state.limits.keys.count_as(caller, u32::try_from(n).unwrap_or(u32::MAX))?;
     }
     let sorted = Sorted::check(&state, &server, &retries, &messages).await;
-    let results: Vec<_> = sorted.send(&state, &server.app, n).await?.into_iter().map(ResultView::new).collect();
+    let results: Vec<_> = sorted.send(&state, &server.app, n).await?.into_iter().map(BatchResult::new).collect();
     let accepted = results.iter().filter(|result| result.problem.is_none()).count();
-    Ok(axum::Json(BatchView { accepted, refused: n - accepted, results }))
+    Ok(axum::Json(MessageBatchResponse { accepted, refused: n - accepted, results }))
 }
 
 type BatchOutcome = Result<AcceptResult, Problem>;
@@ -240,7 +240,7 @@ async fn compose(
     templates: &mut Templates,
     raw: &RawValue,
 ) -> (Option<String>, Result<Composed, Problem>) {
-    let mut body: NewMessageBody = match parse(raw.get().as_bytes()) {
+    let mut body: MessageRequest = match parse(raw.get().as_bytes()) {
         Ok(body) => body,
         Err(problem) => return (None, Err(problem)),
     };
@@ -257,7 +257,7 @@ async fn check(
     app: &App,
     retries: &RetryHeaders,
     templates: &mut Templates,
-    mut body: NewMessageBody,
+    mut body: MessageRequest,
 ) -> Result<Composed, Problem> {
     let template = templates.resolve(state, app.id, body.template.take()).await?;
     let mut composed = body.compose(state, app, retries, None, template)?;

@@ -23,7 +23,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// lasts that long.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CalendarView {
+pub(crate) struct CalendarSettings {
     /// The app's zone, by its IANA name: for the windows, and for recipients whose own is unknown.
     #[schema(example = "Europe/Berlin")]
     timezone: String,
@@ -36,28 +36,28 @@ pub(crate) struct CalendarView {
     off_peak: Vec<Window>,
 }
 
-impl From<Calendar> for CalendarView {
+impl From<Calendar> for CalendarSettings {
     fn from(Calendar { zone, quiet_hours, off_peak }: Calendar) -> Self {
         Self { timezone: zone.name().to_owned(), quiet_hours, off_peak }
     }
 }
 
 /// Shows the app's calendar.
-#[utoipa::path(get, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarView)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarSettings)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-) -> Result<axum::Json<CalendarView>, Problem> {
+) -> Result<axum::Json<CalendarSettings>, Problem> {
     Ok(axum::Json(calendars::read(&state.pool, server.app.id).await?.into()))
 }
 
 /// Replaces the app's calendar. It holds within a minute, also for what is under way.
-#[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarView)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarSettings)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    Json(body, _): Json<CalendarView>,
-) -> Result<axum::Json<CalendarView>, Problem> {
+    Json(body, _): Json<CalendarSettings>,
+) -> Result<axum::Json<CalendarSettings>, Problem> {
     let Some(zone) = zone(&body.timezone) else {
         return Err(Problem::invalid_member(
             "/timezone",

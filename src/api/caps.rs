@@ -24,34 +24,34 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// beyond a cap end as `capped`. Transactional messages have no caps.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CapsView {
+pub(crate) struct CapSettings {
     /// Caps, all of which hold; at most 12, and at most 4 over the same tiers. Empty: there are none.
     caps: Vec<WrittenCap>,
 }
 
-impl From<&Caps> for CapsView {
+impl From<&Caps> for CapSettings {
     fn from(caps: &Caps) -> Self {
         Self { caps: caps.written() }
     }
 }
 
 /// Shows the app's frequency caps.
-#[utoipa::path(get, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 200, body = CapsView)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 200, body = CapSettings)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-) -> Result<axum::Json<CapsView>, Problem> {
+) -> Result<axum::Json<CapSettings>, Problem> {
     Ok(axum::Json((&caps::read(&state.pool, server.app.id).await?).into()))
 }
 
 /// Replaces the app's frequency caps. They apply within a minute, and count messages from then on. Counts of a cap over the same
 /// tiers continue.
-#[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 200, body = CapsView)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 200, body = CapSettings)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    Json(body, _): Json<CapsView>,
-) -> Result<axum::Json<CapsView>, Problem> {
+    Json(body, _): Json<CapSettings>,
+) -> Result<axum::Json<CapSettings>, Problem> {
     let caps = Caps::parse(&body.caps).map_err(|errors| {
         let mut faults = Faults::default();
         errors.into_iter().for_each(|error| faults.refuse(format!("/caps{}", error.pointer), error.detail));
@@ -72,7 +72,7 @@ pub(crate) async fn delete(
 }
 
 async fn write(server: &Server<MaySetPolicies>, state: &ApiState, caps: &Caps) -> Result<(), Problem> {
-    let (app, detail) = (server.app.id, json!(CapsView::from(caps)));
+    let (app, detail) = (server.app.id, json!(CapSettings::from(caps)));
     let mut tx = state.begin().await?;
     caps::write(&mut *tx, app, caps).await?;
     server.did(AuditAction::CapsChanged, app).with(detail).record(&mut tx, 1, state.clock.now()).await?;

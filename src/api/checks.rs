@@ -12,7 +12,7 @@ use super::ApiState;
 use super::auth::Operator;
 use super::paging::Page;
 use super::routes::routes;
-use crate::checks::{self, Finding};
+use crate::checks::{self, CheckResult};
 use utoipa_axum::router::OpenApiRouter;
 
 /// Minimum interval of checks over the network.
@@ -24,12 +24,12 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Result of all checks.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Findings {
+pub(crate) struct CheckResults {
     /// Time of the checks.
     at: DateTime<Utc>,
     /// Results of the checks, the most severe first.
     #[serde(flatten)]
-    page: Page<Finding>,
+    page: Page<CheckResult>,
 }
 
 /// Checks the setup of the server: settings, files, the database, maintenance, workers, lanes, push services, and the server at
@@ -37,11 +37,11 @@ pub(crate) struct Findings {
 ///
 /// Checks that take longer than three seconds are reported as such. Files, disk and clock are those of the process that responds.
 /// Checks over the network run at most every half minute, and only for hosts in the settings or the program.
-#[utoipa::path(get, path = "/v1/checks", tag = "Operations", responses((status = 200, body = Findings)))]
-pub(crate) async fn list(_: Operator, State(state): State<ApiState>) -> Json<Findings> {
+#[utoipa::path(get, path = "/v1/checks", tag = "Operations", responses((status = 200, body = CheckResults)))]
+pub(crate) async fn list(_: Operator, State(state): State<ApiState>) -> Json<CheckResults> {
     let (at, setup) = (state.clock.now(), &state.settings.setup);
     let outside = state.outside.get(&state.clock, checks::network::look(&state.pool, &state.gateways, setup));
     let (mut data, outside) = tokio::join!(checks::look(&state.pool, setup, at), outside);
     data.extend(outside);
-    Json(Findings { at, page: Page::complete(checks::by_gravity(data)) })
+    Json(CheckResults { at, page: Page::complete(checks::by_gravity(data)) })
 }

@@ -79,7 +79,7 @@ impl Recipients {
 /// Message to send to recipients.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewMessageBody {
+pub(crate) struct MessageRequest {
     /// Recipients of the message.
     pub(super) to: Recipients,
     /// Decides policy, weight and defaults; `promotional` by default.
@@ -166,7 +166,7 @@ pub(crate) struct SendContext {
     pub is_for_later: bool,
 }
 
-impl NewMessageBody {
+impl MessageRequest {
     /// Checks everything that can be checked without the database, and seals the content. What [`Recipients::segment`] gave comes
     /// along; `template` is the one that it names or brings.
     pub(crate) fn compose(

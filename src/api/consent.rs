@@ -12,14 +12,14 @@ use bellwire_core::subscription::{CONSENT_SOURCE_CHARS_MAX, Consent};
 
 /// Consent of a person.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ConsentView {
+pub(crate) struct ConsentResponse {
     /// Time of the consent. Null: unknown.
     at: Option<DateTime<Utc>>,
     /// Place of the consent, in the words of the site. `browser`: by registration, without details. Null: unknown.
     source: Option<String>,
 }
 
-impl ConsentView {
+impl ConsentResponse {
     /// Shows it, as far as it is known.
     pub(super) fn of(consent: Consent) -> Option<Self> {
         consent.is_known().then_some(Self { at: consent.at, source: consent.source })

@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
 use super::auth::{Caller, MayRead, Server};
-use super::deliveries::AttemptView;
+use super::deliveries::AttemptResponse;
 use super::extract::{PathId, parse_query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
@@ -69,7 +69,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
 
 /// A delivery that ended in failure.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct DeadLetterView {
+pub(crate) struct DeadLetterResponse {
     /// Id of the dead letter.
     id: DeadLetterId,
     /// State of the dead letter.
@@ -102,7 +102,7 @@ pub(crate) struct DeadLetterView {
     attempts: i64,
 }
 
-impl From<DeadLetterRow> for DeadLetterView {
+impl From<DeadLetterRow> for DeadLetterResponse {
     fn from(row: DeadLetterRow) -> Self {
         Self {
             id: row.id,
@@ -126,7 +126,7 @@ impl From<DeadLetterRow> for DeadLetterView {
 /// Lists dead letters, the newest first. A list that is narrowed is a search, of which a few are made at a time: 503
 /// (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters", params(DeadLetterFilter, Paging),
-    responses((status = 200, body = Page<DeadLetterView>)))]
+    responses((status = 200, body = Page<DeadLetterResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -139,7 +139,7 @@ pub(crate) async fn list(
         false => Some(state.place_to_search(server.app.id).await?),
     };
     let rows = dead_letters::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, DeadLetterView::from).answer(&uri))
+    Ok(cut.page(rows, |row| row.id, DeadLetterResponse::from).answer(&uri))
 }
 
 /// Property to count by.
@@ -183,9 +183,9 @@ pub(crate) enum ContentState {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeadLetterDetail {
     #[serde(flatten)]
-    letter: DeadLetterView,
+    letter: DeadLetterResponse,
     /// Attempts in order.
-    history: Vec<AttemptView>,
+    history: Vec<AttemptResponse>,
     /// The policy in force when it died.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
@@ -224,9 +224,9 @@ async fn give<S>(
     Ok(axum::Json(opened))
 }
 
-async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<DeadLetterView, Problem> {
+async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<DeadLetterResponse, Problem> {
     let found = dead_letters::list(&state.pool, app, &DeadLetterFilter::one(id), Keyset::newest(1)).await?.pop();
-    found.map(DeadLetterView::from).ok_or_else(|| Problem::not_found("dead letter"))
+    found.map(DeadLetterResponse::from).ok_or_else(|| Problem::not_found("dead letter"))
 }
 
 async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -> Result<DeadLetterDetail, Problem> {
@@ -244,6 +244,6 @@ async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -
             (ContentState::Shown, Some(serde_json::from_slice(&plain).map_err(|_| Problem::internal())?))
         }
     };
-    let history = history.into_iter().map(AttemptView::from).collect();
+    let history = history.into_iter().map(AttemptResponse::from).collect();
     Ok(DeadLetterDetail { letter, history, policy: enclosed.policy, dropped, content_state, content })
 }

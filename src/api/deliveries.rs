@@ -73,7 +73,7 @@ impl DeliveryStatus {
 
 /// A delivery: one message to one subscription.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct DeliveryView {
+pub(crate) struct DeliveryResponse {
     /// Recipient of the delivery.
     subscription: SubscriptionId,
     /// State of the delivery.
@@ -84,14 +84,14 @@ pub(crate) struct DeliveryView {
     /// Null: not accepted, or its push carries no receipt.
     confirmation: Option<&'static str>,
     /// Attempts in order.
-    attempts: Vec<AttemptView>,
+    attempts: Vec<AttemptResponse>,
     /// Reports of its browser in order.
-    receipts: Vec<ReceiptView>,
+    receipts: Vec<ReceiptResponse>,
 }
 
 /// Report of a browser.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ReceiptView {
+pub(crate) struct ReceiptResponse {
     /// Kind of the report.
     kind: ReceiptKind,
     /// Time of the report.
@@ -102,7 +102,7 @@ pub(crate) struct ReceiptView {
 
 /// One push to a push service, or an ending without one.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct AttemptView {
+pub(crate) struct AttemptResponse {
     /// Number of the attempt. 0: the first.
     attempt: i32,
     /// Time of the response.
@@ -117,7 +117,7 @@ pub(crate) struct AttemptView {
     reason: Option<String>,
 }
 
-impl From<AttemptRow> for AttemptView {
+impl From<AttemptRow> for AttemptResponse {
     fn from(row: AttemptRow) -> Self {
         Self {
             attempt: row.attempt,
@@ -130,7 +130,7 @@ impl From<AttemptRow> for AttemptView {
     }
 }
 
-impl ReceiptView {
+impl ReceiptResponse {
     pub(super) fn new(row: ReceiptRow) -> Option<Self> {
         Some(Self { kind: ReceiptKind::from_code(row.kind)?, at: row.at, action: row.action })
     }
@@ -153,7 +153,7 @@ async fn read(
     app: AppId,
     message: MessageId,
     rows: Vec<DeliveryRow>,
-) -> Result<Vec<(SubscriptionId, DeliveryView)>, Problem> {
+) -> Result<Vec<(SubscriptionId, DeliveryResponse)>, Problem> {
     let terms = messages::terms(&state.pool, app, message).await?;
     let terms = terms.ok_or_else(|| missing(state, message))?;
     if rows.is_empty() {
@@ -168,9 +168,10 @@ async fn read(
         .into_iter()
         .map(|row| {
             let of_this = |attempt: &mut AttemptRow| attempt.subscription == row.subscription;
-            let attempts: Vec<AttemptView> = history.extract_if(.., of_this).map(AttemptView::from).collect();
+            let attempts: Vec<AttemptResponse> = history.extract_if(.., of_this).map(AttemptResponse::from).collect();
             let of_this = |receipt: &mut ReceiptRow| receipt.subscription == row.subscription;
-            let receipts: Vec<ReceiptView> = reported.extract_if(.., of_this).filter_map(ReceiptView::new).collect();
+            let receipts: Vec<ReceiptResponse> =
+                reported.extract_if(.., of_this).filter_map(ReceiptResponse::new).collect();
             let state = standing(row.held, row.retries, attempts.last().map(|last| last.ending));
             let confirmation = match (receipts.is_empty(), expired) {
                 _ if !known || state != DeliveryStatus::Accepted => None,
@@ -179,7 +180,7 @@ async fn read(
                 (true, true) => Some("unconfirmed"),
             };
             let (subscription, due_at) = (row.subscription, row.due_at);
-            let view = DeliveryView { subscription, state, due_at, confirmation, attempts, receipts };
+            let view = DeliveryResponse { subscription, state, due_at, confirmation, attempts, receipts };
             (subscription, view)
         })
         .collect())
@@ -187,7 +188,7 @@ async fn read(
 
 /// Lists a message's deliveries as far as they are known one by one, those of the newest subscriptions first.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries", tag = "Messages",
-    responses((status = 200, body = Page<DeliveryView>)))]
+    responses((status = 200, body = Page<DeliveryResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -204,13 +205,13 @@ pub(crate) async fn list(
 
 /// Shows one delivery. A delivery that was handed on to the successor of its subscription is shown by either id.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}", tag = "Messages",
-    responses((status = 200, body = DeliveryView)))]
+    responses((status = 200, body = DeliveryResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(message): PathId<MessageId>,
     PathId(id): PathId<SubscriptionId>,
-) -> Result<axum::Json<DeliveryView>, Problem> {
+) -> Result<axum::Json<DeliveryResponse>, Problem> {
     let id = kept_under(&state, &server.app, message, id).await?;
     one(&state, server.app.id, message, id).await
 }
@@ -240,7 +241,7 @@ async fn one(
     app: AppId,
     message: MessageId,
     id: SubscriptionId,
-) -> Result<axum::Json<DeliveryView>, Problem> {
+) -> Result<axum::Json<DeliveryResponse>, Problem> {
     let rows = deliveries::list(&state.pool, app, message, Some(id), Keyset::newest(1), state.clock.now()).await?;
     let found = read(state, app, message, rows).await?.pop();
     found.map(|(_, view)| axum::Json(view)).ok_or_else(|| Problem::not_found("delivery"))
@@ -248,13 +249,13 @@ async fn one(
 
 /// Makes a delivery that waits due now. What its policy planned is not used up.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", tag = "Messages",
-    responses((status = 202, body = DeliveryView)))]
+    responses((status = 202, body = DeliveryResponse)))]
 pub(crate) async fn retry(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(message): PathId<MessageId>,
     PathId(id): PathId<SubscriptionId>,
-) -> Result<(StatusCode, axum::Json<DeliveryView>), Problem> {
+) -> Result<(StatusCode, axum::Json<DeliveryResponse>), Problem> {
     let (app, id) = (server.app.id, kept_under(&state, &server.app, message, id).await?);
     let hurried = deliveries::hurry(&state.pool, app, message, id, state.clock.now()).await?;
     let view = one(&state, app, message, id).await?;
@@ -267,13 +268,13 @@ pub(crate) async fn retry(
 
 /// Cancels a delivery that waits.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", tag = "Messages",
-    responses((status = 200, body = DeliveryView)))]
+    responses((status = 200, body = DeliveryResponse)))]
 pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(message): PathId<MessageId>,
     PathId(id): PathId<SubscriptionId>,
-) -> Result<axum::Json<DeliveryView>, Problem> {
+) -> Result<axum::Json<DeliveryResponse>, Problem> {
     let (app, id) = (server.app.id, kept_under(&state, &server.app, message, id).await?);
     let cancelled = deliveries::cancel(&state.pool, app, message, id, state.clock.now()).await?;
     let view = one(&state, app, message, id).await?;

@@ -12,7 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use super::ApiState;
 use super::accept::accept;
 use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller};
-use super::compose::NewMessageBody;
+use super::compose::MessageRequest;
 use super::deliveries::DeliveryStatus;
 use super::deliveries::search::state_of;
 use super::extract::{Json, PathId, is_plain_text};
@@ -55,7 +55,7 @@ pub(crate) struct Diagnosis {
     /// Time at which it is deleted.
     expires_at: DateTime<Utc>,
     /// The server's view at `created_at`. Null: the request broke off.
-    #[schema(value_type = Option<DiagnosisServerView>)]
+    #[schema(value_type = Option<DiagnosisServer>)]
     server: Option<Value>,
     /// The test notification. Null: none was sent, since the subscription is not active.
     test: Option<DiagnosisTest>,
@@ -66,7 +66,7 @@ pub(crate) struct Diagnosis {
 
 /// The server's view of a subscription.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct DiagnosisServerView {
+pub(crate) struct DiagnosisServer {
     state: SubscriptionState,
     /// The VAPID key that the subscription was made with.
     vapid_key_id: VapidKeyId,
@@ -144,7 +144,7 @@ pub(crate) async fn begin(
     let server = server_view(&state, app.id, id, now).await?;
     let test = match server.state {
         SubscriptionState::Active => {
-            let body: NewMessageBody = serde_json::from_value(test_message(id)).map_err(|_| Problem::internal())?;
+            let body: MessageRequest = serde_json::from_value(test_message(id)).map_err(|_| Problem::internal())?;
             Some(body.compose(&state, app, &RetryHeaders::default(), None, None)?)
         }
         _ => None,
@@ -180,7 +180,7 @@ async fn server_view(
     app: AppId,
     id: SubscriptionId,
     now: Timestamp,
-) -> Result<DiagnosisServerView, Problem> {
+) -> Result<DiagnosisServer, Problem> {
     let (row, topics) = subscriptions::find(&state.pool, app, id).await?.ok_or_else(unknown)?;
     let active = vapid_keys::active(&state.pool, app).await?.id;
     let wanted = wanted(now - KEPT_FOR);
@@ -190,7 +190,7 @@ async fn server_view(
         found.rows.iter().find(is).and_then(|row| Some((row.at?, row)))
     };
     let failure = last(&[Ending::Retry, Ending::Gone, Ending::Expired, Ending::Dead]);
-    Ok(DiagnosisServerView {
+    Ok(DiagnosisServer {
         state: row.state,
         key_is_active: row.vapid_key == active,
         vapid_key_id: row.vapid_key,

@@ -47,32 +47,32 @@ pub(crate) struct EngagementQuery {
 
 /// Engagement with an app's notifications.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EngagementView {
+pub(crate) struct EngagementResponse {
     /// The beginning of the first day.
     from: DateTime<Utc>,
     /// The end of the last one.
     until: DateTime<Utc>,
     /// By push service, those to which something was sent in this time or in the same time before.
-    gateways: Vec<GatewayView>,
+    gateways: Vec<GatewayEngagement>,
 }
 
 /// The same at one push service.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GatewayView {
+pub(crate) struct GatewayEngagement {
     /// Name of the push service.
     gateway: Gateway,
     /// Rating of the notifications in its browsers.
     level: Level,
     /// Counts of this time.
-    now: PeriodView,
+    now: PolicyPeriod,
     /// In as many days before it.
-    before: PeriodView,
+    before: PolicyPeriod,
 }
 
 /// Results of notifications by time of the event. Notifications that are displayed, clicked or closed today may have been sent
 /// before.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PeriodView {
+pub(crate) struct PolicyPeriod {
     /// Pushes that the push service took.
     accepted: u64,
     /// Those of them that a receipt was asked for: all that can be reported on.
@@ -95,7 +95,7 @@ pub(crate) struct PeriodView {
     ignored_share: Option<f64>,
 }
 
-impl From<Engagement> for PeriodView {
+impl From<Engagement> for PolicyPeriod {
     fn from(it: Engagement) -> Self {
         let of_displayed = |part: Option<u64>| part.and_then(|part| it.of_displayed(part));
         Self {
@@ -149,25 +149,25 @@ async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32)
 /// Returns the shares of displayed notifications that were clicked, closed and ignored, by push service, and their change. Values
 /// that browsers do not report are null.
 #[utoipa::path(get, path = "/v1/apps/{app}/engagement", tag = "Operations",
-    responses((status = 200, body = EngagementView)))]
+    responses((status = 200, body = EngagementResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     Query(EngagementQuery { days }): Query<EngagementQuery>,
-) -> Result<axum::Json<EngagementView>, Problem> {
+) -> Result<axum::Json<EngagementResponse>, Problem> {
     let days = days.unwrap_or(DAYS_DEFAULT);
     if !(1..=DAYS_MAX).contains(&days) {
         return Err(Problem::invalid_parameter("days", format!("must be 1 to {DAYS_MAX}")));
     }
     let mut conn = state.reads.pool().acquire().await?;
     let GatewayPeriods { from, until, gateways } = count(&state, &mut conn, server.app.id, days).await?;
-    let view = |(gateway, [now, before]): (Gateway, [Engagement; 2])| GatewayView {
+    let view = |(gateway, [now, before]): (Gateway, [Engagement; 2])| GatewayEngagement {
         gateway,
         level: now.level(&before),
         now: now.into(),
         before: before.into(),
     };
-    Ok(axum::Json(EngagementView { from, until, gateways: gateways.into_iter().map(view).collect() }))
+    Ok(axum::Json(EngagementResponse { from, until, gateways: gateways.into_iter().map(view).collect() }))
 }
 
 /// Returns warnings for the sender of a broadcast: push services whose users do not want the present messages. Fails if metrics

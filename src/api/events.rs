@@ -24,7 +24,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Something that happened. What is alike within a minute is one event with a count.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EventView {
+pub(crate) struct EventResponse {
     /// Id of the event.
     id: EventId,
     /// Time of the first occurrence within its minute.
@@ -37,14 +37,14 @@ pub(crate) struct EventView {
     body: Value,
 }
 
-impl From<EventRow> for EventView {
+impl From<EventRow> for EventResponse {
     fn from(row: EventRow) -> Self {
         Self { id: row.id, at: row.at, count: row.n, body: row.body }
     }
 }
 
 /// Lists events, the newest first.
-#[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events", responses((status = 200, body = Page<EventView>)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events", responses((status = 200, body = Page<EventResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -53,5 +53,5 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = events::list(state.reads.pool(), server.app.id, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, EventView::from).answer(&uri))
+    Ok(cut.page(rows, |row| row.id, EventResponse::from).answer(&uri))
 }

@@ -16,7 +16,7 @@ use super::ApiState;
 use super::accept::accept;
 use super::apps::ORIGINS_MAX;
 use super::auth::{bearer, read_token};
-use super::compose::NewMessageBody;
+use super::compose::MessageRequest;
 use super::extract::{BodyLimit, Json};
 use super::limits::peer;
 use super::problem::{Problem, ProblemCode};
@@ -222,7 +222,7 @@ pub(crate) async fn send(
     if row.state != SubscriptionState::Active {
         return Err(ended());
     }
-    let body: NewMessageBody = serde_json::from_value(json!({
+    let body: MessageRequest = serde_json::from_value(json!({
         "to": {"subscriptions": [wish.subscription]},
         "tier": "transactional",
         "ttl": TTL_S,

@@ -42,7 +42,7 @@ const ENDPOINT_AT: usize = 65 + 16;
 
 /// Story of one delivery in plain words, from stored facts.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ExplanationView {
+pub(crate) struct ExplanationResponse {
     /// Message that was sent.
     message: MessageId,
     /// Recipient of the delivery.
@@ -59,13 +59,13 @@ pub(crate) struct ExplanationView {
 /// Explains one delivery: rule, policy, response of the push service, times and next step. Facts that are not stored are called
 /// unknown. A subscription that the message was not for is explained, too.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/explain", tag = "Messages",
-    responses((status = 200, body = ExplanationView)))]
+    responses((status = 200, body = ExplanationResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(message): PathId<MessageId>,
     PathId(subscription): PathId<SubscriptionId>,
-) -> Result<Answer<ExplanationView>, Problem> {
+) -> Result<Answer<ExplanationResponse>, Problem> {
     let now = state.clock.now();
     let stored = stories::read(&state.pool, server.app.id, message, subscription, now).await?;
     let stored = stored.ok_or_else(|| missing(&state, message))?;
@@ -79,7 +79,7 @@ pub(crate) async fn show(
         _ => None, // nothing of it would be told
     };
     let facts = Facts { part, ..facts(&state, &server.app, message, subscription, stored, now) };
-    Ok(Answer(ExplanationView { message, subscription, now, state: facts.state(), story: explain::tell(&facts) }))
+    Ok(Answer(ExplanationResponse { message, subscription, now, state: facts.state(), story: explain::tell(&facts) }))
 }
 
 fn facts(

@@ -49,7 +49,7 @@ const PERIOD_MAX: Duration = Duration::from_secs(86_400);
 
 /// Limits of a flow, and waiting deliveries.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FlowView {
+pub(crate) struct FlowResponse {
     /// Deliveries in each period at most, evenly spread; null: any number.
     rate: Option<u32>,
     /// The period in seconds.
@@ -70,7 +70,7 @@ pub(crate) struct FlowView {
 
 /// Waiting deliveries of all apps.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct QueueView {
+pub(crate) struct QueueResponse {
     /// Deliveries that are due and were not sent yet, without those that still have to be fanned out.
     waiting: i64,
     /// Whether there may be more of them than were counted.
@@ -102,7 +102,7 @@ impl Period {
 /// Limits to set. They replace the previous ones. A pause stays.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FlowBody {
+pub(crate) struct FlowRequest {
     /// Deliveries in each period, 1 to 1,000,000.
     rate: Option<u32>,
     /// Seconds, or a duration such as `1m`: a millisecond to a day. One second by default.
@@ -111,7 +111,7 @@ pub(crate) struct FlowBody {
     parallelism: Option<u32>,
 }
 
-impl FlowBody {
+impl FlowRequest {
     fn check(&self) -> Result<Change, Problem> {
         let mut faults = Faults::default();
         for (member, value) in [("/rate", self.rate), ("/parallelism", self.parallelism)] {
@@ -200,13 +200,13 @@ impl Subject {
         Ok(Self { state: state.clone(), app: row.app, lane: Some(lane) })
     }
 
-    async fn show(&self) -> Result<axum::Json<FlowView>, Problem> {
+    async fn show(&self) -> Result<axum::Json<FlowResponse>, Problem> {
         let Self { state, app, lane } = self;
         let flow = flows::find(&state.pool, *app, *lane).await?;
         let now = state.clock.now();
         let DueCounts { deliveries, or_more, oldest_due_at } = flows::waiting(&state.pool, *app, *lane, now).await?;
         let rate = flow.as_ref().and_then(|flow| flow.rate);
-        Ok(axum::Json(FlowView {
+        Ok(axum::Json(FlowResponse {
             rate: rate.map(|rate| rate.n),
             period: rate.map(|rate| rate.period.as_secs_f64()),
             parallelism: flow.as_ref().and_then(|flow| flow.parallelism),
@@ -248,7 +248,7 @@ impl FlowScope {
         Ok(())
     }
 
-    async fn change_and_show(&self, change: Change) -> Result<axum::Json<FlowView>, Problem> {
+    async fn change_and_show(&self, change: Change) -> Result<axum::Json<FlowResponse>, Problem> {
         self.change(change).await?;
         self.subject.show().await
     }
@@ -260,11 +260,11 @@ impl FlowScope {
 }
 
 /// Shows what waits in all apps.
-#[utoipa::path(get, path = "/v1/flow", tag = "Flow control", responses((status = 200, body = QueueView)))]
-pub(crate) async fn show_all(_: Watcher, State(state): State<ApiState>) -> Result<axum::Json<QueueView>, Problem> {
+#[utoipa::path(get, path = "/v1/flow", tag = "Flow control", responses((status = 200, body = QueueResponse)))]
+pub(crate) async fn show_all(_: Watcher, State(state): State<ApiState>) -> Result<axum::Json<QueueResponse>, Problem> {
     let now = state.clock.now();
     let due = reliability::due(&state.pool, now).await?;
-    Ok(axum::Json(QueueView {
+    Ok(axum::Json(QueueResponse {
         waiting: due.deliveries,
         waiting_or_more: due.deliveries >= reliability::DUE_MAX,
         oldest_waiting_s: due.oldest_at.map(|at| seconds_between(at, now)),
@@ -272,17 +272,17 @@ pub(crate) async fn show_all(_: Watcher, State(state): State<ApiState>) -> Resul
 }
 
 /// Shows what is let through of an app as a whole, and what waits.
-#[utoipa::path(get, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 200, body = FlowView)))]
-pub(crate) async fn show_app(OfApp(scope, _): OfApp<MayRead>) -> Result<axum::Json<FlowView>, Problem> {
+#[utoipa::path(get, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 200, body = FlowResponse)))]
+pub(crate) async fn show_app(OfApp(scope, _): OfApp<MayRead>) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.subject.show().await
 }
 
 /// Sets what is let through of an app as a whole.
-#[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 200, body = FlowView)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn set_app(
     OfApp(scope, _): OfApp<MaySetPolicies>,
-    Json(body, _): Json<FlowBody>,
-) -> Result<axum::Json<FlowView>, Problem> {
+    Json(body, _): Json<FlowRequest>,
+) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(body.check()?).await
 }
 
@@ -294,39 +294,39 @@ pub(crate) async fn clear_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<
 
 /// Lets nothing of an app through until it is resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/pause", tag = "Flow control",
-    responses((status = 200, body = FlowView)))]
-pub(crate) async fn pause_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowView>, Problem> {
+    responses((status = 200, body = FlowResponse)))]
+pub(crate) async fn pause_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Paused(true)).await
 }
 
 /// Lets through again what an app's limits allow.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/resume", tag = "Flow control",
-    responses((status = 200, body = FlowView)))]
-pub(crate) async fn resume_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowView>, Problem> {
+    responses((status = 200, body = FlowResponse)))]
+pub(crate) async fn resume_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Paused(false)).await
 }
 
 /// Forgets what was used of an app's rate: the period begins anew.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/reset", tag = "Flow control",
-    responses((status = 200, body = FlowView)))]
-pub(crate) async fn reset_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowView>, Problem> {
+    responses((status = 200, body = FlowResponse)))]
+pub(crate) async fn reset_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Reset).await
 }
 
 /// Shows what is let through of a lane, and what waits.
 #[utoipa::path(get, path = "/v1/gateways/{lane}/flow", tag = "Flow control",
-    responses((status = 200, body = FlowView)))]
-pub(crate) async fn show_lane(watched: WatchedLane) -> Result<axum::Json<FlowView>, Problem> {
+    responses((status = 200, body = FlowResponse)))]
+pub(crate) async fn show_lane(watched: WatchedLane) -> Result<axum::Json<FlowResponse>, Problem> {
     watched.0.show().await
 }
 
 /// Sets what is let through of a lane, beside what its app is allowed.
 #[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control",
-    responses((status = 200, body = FlowView)))]
+    responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn set_lane(
     OfLane(scope): OfLane,
-    Json(body, _): Json<FlowBody>,
-) -> Result<axum::Json<FlowView>, Problem> {
+    Json(body, _): Json<FlowRequest>,
+) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(body.check()?).await
 }
 
@@ -338,21 +338,21 @@ pub(crate) async fn clear_lane(OfLane(scope): OfLane) -> Result<StatusCode, Prob
 
 /// Lets nothing through a lane until it is resumed.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/pause", tag = "Flow control",
-    responses((status = 200, body = FlowView)))]
-pub(crate) async fn pause_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
+    responses((status = 200, body = FlowResponse)))]
+pub(crate) async fn pause_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Paused(true)).await
 }
 
 /// Lets through again what a lane's limits allow.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/resume", tag = "Flow control",
-    responses((status = 200, body = FlowView)))]
-pub(crate) async fn resume_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
+    responses((status = 200, body = FlowResponse)))]
+pub(crate) async fn resume_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Paused(false)).await
 }
 
 /// Forgets what was used of a lane's rate: the period begins anew.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/reset", tag = "Flow control",
-    responses((status = 200, body = FlowView)))]
-pub(crate) async fn reset_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
+    responses((status = 200, body = FlowResponse)))]
+pub(crate) async fn reset_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Reset).await
 }

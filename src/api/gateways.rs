@@ -51,7 +51,7 @@ const LENGTH_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// A lane: the deliveries to one push service under one VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LaneView {
+pub(crate) struct LaneResponse {
     /// Number of the lane.
     lane: i32,
     /// The app it belongs to.
@@ -68,14 +68,14 @@ pub(crate) struct LaneView {
     /// answers. Null: no worker has sent anything in it lately. A few seconds old.
     concurrency: Option<i64>,
     /// The last answer that was not what was hoped for; null: there was none. A few seconds old.
-    last_words: Option<LastWords>,
+    last_error: Option<LastError>,
     /// States of its origins, where any are in force.
-    origins: Vec<OriginView>,
+    origins: Vec<GatewayOrigin>,
 }
 
 /// Last response of a push service to a POST that it did not accept, except about gone subscriptions.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LastWords {
+pub(crate) struct LastError {
     /// Time of the response.
     at: DateTime<Utc>,
     /// HTTP status; null: there was no answer.
@@ -84,7 +84,7 @@ pub(crate) struct LastWords {
     detail: Option<String>,
 }
 
-impl From<WordsRow> for LastWords {
+impl From<WordsRow> for LastError {
     fn from(row: WordsRow) -> Self {
         Self { at: row.at, status: row.status, detail: row.detail }
     }
@@ -92,7 +92,7 @@ impl From<WordsRow> for LastWords {
 
 /// State of a lane's way to one origin.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct OriginView {
+pub(crate) struct GatewayOrigin {
     /// `https://host[:port]`, or `*`: what was last ordered for all origins, those met later included.
     origin: String,
     /// End of the hold, before which no push starts.
@@ -118,7 +118,7 @@ pub(crate) struct OriginView {
     changed_at: DateTime<Utc>,
 }
 
-impl OriginView {
+impl GatewayOrigin {
     fn new(row: OriginRow, now: Timestamp) -> Self {
         let held_until = row.held_until.filter(|until| now < *until);
         let held_reason = held_until.map(|_| row.reason.unwrap_or_else(|| "throttled".to_owned()));
@@ -158,7 +158,7 @@ impl PathParam for LaneNumber {
 /// An order to a lane. The body may be left out.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct OrderBody {
+pub(crate) struct LaneOrderRequest {
     /// `https://host[:port]`; `*`, all origins, those met later included, by default.
     origin: Option<String>,
     /// Hold and open: for so many seconds, 1 to 2,592,000 (30 days); 3,600 by default.
@@ -175,7 +175,7 @@ fn is_origin(text: &str) -> bool {
         || url::Url::parse(text).is_ok_and(|url| url.scheme() == "https" && url.origin().ascii_serialization() == text)
 }
 
-impl OrderBody {
+impl LaneOrderRequest {
     fn read(bytes: &[u8]) -> Result<Self, Problem> {
         if bytes.is_empty() { Ok(Self::default()) } else { parse(bytes) }
     }
@@ -230,7 +230,7 @@ pub(crate) struct LaneQuery {
 }
 
 /// Lists lanes, the newest first: of all apps that the caller may look at, or of one of them.
-#[utoipa::path(get, path = "/v1/gateways", tag = "Operations", responses((status = 200, body = Page<LaneView>)))]
+#[utoipa::path(get, path = "/v1/gateways", tag = "Operations", responses((status = 200, body = Page<LaneResponse>)))]
 pub(crate) async fn list(
     onlooker: Onlooker,
     State(state): State<ApiState>,
@@ -267,25 +267,25 @@ pub(super) async fn visible_lane(state: &ApiState, onlooker: &Onlooker, lane: La
 }
 
 /// Returns a lane.
-#[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", responses((status = 200, body = LaneView)))]
+#[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", responses((status = 200, body = LaneResponse)))]
 pub(crate) async fn show(
     onlooker: Onlooker,
     State(state): State<ApiState>,
     PathId(lane): PathId<LaneNumber>,
-) -> Result<axum::Json<LaneView>, Problem> {
+) -> Result<axum::Json<LaneResponse>, Problem> {
     let row = visible_lane(&state, &onlooker, lane.0).await?;
     let view = views(&state, &[row], onlooker.apps.is_none()).await?.pop().expect("one row, one view");
     Ok(axum::Json(view))
 }
 
-async fn view(state: &ApiState, lane: LaneId) -> Result<axum::Json<LaneView>, Problem> {
+async fn view(state: &ApiState, lane: LaneId) -> Result<axum::Json<LaneResponse>, Problem> {
     let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
     let view = views(state, &[row], true).await?.pop().expect("one row, one view");
     Ok(axum::Json(view))
 }
 
 /// Builds the responses. Notes of operators are for callers that may read data of all apps.
-async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<Vec<LaneView>, Problem> {
+async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<Vec<LaneResponse>, Problem> {
     let now = state.clock.now();
     let numbers: Vec<LaneId> = rows.iter().map(|row| row.id).collect();
     let mut origins = lanes::states(&state.pool, &numbers).await?;
@@ -295,7 +295,7 @@ async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<V
     let trips = lanes::trips_since(&state.pool, &numbers, now - Duration::from_secs(3_600)).await?;
     let limits = reports::limits(&state.pool, &numbers, now).await?;
     let mut words = reports::last_words(&state.pool, &numbers).await?;
-    let view = |row: &LaneRow| LaneView {
+    let view = |row: &LaneRow| LaneResponse {
         lane: row.id.0,
         app: row.app,
         vapid_key_id: row.vapid_key,
@@ -303,8 +303,11 @@ async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<V
         subscriptions: row.subscriptions,
         trips_last_hour: trips.iter().find(|(lane, _)| *lane == row.id).map_or(0, |(_, n)| *n),
         concurrency: limits.iter().find(|(lane, _)| *lane == row.id).map(|(_, limit)| *limit),
-        last_words: words.extract_if(.., |words| words.lane == row.id).next().map(LastWords::from),
-        origins: origins.extract_if(.., |origin| origin.lane == row.id).map(|row| OriginView::new(row, now)).collect(),
+        last_error: words.extract_if(.., |words| words.lane == row.id).next().map(LastError::from),
+        origins: origins
+            .extract_if(.., |origin| origin.lane == row.id)
+            .map(|row| GatewayOrigin::new(row, now))
+            .collect(),
     };
     Ok(rows.iter().map(view).collect())
 }
@@ -323,7 +326,7 @@ pub(crate) struct GivenOrder {
     state: ApiState,
     operator: Operator,
     lane: LaneId,
-    body: OrderBody,
+    body: LaneOrderRequest,
 }
 
 impl Argument for GivenOrder {
@@ -338,13 +341,13 @@ impl FromRequest<ApiState> for GivenOrder {
         let operator = Operator::from_request_parts(&mut parts, state).await?;
         let PathId(LaneNumber(lane)) = PathId::from_request_parts(&mut parts, state).await?;
         let Octets(body) = Octets::from_request(Request::from_parts(parts, body), state).await?;
-        Ok(Self { state: state.clone(), operator, lane, body: OrderBody::read(&body)? })
+        Ok(Self { state: state.clone(), operator, lane, body: LaneOrderRequest::read(&body)? })
     }
 }
 
 impl GivenOrder {
     /// Checks the order, applies it on all workers, and makes deliveries due again that were deferred beyond its end.
-    async fn carry_out(self, kind: OrderKind) -> Result<axum::Json<LaneView>, Problem> {
+    async fn carry_out(self, kind: OrderKind) -> Result<axum::Json<LaneResponse>, Problem> {
         let Self { state, operator, lane, body } = self;
         let until = body.check(kind, state.clock.now())?;
         let (order, action, until) = match kind {
@@ -416,36 +419,36 @@ async fn recall_once_more(state: &ApiState, lane: LaneId, origin: &str, opens_at
 }
 
 /// Holds a lane: nothing is sent before the hold ends or is released. It replaces other holds of the lane.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", request_body = OrderBody,
-    responses((status = 200, body = LaneView)))]
-pub(crate) async fn hold(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+#[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", request_body = LaneOrderRequest,
+    responses((status = 200, body = LaneResponse)))]
+pub(crate) async fn hold(given: GivenOrder) -> Result<axum::Json<LaneResponse>, Problem> {
     given.carry_out(OrderKind::Hold).await
 }
 
 /// Ends all holds of a lane: by an operator, a refused key, or throttling. A later throttling response holds it again.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/release", tag = "Operations", request_body = OrderBody,
-    responses((status = 200, body = LaneView)))]
-pub(crate) async fn release(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+#[utoipa::path(post, path = "/v1/gateways/{lane}/release", tag = "Operations", request_body = LaneOrderRequest,
+    responses((status = 200, body = LaneResponse)))]
+pub(crate) async fn release(given: GivenOrder) -> Result<axum::Json<LaneResponse>, Problem> {
     given.carry_out(OrderKind::Release).await
 }
 
 /// Opens a lane's breakers: nothing is sent for the given time, then probes are.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/open", tag = "Operations", request_body = OrderBody,
-    responses((status = 200, body = LaneView)))]
-pub(crate) async fn open(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+#[utoipa::path(post, path = "/v1/gateways/{lane}/open", tag = "Operations", request_body = LaneOrderRequest,
+    responses((status = 200, body = LaneResponse)))]
+pub(crate) async fn open(given: GivenOrder) -> Result<axum::Json<LaneResponse>, Problem> {
     given.carry_out(OrderKind::Open).await
 }
 
 /// Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/close", tag = "Operations", request_body = OrderBody,
-    responses((status = 200, body = LaneView)))]
-pub(crate) async fn close(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+#[utoipa::path(post, path = "/v1/gateways/{lane}/close", tag = "Operations", request_body = LaneOrderRequest,
+    responses((status = 200, body = LaneResponse)))]
+pub(crate) async fn close(given: GivenOrder) -> Result<axum::Json<LaneResponse>, Problem> {
     given.carry_out(OrderKind::Close).await
 }
 
 /// Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/probe", tag = "Operations", request_body = OrderBody,
-    responses((status = 200, body = LaneView)))]
-pub(crate) async fn probe(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+#[utoipa::path(post, path = "/v1/gateways/{lane}/probe", tag = "Operations", request_body = LaneOrderRequest,
+    responses((status = 200, body = LaneResponse)))]
+pub(crate) async fn probe(given: GivenOrder) -> Result<axum::Json<LaneResponse>, Problem> {
     given.carry_out(OrderKind::Probe).await
 }

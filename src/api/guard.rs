@@ -27,7 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Guard against an app that sends far more than its size explains.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GuardView {
+pub(crate) struct GuardResponse {
     /// Deliveries for each active subscription; null: as the server has it; 0: nothing is too much.
     factor: Option<i32>,
     /// Deliveries beside those; null: as the server has it.
@@ -35,7 +35,7 @@ pub(crate) struct GuardView {
     /// Current result of both: more deliveries within a quarter of an hour hold the app. Null: unlimited.
     limit: Option<u64>,
     /// Deliveries within the last quarter of an hour, or since its last release, according to metrics over time.
-    sent: SentView,
+    sent: SentDeliveries,
     /// Held tiers, until an operator releases the app. Their messages wait within their time to live.
     held: Vec<Tier>,
     /// Start of the hold.
@@ -44,7 +44,7 @@ pub(crate) struct GuardView {
 
 /// Deliveries, as they are counted and held: one-time codes apart from all others.
 #[derive(Debug, Default, Serialize, ToSchema)]
-pub(crate) struct SentView {
+pub(crate) struct SentDeliveries {
     /// Number of transactional deliveries.
     transactional: u64,
     /// Promotional ones and those for engagement.
@@ -54,14 +54,14 @@ pub(crate) struct SentView {
 /// Limits of the guard. Absent ones are those of the server.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct GuardBody {
+pub(crate) struct GuardRequest {
     /// Deliveries for each active subscription within a quarter of an hour, 0 to 1,000; 0: any number is right.
     factor: Option<i64>,
     /// Deliveries beside those, 0 to 1,000,000,000.
     floor: Option<i64>,
 }
 
-impl GuardBody {
+impl GuardRequest {
     fn check(&self) -> Result<Set, Problem> {
         let mut faults = Faults::default();
         let factor =
@@ -74,11 +74,11 @@ impl GuardBody {
     }
 }
 
-async fn view(state: &ApiState, app: AppId) -> Result<axum::Json<GuardView>, Problem> {
+async fn view(state: &ApiState, app: AppId) -> Result<axum::Json<GuardResponse>, Problem> {
     let (pool, now) = (&state.pool, state.clock.now());
     let set = guards::read(pool, app).await?;
     let size = guards::subscriptions(pool, app).await?;
-    let mut sent = SentView::default();
+    let mut sent = SentDeliveries::default();
     for found in guards::sent(pool, app, now).await? {
         match found.flood {
             Flood::Transactional => sent.transactional = found.deliveries,
@@ -86,7 +86,7 @@ async fn view(state: &ApiState, app: AppId) -> Result<axum::Json<GuardView>, Pro
         }
     }
     let flow = flows::find(pool, app, None).await?;
-    Ok(axum::Json(GuardView {
+    Ok(axum::Json(GuardResponse {
         factor: set.factor,
         floor: set.floor,
         limit: set.or(state.settings.guard).limit(size),
@@ -97,22 +97,22 @@ async fn view(state: &ApiState, app: AppId) -> Result<axum::Json<GuardView>, Pro
 }
 
 /// Shows what holds the app, and whether it does.
-#[utoipa::path(get, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 200, body = GuardView)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-) -> Result<axum::Json<GuardView>, Problem> {
+) -> Result<axum::Json<GuardResponse>, Problem> {
     view(&state, server.app.id).await
 }
 
 /// Replaces what holds the app. Allowing for more than before takes an operator's key. An app that is held stays so until it is
 /// released.
-#[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 200, body = GuardView)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
-    Json(body, _): Json<GuardBody>,
-) -> Result<axum::Json<GuardView>, Problem> {
+    Json(body, _): Json<GuardRequest>,
+) -> Result<axum::Json<GuardResponse>, Problem> {
     write(&server, &state, body.check()?).await?;
     view(&state, server.app.id).await
 }
@@ -143,11 +143,11 @@ async fn write(server: &Server<MayChangeSettings>, state: &ApiState, set: Set) -
 /// Releases an app that is held, and resolves the alert. What it sent so far counts no longer; what waits goes out, unless it is
 /// cancelled before. An app that is not held stays as it is.
 #[utoipa::path(post, path = "/v1/apps/{app}/guard/release", tag = "Flow control",
-    responses((status = 200, body = GuardView)))]
+    responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn release(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-) -> Result<axum::Json<GuardView>, Problem> {
+) -> Result<axum::Json<GuardResponse>, Problem> {
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.begin().await?;
     let flow = guards::release(&mut tx, app, now).await?;

@@ -21,23 +21,23 @@ pub(super) const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// The process is healthy.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Well {
+pub(crate) struct HealthResponse {
     /// Always `ok`.
     status: &'static str,
 }
 
-const WELL: axum::Json<Well> = axum::Json(Well { status: "ok" });
+const WELL: axum::Json<HealthResponse> = axum::Json(HealthResponse { status: "ok" });
 
 /// Whether the process answers at all.
-#[utoipa::path(get, path = "/healthz", tag = "Operations", responses((status = 200, body = Well)))]
-pub(crate) async fn alive() -> axum::Json<Well> {
+#[utoipa::path(get, path = "/healthz", tag = "Operations", responses((status = 200, body = HealthResponse)))]
+pub(crate) async fn alive() -> axum::Json<HealthResponse> {
     WELL
 }
 
 /// Whether requests can be served: the database answers, and its schema is this program's. The database is asked once a
 /// second at most.
-#[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = Well)))]
-pub(crate) async fn ready(State(state): State<ApiState>) -> Result<axum::Json<Well>, Problem> {
+#[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = HealthResponse)))]
+pub(crate) async fn ready(State(state): State<ApiState>) -> Result<axum::Json<HealthResponse>, Problem> {
     state.readiness.get(&state.clock, check(&state)).await.map(|()| WELL)
 }
 

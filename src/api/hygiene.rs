@@ -36,7 +36,7 @@ pub(crate) struct HygieneQuery {
 
 /// Subscriptions that were lost on one day, of one push service and VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Loss {
+pub(crate) struct SubscriptionLoss {
     /// The day, in UTC.
     #[schema(format = Date)]
     day: String,
@@ -50,7 +50,7 @@ pub(crate) struct Loss {
     suspended: i64,
 }
 
-impl From<LossRow> for Loss {
+impl From<LossRow> for SubscriptionLoss {
     fn from(row: LossRow) -> Self {
         let LossRow { day, gateway, vapid_key, gone, suspended } = row;
         Self { day, gateway, vapid_key_id: vapid_key, gone, suspended }
@@ -59,21 +59,21 @@ impl From<LossRow> for Loss {
 
 /// Report on lost subscriptions.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Hygiene {
+pub(crate) struct LostSubscriptions {
     /// Start of the report: a midnight in UTC.
     since: DateTime<Utc>,
     /// Losses, the latest day first. Days without losses are left out.
     #[serde(flatten)]
-    page: Page<Loss>,
+    page: Page<SubscriptionLoss>,
 }
 
 /// Reports which subscriptions were lost, by day, push service and VAPID key.
-#[utoipa::path(get, path = "/v1/apps/{app}/lost-subscriptions", tag = "Subscriptions", responses((status = 200, body = Hygiene)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/lost-subscriptions", tag = "Subscriptions", responses((status = 200, body = LostSubscriptions)))]
 pub(crate) async fn report(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     Query(query): Query<HygieneQuery>,
-) -> Result<axum::Json<Hygiene>, Problem> {
+) -> Result<axum::Json<LostSubscriptions>, Problem> {
     let days = query.days.unwrap_or(DAYS_DEFAULT);
     if !(1..=DAYS_MAX).contains(&days) {
         return Err(Problem::invalid_parameter("days", format!("must be 1 to {DAYS_MAX}")));
@@ -81,5 +81,8 @@ pub(crate) async fn report(
     let first = state.clock.now().date_naive() - TimeDelta::days(i64::from(days) - 1);
     let since = first.and_time(chrono::NaiveTime::MIN).and_utc();
     let losses = hygiene::losses(state.reads.pool(), server.app.id, since).await?;
-    Ok(axum::Json(Hygiene { since, page: Page::complete(losses.into_iter().map(Loss::from).collect()) }))
+    Ok(axum::Json(LostSubscriptions {
+        since,
+        page: Page::complete(losses.into_iter().map(SubscriptionLoss::from).collect()),
+    }))
 }

@@ -44,7 +44,7 @@ pub(crate) enum Algorithm {
 
 /// A key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct IdentityKeyView {
+pub(crate) struct IdentityKeyResponse {
     /// Id of the key: the `kid` of tokens that name their key.
     id: IdentityKeyId,
     /// Name of the key for people.
@@ -60,7 +60,7 @@ pub(crate) struct IdentityKeyView {
     secret: Option<String>,
 }
 
-impl From<IdentityKey> for IdentityKeyView {
+impl From<IdentityKey> for IdentityKeyResponse {
     fn from(key: IdentityKey) -> Self {
         let algorithm = algorithm_of(&key);
         let (id, form, created_at) = (key.id, form_of(&key), key.created_at);
@@ -97,7 +97,7 @@ pub(crate) struct NewIdentityKey {
 
 /// Lists the keys that user tokens may be signed with.
 #[utoipa::path(get, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
-    responses((status = 200, body = Page<IdentityKeyView>)))]
+    responses((status = 200, body = Page<IdentityKeyResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -106,13 +106,13 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let keys = identity_keys::list(&state.pool, server.app.id).await?;
-    Ok(cut.page_of_all(keys, |key| key.id, IdentityKeyView::from).answer(&uri))
+    Ok(cut.page_of_all(keys, |key| key.id, IdentityKeyResponse::from).answer(&uri))
 }
 
 /// Makes a secret, or takes a public key. Those before stay valid until they are deleted. It goes when the API key that made
 /// it is revoked, unless what that one made is kept; a key that expires makes none.
 #[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity", request_body = NewIdentityKey,
-    responses((status = 201, body = IdentityKeyView)))]
+    responses((status = 201, body = IdentityKeyResponse)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -155,7 +155,7 @@ pub(crate) async fn create(
     let entry = server.did(AuditAction::IdentityKeyCreated, id);
     entry.with(json!({"name": row.name, "algorithm": row.algorithm})).record(once.conn(), 1, row.created_at).await?;
     let secret = secret.map(|secret| secret.to_string());
-    once.finish(&state, StatusCode::CREATED, &IdentityKeyView { secret, ..row.into() }).await
+    once.finish(&state, StatusCode::CREATED, &IdentityKeyResponse { secret, ..row.into() }).await
 }
 
 /// The key that a request asks for and, if it was made here, its secret.

@@ -28,7 +28,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Temporary log level in addition to that of each process's start.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LogLevelView {
+pub(crate) struct LogLevelResponse {
     /// Levels of Bellwire's parts; null: what each process was started with (`BELLWIRE_LOG`) is all.
     filter: Option<String>,
     /// Time at which it was set.
@@ -37,7 +37,7 @@ pub(crate) struct LogLevelView {
     until: Option<DateTime<Utc>>,
 }
 
-impl From<Option<LogLevelOverride>> for LogLevelView {
+impl From<Option<LogLevelOverride>> for LogLevelResponse {
     fn from(wanted: Option<LogLevelOverride>) -> Self {
         match wanted {
             Some(LogLevelOverride { filter, set_at, until }) => {
@@ -51,7 +51,7 @@ impl From<Option<LogLevelOverride>> for LogLevelView {
 /// Log level, and its time.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LogLevelBody {
+pub(crate) struct LogLevelRequest {
     /// A level (`error`, `warn`, `info`, `debug`, `trace`) for all of Bellwire, or levels of its parts, separated by commas:
     /// `info,bellwire_dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
     #[schema(example = "bellwire_dispatch=debug")]
@@ -60,7 +60,7 @@ pub(crate) struct LogLevelBody {
     seconds: Option<i64>,
 }
 
-impl LogLevelBody {
+impl LogLevelRequest {
     fn check(&self, now: DateTime<Utc>) -> Result<LogLevelOverride, Problem> {
         let mut faults = Faults::default();
         let filter = LogFilter::parse(&self.filter);
@@ -77,18 +77,18 @@ impl LogLevelBody {
 }
 
 /// Shows what is seen in the log beyond what each process was started with.
-#[utoipa::path(get, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelView)))]
-pub(crate) async fn show(_: Operator, State(state): State<ApiState>) -> Result<axum::Json<LogLevelView>, Problem> {
+#[utoipa::path(get, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelResponse)))]
+pub(crate) async fn show(_: Operator, State(state): State<ApiState>) -> Result<axum::Json<LogLevelResponse>, Problem> {
     Ok(axum::Json(log_level::read(&state.pool, state.clock.now()).await?.into()))
 }
 
 /// Changes for a while what is seen in the log, of all processes within two seconds. Afterwards what each was started with holds again.
-#[utoipa::path(put, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelView)))]
+#[utoipa::path(put, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelResponse)))]
 pub(crate) async fn set(
     operator: Operator,
     State(state): State<ApiState>,
-    Json(body, _): Json<LogLevelBody>,
-) -> Result<axum::Json<LogLevelView>, Problem> {
+    Json(body, _): Json<LogLevelRequest>,
+) -> Result<axum::Json<LogLevelResponse>, Problem> {
     let now = state.clock.now();
     let wanted = body.check(now)?;
     let mut tx = state.begin().await?;
@@ -100,11 +100,11 @@ pub(crate) async fn set(
 }
 
 /// Has all processes log what they were started with, within two seconds.
-#[utoipa::path(delete, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelView)))]
+#[utoipa::path(delete, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelResponse)))]
 pub(crate) async fn reset(
     operator: Operator,
     State(state): State<ApiState>,
-) -> Result<axum::Json<LogLevelView>, Problem> {
+) -> Result<axum::Json<LogLevelResponse>, Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
     if log_level::clear(&mut tx, now).await? {

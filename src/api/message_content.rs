@@ -31,7 +31,7 @@ const FEW: i64 = 10;
 
 /// Content of a message in the members of its request. Absent members are left out.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct ContentView {
+pub(crate) struct MessageContentResponse {
     /// Whether it is shown.
     content_state: ContentState,
     /// The notification, with paths completed by the app's first origin.
@@ -55,13 +55,13 @@ pub(crate) struct ContentView {
     envelope: Option<bool>,
 }
 
-impl ContentView {
+impl MessageContentResponse {
     pub(super) const fn without(content_state: ContentState) -> Self {
         Self { content_state, content: None, compact: None, template: None, data: None, payload: None, envelope: None }
     }
 }
 
-impl From<MessageContent> for ContentView {
+impl From<MessageContent> for MessageContentResponse {
     fn from(said: MessageContent) -> Self {
         let shown = Self::without(ContentState::Shown);
         match said {
@@ -81,24 +81,26 @@ impl From<MessageContent> for ContentView {
 /// Returns the content of a message to a topic or to all subscribers, for callers that may send such messages. Content for named
 /// subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld from all callers.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/content", tag = "Messages",
-    responses((status = 200, body = ContentView)))]
+    responses((status = 200, body = MessageContentResponse)))]
 pub(crate) async fn content(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(id): PathId<MessageId>,
-) -> Result<axum::Json<ContentView>, Problem> {
+) -> Result<axum::Json<MessageContentResponse>, Problem> {
     let found = messages::sealed(&state.pool, server.app.id, id).await?;
     let SealedMessage { audience, audience_estimate, content } = found.ok_or_else(|| missing(&state, id))?;
     let names_nobody = audience.get("topic").is_some() || audience.get("all").is_some();
     let is_for_many = names_nobody && audience_estimate > FEW;
     Ok(axum::Json(match content {
-        None => ContentView::without(ContentState::Deleted),
-        Some(_) if !is_for_many || !server.caller.may(Scope::Send) => ContentView::without(ContentState::Withheld),
+        None => MessageContentResponse::without(ContentState::Deleted),
+        Some(_) if !is_for_many || !server.caller.may(Scope::Send) => {
+            MessageContentResponse::without(ContentState::Withheld)
+        }
         Some(sealed) => opened(&state, id, &sealed)?,
     }))
 }
 
-pub(super) fn opened(state: &ApiState, id: MessageId, sealed: &[u8]) -> Result<ContentView, Problem> {
+pub(super) fn opened(state: &ApiState, id: MessageId, sealed: &[u8]) -> Result<MessageContentResponse, Problem> {
     let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id, sealed)?);
     Ok(MessageContent::from_json(&plain).map_err(|_| Problem::internal())?.into())
 }

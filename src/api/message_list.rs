@@ -13,7 +13,7 @@ use super::ApiState;
 use super::accepted::SendState;
 use super::auth::{MayRead, Server};
 use super::extract::{Query, TOPIC_NAME_RULE, TopicName};
-use super::messages::MessageView;
+use super::messages::MessageResponse;
 use super::paging::{Page, PageRequest, Paging};
 use super::problem::Problem;
 use bellwire_core::clock::Timestamp;
@@ -93,7 +93,7 @@ impl From<Ended> for MessageProgress {
 /// For one page of a list filtered by state or tier, at most 5,000 messages are read: it may have fewer rows than requested, or
 /// none, and still have an `iterator`. Such lists count as searches, of which a few run at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
-    responses((status = 200, body = Page<MessageView>)))]
+    responses((status = 200, body = Page<MessageResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -118,7 +118,7 @@ pub(crate) async fn list(
         ended.into_iter().map(|it| (it.message, it.into())).collect();
     let show = |row: MessageRow| {
         let progress = progress.remove(&row.id).unwrap_or_default();
-        MessageView::new(app, row, now).with_progress(progress)
+        MessageResponse::new(app, row, now).with_progress(progress)
     };
     Ok(cut.page_of_search(rows, looked_to, |row| row.id, show).answer(&uri))
 }

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::accept::accept_under;
 use super::accepted::{Accepted, Links, SendState};
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
-use super::compose::{Composed, MessageKey, NewMessageBody};
+use super::compose::{Composed, MessageKey, MessageRequest};
 use super::counts::MessageCounts;
 use super::engagement;
 use super::extract::{Json, PathId, Query};
@@ -77,7 +77,7 @@ pub(crate) struct SendQuery {
 
 /// A message, without its content.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MessageView {
+pub(crate) struct MessageResponse {
     /// Id of the message.
     id: MessageId,
     /// State of the message.
@@ -132,7 +132,7 @@ pub(crate) struct MessageView {
     links: Links,
 }
 
-impl MessageView {
+impl MessageResponse {
     /// Shows a row, without its account.
     pub(super) fn new(app: &App, row: MessageRow, now: Timestamp) -> Self {
         let sent_by = row.sent_by.map(|id| match row.sent_by_key {
@@ -186,7 +186,7 @@ pub(crate) async fn send(
     State(state): State<ApiState>,
     Query(query): Query<SendQuery>,
     headers: HeaderMap,
-    Json(body, octets): Json<NewMessageBody>,
+    Json(body, octets): Json<MessageRequest>,
 ) -> Result<Response, Problem> {
     let retries = RetryHeaders::read(&headers)?;
     let digest = retries.digest(&octets);
@@ -217,7 +217,7 @@ async fn compose(
     state: &ApiState,
     server: &Server<MaySend>,
     retries: &RetryHeaders,
-    mut body: NewMessageBody,
+    mut body: MessageRequest,
 ) -> Result<Composed, Problem> {
     let segment = body.to.segment(state, &server.app).await?;
     let mut templates = Templates::default();
@@ -236,22 +236,22 @@ async fn compose(
 
 /// Shows a message and its account, which adds up at every moment.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}", tag = "Messages",
-    responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(id): PathId<MessageId>,
-) -> Result<axum::Json<MessageView>, Problem> {
+) -> Result<axum::Json<MessageResponse>, Problem> {
     panics::point("show a message", id.0);
     view(&state, &server.app, id).await
 }
 
-async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<MessageView>, Problem> {
+async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<MessageResponse>, Problem> {
     let now = state.clock.now();
     let found = messages::account(&state.pool, app.id, id, now).await?;
     let (row, account) = found.ok_or_else(|| missing(state, id))?;
     let counts = MessageCounts::new(account, row.enveloped, row.expires_at <= now);
-    Ok(axum::Json(MessageView { counts: Some(counts), ..MessageView::new(app, row, now) }))
+    Ok(axum::Json(MessageResponse { counts: Some(counts), ..MessageResponse::new(app, row, now) }))
 }
 
 /// 404: there is no such message, or no more.
@@ -267,57 +267,57 @@ pub(super) fn missing(state: &ApiState, id: MessageId) -> Problem {
 
 /// Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/pause", tag = "Messages",
-    responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn pause(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(id): PathId<MessageId>,
-) -> Result<axum::Json<MessageView>, Problem> {
+) -> Result<axum::Json<MessageResponse>, Problem> {
     steer(&state, &server, id, MessageOrder::Pause).await
 }
 
 /// Resumes a paused message.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/resume", tag = "Messages",
-    responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn resume(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(id): PathId<MessageId>,
-) -> Result<axum::Json<MessageView>, Problem> {
+) -> Result<axum::Json<MessageResponse>, Problem> {
     steer(&state, &server, id, MessageOrder::Resume).await
 }
 
 /// Cancels a message for good: no push of it starts later than a second after the answer.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/cancel", tag = "Messages",
-    responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(id): PathId<MessageId>,
-) -> Result<axum::Json<MessageView>, Problem> {
+) -> Result<axum::Json<MessageResponse>, Problem> {
     steer(&state, &server, id, MessageOrder::Cancel).await
 }
 
 /// Shows the message that has this key, or had it last.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/by-key/{key}", tag = "Messages",
-    responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn show_by_key(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(key): PathId<MessageKey>,
-) -> Result<axum::Json<MessageView>, Problem> {
+) -> Result<axum::Json<MessageResponse>, Problem> {
     let id = keyed(&state, &server.app, &key).await?;
     view(&state, &server.app, id).await
 }
 
 /// Cancels the message that has this key: "forget the reminder". 404 if there is none, 409 if all its deliveries have ended.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/by-key/{key}/cancel", tag = "Messages",
-    responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn cancel_by_key(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(key): PathId<MessageKey>,
-) -> Result<axum::Json<MessageView>, Problem> {
+) -> Result<axum::Json<MessageResponse>, Problem> {
     let id = keyed(&state, &server.app, &key).await?;
     steer(&state, &server, id, MessageOrder::Cancel).await
 }
@@ -331,7 +331,7 @@ async fn steer(
     server: &Server<MaySteerMessages>,
     id: MessageId,
     order: MessageOrder,
-) -> Result<axum::Json<MessageView>, Problem> {
+) -> Result<axum::Json<MessageResponse>, Problem> {
     let action = match order {
         MessageOrder::Pause => AuditAction::MessagePaused,
         MessageOrder::Resume => AuditAction::MessageResumed,

@@ -54,7 +54,7 @@ pub(crate) struct Class {
 
 /// The reliability metrics of some lanes and tiers.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ReliabilityView {
+pub(crate) struct ReliabilityFigures {
     /// The five reliability metrics with target and state.
     slis: Vec<MetricReading>,
     /// Accepted deliveries by how many POSTs it took.
@@ -71,7 +71,7 @@ pub(crate) struct ReliabilityView {
     sla_missed: u64,
 }
 
-impl ReliabilityView {
+impl ReliabilityFigures {
     fn new(sums: &Sums, lanes: usize) -> Self {
         let classes = |ns: &[u64], ends: &mut dyn Iterator<Item = f64>| -> Vec<Class> {
             ns.iter().map(|n| Class { up_to: ends.next(), n: *n }).collect()
@@ -105,20 +105,20 @@ pub(crate) struct LaneReliability {
 
 /// The reliability metrics of an hour.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MetricsView {
+pub(crate) struct ReliabilityResponse {
     /// Start of the time.
     from: DateTime<Utc>,
     /// End of the time.
     until: DateTime<Utc>,
     /// All of it together.
-    all: ReliabilityView,
+    all: ReliabilityFigures,
     /// Metrics by tier.
-    tiers: BTreeMap<&'static str, ReliabilityView>,
+    tiers: BTreeMap<&'static str, ReliabilityFigures>,
     /// By lane: those in the worst state first, a hundred at most.
     lanes: Vec<LaneReliability>,
 }
 
-impl MetricsView {
+impl ReliabilityResponse {
     fn new(lanes: &[LaneSums], from: DateTime<Utc>, until: DateTime<Utc>) -> Self {
         let (mut all, mut tiers) = (Sums::default(), BTreeMap::<Tier, Sums>::new());
         let mut shown = Vec::new();
@@ -136,13 +136,17 @@ impl MetricsView {
         shown.truncate(LANES_MAX);
         let tiers = Tier::ALL.into_iter().map(|tier| {
             let sums = tiers.remove(&tier).unwrap_or_default();
-            (tier.name(), ReliabilityView::new(&sums, lanes.len()))
+            (tier.name(), ReliabilityFigures::new(&sums, lanes.len()))
         });
-        Self { from, until, all: ReliabilityView::new(&all, lanes.len()), tiers: tiers.collect(), lanes: shown }
+        Self { from, until, all: ReliabilityFigures::new(&all, lanes.len()), tiers: tiers.collect(), lanes: shown }
     }
 }
 
-async fn hour(state: &ApiState, app: Option<AppId>, query: &MetricsQuery) -> Result<Json<MetricsView>, Problem> {
+async fn hour(
+    state: &ApiState,
+    app: Option<AppId>,
+    query: &MetricsQuery,
+) -> Result<Json<ReliabilityResponse>, Problem> {
     let now = state.clock.now();
     let until = query.until.unwrap_or(now);
     if !(now - AGO_MAX..=now).contains(&until) {
@@ -151,27 +155,27 @@ async fn hour(state: &ApiState, app: Option<AppId>, query: &MetricsQuery) -> Res
     let wanted = ReliabilityFilter { app, lane: query.lane.map(LaneId) };
     let from = until - reliability::WINDOW;
     let lanes = read(state.reads.pool(), wanted, from, until).await?;
-    Ok(Json(MetricsView::new(&lanes, from, until)))
+    Ok(Json(ReliabilityResponse::new(&lanes, from, until)))
 }
 
 /// The reliability metrics of all apps over an hour, the last one by default.
 #[utoipa::path(get, path = "/v1/metrics/reliability", tag = "Operations",
-    responses((status = 200, body = MetricsView)))]
+    responses((status = 200, body = ReliabilityResponse)))]
 pub(crate) async fn show_all(
     _: Watcher,
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
-) -> Result<Json<MetricsView>, Problem> {
+) -> Result<Json<ReliabilityResponse>, Problem> {
     hour(&state, None, &query).await
 }
 
 /// The reliability metrics of one app over an hour, the last one by default.
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics/reliability", tag = "Operations",
-    responses((status = 200, body = MetricsView)))]
+    responses((status = 200, body = ReliabilityResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
-) -> Result<Json<MetricsView>, Problem> {
+) -> Result<Json<ReliabilityResponse>, Problem> {
     hour(&state, Some(server.app.id), &query).await
 }

@@ -13,7 +13,7 @@ const UNREADABLE_MAX: usize = 100;
 
 /// Something that was left out of a browser's request, while the rest of it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct RefusedView {
+pub(crate) struct PartialWarning {
     /// Place in the body (RFC 6901).
     pointer: String,
     /// `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`.
@@ -23,8 +23,8 @@ pub(crate) struct RefusedView {
 }
 
 /// Lists optional members that could not be read and were left out.
-pub(crate) fn unreadable(faults: Faults) -> Vec<RefusedView> {
-    let view = |FieldError { pointer, detail, .. }| RefusedView {
+pub(crate) fn unreadable(faults: Faults) -> Vec<PartialWarning> {
+    let view = |FieldError { pointer, detail, .. }| PartialWarning {
         pointer: pointer.unwrap_or_default(),
         code: "unreadable",
         detail: format!("Left out: this {detail}."),
@@ -33,7 +33,7 @@ pub(crate) fn unreadable(faults: Faults) -> Vec<RefusedView> {
 }
 
 /// Returns the report of values left out of a request to this app, whose body named these topics.
-pub(crate) fn tell(app: &App, topics: &[String], refused: Vec<RefusedField>) -> Vec<RefusedView> {
+pub(crate) fn tell(app: &App, topics: &[String], refused: Vec<RefusedField>) -> Vec<PartialWarning> {
     let at = |name: &str| {
         let place = topics.iter().position(|topic| topic == name);
         place.map_or_else(|| "/topics".to_owned(), |place| format!("/topics/{place}"))
@@ -41,14 +41,14 @@ pub(crate) fn tell(app: &App, topics: &[String], refused: Vec<RefusedField>) -> 
     refused.into_iter().map(|refused| one(app, at, refused)).collect()
 }
 
-fn one(app: &App, at: impl Fn(&str) -> String, refused: RefusedField) -> RefusedView {
+fn one(app: &App, at: impl Fn(&str) -> String, refused: RefusedField) -> PartialWarning {
     let slug = &app.slug;
     let letting = |right| {
         let rights = app.browsers_may.and(right).names().join(",");
         format!("`bellwire app change {slug} --browsers-may {rights}`")
     };
     match refused {
-        RefusedField::TopicUnknown(name) => RefusedView {
+        RefusedField::TopicUnknown(name) => PartialWarning {
             pointer: at(&name),
             code: "topic_unknown",
             detail: format!(
@@ -57,7 +57,7 @@ fn one(app: &App, at: impl Fn(&str) -> String, refused: RefusedField) -> Refused
                 letting(BrowserRight::CreateTopics)
             ),
         },
-        RefusedField::TopicClosed(name) => RefusedView {
+        RefusedField::TopicClosed(name) => PartialWarning {
             pointer: at(&name),
             code: "topic_closed",
             detail: format!(
@@ -65,7 +65,7 @@ fn one(app: &App, at: impl Fn(&str) -> String, refused: RefusedField) -> Refused
                  change {name} --app {slug} --join anyone`."
             ),
         },
-        RefusedField::TopicLimit(name) => RefusedView {
+        RefusedField::TopicLimit(name) => PartialWarning {
             pointer: at(&name),
             code: "topics_of_browsers",
             detail: format!(
@@ -73,7 +73,7 @@ fn one(app: &App, at: impl Fn(&str) -> String, refused: RefusedField) -> Refused
                  `bellwire topic create {name} --app {slug}`."
             ),
         },
-        RefusedField::Tags => RefusedView {
+        RefusedField::Tags => PartialWarning {
             pointer: "/tags".to_owned(),
             code: "tags_of_browsers",
             detail: format!(
@@ -81,7 +81,7 @@ fn one(app: &App, at: impl Fn(&str) -> String, refused: RefusedField) -> Refused
                 letting(BrowserRight::SetTags)
             ),
         },
-        RefusedField::Attributes => RefusedView {
+        RefusedField::Attributes => PartialWarning {
             pointer: "/attributes".to_owned(),
             code: "attributes_of_browsers",
             detail: format!(

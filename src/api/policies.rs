@@ -43,7 +43,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Policy set at one place.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PolicyView {
+pub(crate) struct PolicyResponse {
     /// Kind of the place.
     place: PolicyLevel,
     /// Name of the tier or topic, or id of the subscription.
@@ -76,11 +76,11 @@ pub(crate) struct SubscriptionBacklog {
 
 /// All policies of an app.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Overview {
+pub(crate) struct PolicyOverview {
     /// Most `retries` of a policy in QStash's form, and how many there are if it names none: set with the app.
     max_retries: i16,
     /// Policies of all tiers.
-    tiers: Vec<PolicyView>,
+    tiers: Vec<PolicyResponse>,
     /// Names that a policy's `preset` may give.
     presets: Vec<&'static str>,
 }
@@ -89,7 +89,7 @@ pub(super) fn terms_of(app: &App, place: PolicyLevel) -> Terms {
     Terms { place, max_retries: app.max_retries.unsigned_abs().into() }
 }
 
-impl PolicyView {
+impl PolicyResponse {
     /// Returns the stored policy of a place, with its current faults.
     fn stored(app: &App, place: PolicyLevel, name: impl Into<String>, policy: Option<Value>) -> (Self, Option<Layer>) {
         let (layer, warnings) = restore(app, place, policy.as_ref());
@@ -167,23 +167,23 @@ fn accept(app: &App, place: PolicyLevel, policy: Value) -> Result<(Value, Vec<Fi
 }
 
 /// Returns the policies of all tiers, with the policy in force for each.
-#[utoipa::path(get, path = "/v1/apps/{app}/policies", tag = "Policies", responses((status = 200, body = Overview)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/policies", tag = "Policies", responses((status = 200, body = PolicyOverview)))]
 pub(crate) async fn list(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
-) -> Result<Answer<Overview>, Problem> {
+) -> Result<Answer<PolicyOverview>, Problem> {
     let tiers = policies::tiers(&state.pool, app.id).await?;
     let tiers = Tier::ALL.into_iter().zip(tiers);
-    Ok(Answer(Overview {
+    Ok(Answer(PolicyOverview {
         max_retries: app.max_retries,
-        tiers: tiers.map(|(tier, policy)| PolicyView::of_tier(&state, &app, tier, policy)).collect(),
+        tiers: tiers.map(|(tier, policy)| PolicyResponse::of_tier(&state, &app, tier, policy)).collect(),
         presets: [&Preset::ALL.map(Preset::name)[..], &[Guide::PRESET]].concat(),
     }))
 }
 
 /// Lists the policies of topics that have one, the newest topic first.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/topics", tag = "Policies",
-    responses((status = 200, body = Page<PolicyView>)))]
+    responses((status = 200, body = Page<PolicyResponse>)))]
 pub(crate) async fn list_topics(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
@@ -192,35 +192,36 @@ pub(crate) async fn list_topics(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = policies::topics(&state.pool, app.id, cut.ask()).await?;
-    let topic = |row: policies::TopicPolicy| PolicyView::stored(&app, PolicyLevel::Topic, row.name, Some(row.policy)).0;
+    let topic =
+        |row: policies::TopicPolicy| PolicyResponse::stored(&app, PolicyLevel::Topic, row.name, Some(row.policy)).0;
     Ok(cut.page(rows, |row| key_of(row.id), topic).answer(&uri))
 }
 
 /// Shows what an app sets for a tier, and what holds for it.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
-    responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn show_tier(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(tier): PathId<Tier>,
-) -> Result<Answer<PolicyView>, Problem> {
+) -> Result<Answer<PolicyResponse>, Problem> {
     let policy = policies::tier(&state.pool, app.id, tier).await?;
-    Ok(Answer(PolicyView::of_tier(&state, &app, tier, policy)))
+    Ok(Answer(PolicyResponse::of_tier(&state, &app, tier, policy)))
 }
 
 /// Sets an app's policy for a tier. It holds for everything that is sent, or tried again, a minute later.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     request_body = DeliveryPolicy,
-    responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn set_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     PathId(tier): PathId<Tier>,
     Json(policy, _): Json<Value>,
-) -> Result<Answer<PolicyView>, Problem> {
+) -> Result<Answer<PolicyResponse>, Problem> {
     let (policy, warnings) = accept(&server.app, PolicyLevel::Tier, policy)?;
     write_tier(&state, &server, tier, Some(&policy)).await?;
-    Ok(Answer(PolicyView { warnings, ..PolicyView::of_tier(&state, &server.app, tier, Some(policy)) }))
+    Ok(Answer(PolicyResponse { warnings, ..PolicyResponse::of_tier(&state, &server.app, tier, Some(policy)) }))
 }
 
 /// Takes an app's policy for a tier away: the built-in default holds again.
@@ -276,27 +277,27 @@ async fn write_tier(
 
 /// Shows a topic's policy.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
-    responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn show_topic(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(topic): PathId<TopicName>,
-) -> Result<Answer<PolicyView>, Problem> {
+) -> Result<Answer<PolicyResponse>, Problem> {
     let found = policies::topic(&state.pool, app.id, &topic.0).await?;
     let own = found.ok_or_else(|| Problem::not_found("topic"))?;
-    Ok(Answer(PolicyView::stored(&app, PolicyLevel::Topic, topic.0, own.policy).0))
+    Ok(Answer(PolicyResponse::stored(&app, PolicyLevel::Topic, topic.0, own.policy).0))
 }
 
 /// Sets the policy of messages to a topic. A topic without members is created.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     request_body = DeliveryPolicy,
-    responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn set_topic(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     PathId(TopicName(topic)): PathId<TopicName>,
     Json(policy, _): Json<Value>,
-) -> Result<Answer<PolicyView>, Problem> {
+) -> Result<Answer<PolicyResponse>, Problem> {
     let (policy, warnings) = accept(&server.app, PolicyLevel::Topic, policy)?;
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.begin().await?;
@@ -307,7 +308,7 @@ pub(crate) async fn set_topic(
     policies::set_topic(&mut tx, app, &topic, Some(&policy)).await?;
     entry(&server, PolicyLevel::Topic, &topic, Some(&policy)).record(&mut tx, 1, now).await?;
     tx.commit().await?;
-    Ok(Answer(PolicyView {
+    Ok(Answer(PolicyResponse {
         place: PolicyLevel::Topic,
         name: topic,
         policy: Some(policy),
@@ -335,36 +336,36 @@ pub(crate) async fn unset_topic(
 
 /// Shows a subscription's policy, and what waits for it.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
-    responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn show_subscription(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(id): PathId<SubscriptionId>,
-) -> Result<Answer<PolicyView>, Problem> {
+) -> Result<Answer<PolicyResponse>, Problem> {
     let id = subscriptions::current(&state, &app, id).await?;
     let own = policies::subscription(&state.pool, app.id, id).await?;
     let policy = own.ok_or_else(|| Problem::not_found("subscription"))?.policy;
     let waiting = throttles::backlog(&state.pool, id).await?;
     let late = |since: Timestamp| (state.clock.now() - since).to_std().ok().map(|age| age.as_secs_f64());
     let (waiting, throttled, oldest_s) = (waiting.all, waiting.throttled, waiting.oldest.and_then(late));
-    let (view, _) = PolicyView::stored(&app, PolicyLevel::Subscription, id.to_string(), policy);
-    Ok(Answer(PolicyView { backlog: Some(SubscriptionBacklog { waiting, throttled, oldest_s }), ..view }))
+    let (view, _) = PolicyResponse::stored(&app, PolicyLevel::Subscription, id.to_string(), policy);
+    Ok(Answer(PolicyResponse { backlog: Some(SubscriptionBacklog { waiting, throttled, oldest_s }), ..view }))
 }
 
 /// Sets a subscription's policy. A browser that subscribes anew takes it along.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     request_body = DeliveryPolicy,
-    responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn set_subscription(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     PathId(id): PathId<SubscriptionId>,
     Json(policy, _): Json<Value>,
-) -> Result<Answer<PolicyView>, Problem> {
+) -> Result<Answer<PolicyResponse>, Problem> {
     let (policy, warnings) = accept(&server.app, PolicyLevel::Subscription, policy)?;
     let id = write_subscription(&state, &server, id, Some(&policy)).await?;
     let (place, name) = (PolicyLevel::Subscription, id.to_string());
-    Ok(Answer(PolicyView { place, name, policy: Some(policy), in_force: None, backlog: None, warnings }))
+    Ok(Answer(PolicyResponse { place, name, policy: Some(policy), in_force: None, backlog: None, warnings }))
 }
 
 /// Takes a subscription's policy away.

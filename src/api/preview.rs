@@ -35,7 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// Delivery whose timetable is requested.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PreviewBody {
+pub(crate) struct PolicyPreviewRequest {
     /// A policy to try: it stands in for the one that is set at `place`.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
@@ -73,7 +73,7 @@ enum PreviewFormat {
 
 /// Policy in force, and its timetable.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Preview {
+pub(crate) struct PolicyPreviewResponse {
     /// The tier that it is about.
     tier: Tier,
     /// The tier's time to live in seconds, which bounds the timetables. A message may have another one.
@@ -82,7 +82,7 @@ pub(crate) struct Preview {
     #[schema(value_type = DeliveryPolicy)]
     policy: Value,
     /// Place that set each member.
-    set_by: SetByView,
+    set_by: PolicySources,
     /// The retries, as they follow on failures.
     timetable: Timetable,
     /// The retries, as they follow on throttling answers (429, and 406 from WNS), if that is another timetable.
@@ -95,7 +95,7 @@ pub(crate) struct Preview {
 
 /// Place that set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SetByView {
+pub(crate) struct PolicySources {
     /// Place of the timetable of retries.
     retry: &'static str,
     /// Place of the rate limit of one subscription.
@@ -106,7 +106,7 @@ pub(crate) struct SetByView {
 
 /// A policy that can be named instead of written.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PresetView {
+pub(crate) struct PolicyPreset {
     /// Name of the preset.
     name: &'static str,
     /// Form in which a policy names it.
@@ -159,7 +159,7 @@ impl PolicyLayers {
     }
 }
 
-impl PreviewBody {
+impl PolicyPreviewRequest {
     pub(super) fn tier(&self) -> Tier {
         self.tier.unwrap_or(Tier::Promotional)
     }
@@ -202,12 +202,12 @@ impl PreviewBody {
 
 /// Shows what would hold for a delivery, and when its retries would be made. Nothing is sent.
 #[utoipa::path(post, path = "/v1/apps/{app}/policies/preview", tag = "Policies",
-    responses((status = 200, content((Preview = "application/json"), (String = "text/plain"), (String = "image/svg+xml")))))]
+    responses((status = 200, content((PolicyPreviewResponse = "application/json"), (String = "text/plain"), (String = "image/svg+xml")))))]
 pub(crate) async fn preview(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     Query(query): Query<PreviewQuery>,
-    Json(body, _): Json<PreviewBody>,
+    Json(body, _): Json<PolicyPreviewRequest>,
 ) -> Result<Response, Problem> {
     let tier = body.tier();
     let said = body.gather(&state, &app).await?;
@@ -227,11 +227,15 @@ pub(crate) async fn preview(
     }
     let set_by = places.set_by();
     let name = |place: Option<PolicyLevel>| place.map_or("default", PolicyLevel::name);
-    Ok(Answer(Preview {
+    Ok(Answer(PolicyPreviewResponse {
         tier,
         ttl_s,
         policy: written(&policy),
-        set_by: SetByView { retry: name(set_by.retry), throttle: name(set_by.throttle), request: name(set_by.request) },
+        set_by: PolicySources {
+            retry: name(set_by.retry),
+            throttle: name(set_by.throttle),
+            request: name(set_by.request),
+        },
         when_throttled: throttled,
         timetable,
         warnings: said.warnings,
@@ -251,11 +255,11 @@ fn drawn(tier: Tier, timetable: &Timetable, when_throttled: Option<&Timetable>) 
 
 /// Lists the policies that can be named instead of written, with their timetables.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/presets", tag = "Policies",
-    responses((status = 200, body = Page<PresetView>)))]
-pub(crate) async fn presets(_: Server<MayRead>) -> Answer<Page<PresetView>> {
+    responses((status = 200, body = Page<PolicyPreset>)))]
+pub(crate) async fn presets(_: Server<MayRead>) -> Answer<Page<PolicyPreset>> {
     let view = |(name, retry)| {
         let timetable = preview::preview(&Policy { retry, ..Policy::tier_default(Tier::Promotional) }, None);
-        PresetView { name, policy: json!({ "preset": name }), timetable }
+        PolicyPreset { name, policy: json!({ "preset": name }), timetable }
     };
     let fixed = Preset::ALL.into_iter().map(|preset| (preset.name(), Retry::Phased(Phased::preset(preset))));
     let all = fixed.chain([(Guide::PRESET, Retry::Guide(Guide::DEFAULT))]);

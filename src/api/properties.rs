@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::api_keys::NewApiKey;
-use super::compose::NewMessageBody;
+use super::compose::MessageRequest;
 use super::etag::{self, Comparison};
-use super::flows::FlowBody;
+use super::flows::FlowRequest;
 use super::paging::{Page, Paging};
 use super::problem::FieldError;
 use super::schema_errors::mismatches;
@@ -207,10 +207,10 @@ proptest! {
             "content": {"title": "a", "body": "b", "actions": [{"action": "open", "title": "Open"}]},
             "payload": {"base64": "AA"}, "envelope": true, "data": {"a": 1}, "sunset": {"unclicked": 3}
         });
-        check::<NewMessageBody>(&changed(message, changes.clone()))?;
+        check::<MessageRequest>(&changed(message, changes.clone()))?;
         let api_key = json!({"name": "shop", "scopes": ["send", "read"], "expires_at": "2027-01-01T00:00:00Z"});
         check::<NewApiKey>(&changed(api_key, changes.clone()))?;
-        check::<FlowBody>(&changed(json!({"rate": 5, "period": "1m", "parallelism": 3}), changes.clone()))?;
+        check::<FlowRequest>(&changed(json!({"rate": 5, "period": "1m", "parallelism": 3}), changes.clone()))?;
         check::<TopicRequest>(&changed(json!({"join": "server"}), changes))?;
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct ReceiptInput {
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its shape counts")]
-pub(crate) enum Reports {
+pub(crate) enum ReceiptReports {
     /// One report.
     One(ReceiptInput),
     /// Several reports in a list.
@@ -71,7 +71,7 @@ pub(crate) struct ReceiptsAccepted {
 /// response follows their commit. A client without one, or with 429 or 5xx, reports again later. One receipt gets 204, or 400 if
 /// its token is invalid. Several get 202, and invalid ones among them are only counted.
 #[utoipa::path(post, path = "/v1/apps/{app}/receipts", tag = "Receipts",
-    request_body(content((Reports = "application/json"), (String = "text/plain"))),
+    request_body(content((ReceiptReports = "application/json"), (String = "text/plain"))),
     responses((status = 204), (status = 202, body = ReceiptsAccepted)))]
 pub(crate) async fn take(
     State(state): State<ApiState>,

@@ -213,7 +213,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::compose::NewMessageBody;
+    use crate::api::compose::MessageRequest;
 
     fn told<T: ToSchema>(body: &Value) -> Vec<(String, String)> {
         mismatches::<T>(body).into_iter().map(|error| (error.pointer.expect("a member"), error.detail)).collect()
@@ -225,7 +225,7 @@ mod tests {
             "to": {"users": ["ann", 3], "topics": "news"}, "ttl": "1h", "tier": "urgent", "envelope": 1, "nmae": 1,
             "content": {"body": 2, "actions": [{"action": "a"}]}, "payload": 3
         });
-        let told = told::<NewMessageBody>(&body);
+        let told = told::<MessageRequest>(&body);
         let expected = [
             ("/content/actions/0/title", "is missing"),
             ("/content/body", "must be a string"),
@@ -243,17 +243,17 @@ mod tests {
             assert!(found.1.starts_with(words), "{found:?}");
         }
         assert_eq!(told.len(), expected.len(), "{told:?}");
-        assert_eq!(super::mismatches::<NewMessageBody>(&json!({})), [FieldError::member("/to", "is missing")]);
-        assert_eq!(super::mismatches::<NewMessageBody>(&json!(3)), [FieldError::member("", "must be an object")]);
+        assert_eq!(super::mismatches::<MessageRequest>(&json!({})), [FieldError::member("/to", "is missing")]);
+        assert_eq!(super::mismatches::<MessageRequest>(&json!(3)), [FieldError::member("", "must be an object")]);
         let right = json!({"to": {"all": true}, "tier": 1, "ttl": null, "payload": {"base64": "AA"}});
-        assert_eq!(super::mismatches::<NewMessageBody>(&right), []);
+        assert_eq!(super::mismatches::<MessageRequest>(&right), []);
     }
 
     #[test]
     fn no_word_of_the_program_is_told() {
         for (said, plain) in [
             ("invalid type: string \"x\", expected u32", "must be a whole number from 0 to 4294967295"),
-            ("invalid type: integer `3`, expected struct NewMessageBody", "must be an object"),
+            ("invalid type: integer `3`, expected struct MessageRequest", "must be an object"),
             ("invalid value: integer `256`, expected u8", "must be a whole number from 0 to 255"),
             ("unknown variant `loud`, expected one of `low`, `high`", "must be one of `low`, `high`"),
             ("unknown field `x`, expected `n` or `m`", "`x` is not known here; known are `n` or `m`"),

@@ -58,7 +58,7 @@ impl PathParam for SegmentName {
 
 /// Stored segment.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SegmentView {
+pub(crate) struct SegmentResponse {
     /// Name of the segment.
     name: String,
     /// Purpose, as written by its author.
@@ -71,7 +71,7 @@ pub(crate) struct SegmentView {
     changed_at: DateTime<Utc>,
 }
 
-impl From<SegmentRow> for SegmentView {
+impl From<SegmentRow> for SegmentResponse {
     fn from(row: SegmentRow) -> Self {
         let SegmentRow { name, description, expression, created_at, changed_at, .. } = row;
         Self { name, description, expression, created_at, changed_at }
@@ -81,7 +81,7 @@ impl From<SegmentRow> for SegmentView {
 /// Definition of a segment.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SegmentBody {
+pub(crate) struct SegmentRequest {
     /// Expression of its members, such as `plan = "pro" and last_seen < 30d`.
     expression: String,
     /// Purpose, up to 500 characters.
@@ -91,7 +91,7 @@ pub(crate) struct SegmentBody {
 /// Segment to preview.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SegmentPreviewBody {
+pub(crate) struct SegmentPreviewRequest {
     /// A segment's name, or an expression.
     segment: String,
     /// Count instead of estimating. It may take 20 seconds; if they are not enough, the answer is an estimate all the same.
@@ -105,7 +105,7 @@ pub(crate) struct SegmentPreview {
     /// The expression, written out.
     expression: String,
     /// Number of members now.
-    reach: ReachView,
+    reach: AudienceReachResponse,
     /// Warnings: topics and messages in the expression that the app does not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
@@ -113,7 +113,7 @@ pub(crate) struct SegmentPreview {
 
 /// Number of a segment's active subscriptions.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ReachView {
+pub(crate) struct AudienceReachResponse {
     /// Number of members.
     count: i64,
     /// Margin in both directions, in 95 of 100 cases. 0 if counted.
@@ -124,7 +124,7 @@ pub(crate) struct ReachView {
     exact: bool,
 }
 
-impl From<AudienceReach> for ReachView {
+impl From<AudienceReach> for AudienceReachResponse {
     fn from(reach: AudienceReach) -> Self {
         let AudienceReach { count, margin, of, is_exact } = reach;
         Self { count, margin, of, exact: is_exact }
@@ -172,7 +172,7 @@ async fn warnings(state: &ApiState, app: &App, expression: &Expression) -> Resul
 
 /// Lists segments, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/segments", tag = "Segments",
-    responses((status = 200, body = Page<SegmentView>)))]
+    responses((status = 200, body = Page<SegmentResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -181,34 +181,34 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = segments::list(&state.pool, server.app.id, None, cut.ask()).await?;
-    Ok(cut.page(rows, |row| key_of(row.id), SegmentView::from).answer(&uri))
+    Ok(cut.page(rows, |row| key_of(row.id), SegmentResponse::from).answer(&uri))
 }
 
 /// Shows a segment. Its members are listed by `GET …/subscriptions?segment=…`.
 #[utoipa::path(get, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
-    responses((status = 200, body = SegmentView)))]
+    responses((status = 200, body = SegmentResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(name): PathId<SegmentName>,
-) -> Result<axum::Json<SegmentView>, Problem> {
+) -> Result<axum::Json<SegmentResponse>, Problem> {
     find(&state, &server.app, &name).await.map(axum::Json)
 }
 
-async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<SegmentView, Problem> {
+async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<SegmentResponse, Problem> {
     let found = segments::find(&state.pool, app.id, &name.0).await?;
-    found.map(SegmentView::from).ok_or_else(|| Problem::not_found("segment"))
+    found.map(SegmentResponse::from).ok_or_else(|| Problem::not_found("segment"))
 }
 
 /// Creates or changes a segment. Messages keep the expression of the time when they were sent.
 #[utoipa::path(put, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
-    responses((status = 200, body = SegmentView), (status = 201, body = SegmentView, description = "It is new")))]
+    responses((status = 200, body = SegmentResponse), (status = 201, body = SegmentResponse, description = "It is new")))]
 pub(crate) async fn set(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(name): PathId<SegmentName>,
-    Json(body, _): Json<SegmentBody>,
-) -> Result<(StatusCode, axum::Json<SegmentView>), Problem> {
+    Json(body, _): Json<SegmentRequest>,
+) -> Result<(StatusCode, axum::Json<SegmentResponse>), Problem> {
     let mut faults = Faults::default();
     let expression = Expression::parse(&body.expression);
     let expression = expression.map_err(|error| faults.refuse("/expression", error.to_string())).ok();
@@ -259,7 +259,7 @@ pub(crate) async fn remove(
 pub(crate) async fn preview(
     server: Server<MayRead>,
     State(state): State<ApiState>,
-    Json(body, _): Json<SegmentPreviewBody>,
+    Json(body, _): Json<SegmentPreviewRequest>,
 ) -> Result<axum::Json<SegmentPreview>, Problem> {
     let chosen = SegmentChoice::read(&state, &server.app, &body.segment).await?;
     let chosen = chosen.map_err(|what| Problem::invalid_member("/segment", what))?;

@@ -45,16 +45,16 @@ const WITHOUT_TIER: i16 = 0;
 
 /// Metrics over time.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ChartView {
+pub(crate) struct ChartResponse {
     /// A point for each group and step, by time and then by group; steps in which nothing happened are there, too.
-    data: Vec<PointView>,
+    data: Vec<ChartPoint>,
     /// Description of the data.
-    metadata: Metadata,
+    metadata: ChartMetadata,
 }
 
 /// One step of one group.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PointView {
+pub(crate) struct ChartPoint {
     /// Start of the step in UTC. Absent without `step`.
     #[serde(skip_serializing_if = "Option::is_none")]
     time_bucket: Option<DateTime<Utc>>,
@@ -69,7 +69,7 @@ pub(crate) struct PointView {
 
 /// Description of metrics over time.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Metadata {
+pub(crate) struct ChartMetadata {
     /// As it was asked for.
     step: Option<&'static str>,
     /// Start of the first step: `since`, rounded down to whole steps, or without `step` to stored minutes, hours or
@@ -83,13 +83,13 @@ pub(crate) struct Metadata {
     row_count: usize,
 }
 
-impl From<Point> for PointView {
+impl From<Point> for ChartPoint {
     fn from(point: Point) -> Self {
         Self { time_bucket: point.at, dimensions: point.dimensions, metrics: point.metrics }
     }
 }
 
-async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> Result<Json<ChartView>, Problem> {
+async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> Result<Json<ChartResponse>, Problem> {
     let now = state.clock.now();
     let query = Query::read(&text.unwrap_or_default(), app.is_some(), state.settings.metrics_kept, now)?;
     let lanes = lanes(state, app, &query).await?;
@@ -112,11 +112,11 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
     let settled = now - SETTLED_AFTER;
     let oldest_note = rollups::oldest_note(&mut tx).await?.unwrap_or(settled);
     tx.commit().await?;
-    let data: Vec<PointView> = chart.finish()?.into_iter().map(PointView::from).collect();
+    let data: Vec<ChartPoint> = chart.finish()?.into_iter().map(ChartPoint::from).collect();
     let complete_until = settled.min(oldest_note).duration_trunc(TimeDelta::minutes(1)).unwrap_or(settled);
     let row_count = data.len();
     let Query { from, until, step, .. } = query;
-    Ok(Json(ChartView { data, metadata: Metadata { step, from, until, complete_until, row_count } }))
+    Ok(Json(ChartResponse { data, metadata: ChartMetadata { step, from, until, complete_until, row_count } }))
 }
 
 /// Each chart may read many rows, so few are made at a time.
@@ -248,12 +248,12 @@ impl From<TooMany> for Problem {
         ("status" = Option<Vec<String>>, Query, description = "Of `attempts`, only these: 2xx, 3xx, gone, 429, 4xx, 5xx, \
           none"),
         ("reason" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these: gone, unsubscribed, \
-          replaced, expired, suspended, deleted")), responses((status = 200, body = ChartView)))]
+          replaced, expired, suspended, deleted")), responses((status = 200, body = ChartResponse)))]
 pub(crate) async fn chart_all(
     _: Watcher,
     State(state): State<ApiState>,
     RawQuery(query): RawQuery,
-) -> Result<Json<ChartView>, Problem> {
+) -> Result<Json<ChartResponse>, Problem> {
     charted(&state, None, query).await
 }
 
@@ -274,11 +274,11 @@ pub(crate) async fn chart_all(
         ("outcome" = Option<Vec<String>>, Query, description = "Of `ended`, only these outcomes"),
         ("status" = Option<Vec<String>>, Query, description = "Of `attempts`, only these"),
         ("reason" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these")),
-    responses((status = 200, body = ChartView)))]
+    responses((status = 200, body = ChartResponse)))]
 pub(crate) async fn chart(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     RawQuery(query): RawQuery,
-) -> Result<Json<ChartView>, Problem> {
+) -> Result<Json<ChartResponse>, Problem> {
     charted(&state, Some(server.app.id), query).await
 }

@@ -12,7 +12,7 @@ use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::{Json, Query};
 use super::fair_semaphore::Busy;
-use super::preview::PreviewBody;
+use super::preview::PolicyPreviewRequest;
 use super::problem::{FieldError, Problem, ProblemCode};
 use super::routes::routes;
 use bellwire_core::delivery::Tier;
@@ -108,7 +108,7 @@ pub(crate) async fn simulate(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     Query(query): Query<SimulationQuery>,
-    Json(body, _): Json<PreviewBody>,
+    Json(body, _): Json<PolicyPreviewRequest>,
 ) -> Result<Answer<Simulation>, Problem> {
     let tier = body.tier();
     let scenario = query.scenario(tier)?;

@@ -77,7 +77,7 @@ pub struct ApiContext {
     pub(super) known_apps: Arc<cors::KnownApps>,
     pub(super) schema_checked: Arc<tokio::sync::OnceCell<()>>,
     pub(super) readiness: Arc<Remembered<Result<(), Problem>>>,
-    pub(super) outside: Arc<Remembered<Vec<checks::Finding>>>,
+    pub(super) outside: Arc<Remembered<Vec<checks::CheckResult>>>,
 }
 
 /// Work that the API passes to this process's dispatch.

@@ -12,7 +12,7 @@ use super::extract::Query;
 use super::paging::{Page, PageRequest, Paging};
 use super::problem::Problem;
 use super::segments::SegmentChoice;
-use super::subscriptions::{SubscriptionView, shown};
+use super::subscriptions::{SubscriptionResponse, shown};
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_store::audience::reach;
@@ -52,7 +52,7 @@ pub(crate) struct SubscriptionQuery {
 /// rows than requested, or none, and still have an `iterator`. Such lists, and those of a segment's members, count as searches,
 /// of which a few run at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
-    responses((status = 200, body = Page<SubscriptionView>)))]
+    responses((status = 200, body = Page<SubscriptionResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -85,7 +85,7 @@ pub(crate) async fn list(
     let SubscriptionPage { rows, looked_to } =
         subscriptions::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
     let rows = shown(&state, &server.app, rows).await?;
-    Ok(cut.page_of_search(rows, looked_to.map(Into::into), SubscriptionView::id, |view| view).answer(&uri))
+    Ok(cut.page_of_search(rows, looked_to.map(Into::into), SubscriptionResponse::id, |view| view).answer(&uri))
 }
 
 /// The newest of those who belong to a segment.
@@ -94,7 +94,7 @@ async fn members(
     app: &App,
     segment: &str,
     cut: PageRequest,
-) -> Result<Page<SubscriptionView>, Problem> {
+) -> Result<Page<SubscriptionResponse>, Problem> {
     let chosen = SegmentChoice::read(state, app, segment).await?;
     let filter = chosen.map_err(|what| Problem::invalid_parameter("segment", what))?.filter();
     let _place = state.place_to_search(app.id).await?;
@@ -104,5 +104,5 @@ async fn members(
     if cut.towards == Towards::Newer {
         rows.reverse();
     }
-    Ok(cut.page_of_search(shown(state, app, rows).await?, looked_to, SubscriptionView::id, |view| view))
+    Ok(cut.page_of_search(shown(state, app, rows).await?, looked_to, SubscriptionResponse::id, |view| view))
 }

@@ -11,11 +11,11 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, read_token, write_token};
-use super::consent::{ConsentView, NewConsent};
+use super::consent::{ConsentResponse, NewConsent};
 use super::cors::allowed_origin;
 use super::extract::{Json, PathId, nullable};
 use super::identity_keys::check_user;
-use super::partial_warnings::{self, RefusedView};
+use super::partial_warnings::{self, PartialWarning};
 use super::policies;
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::push_address::{CheckedHosts, PushSubscription, check_address};
@@ -47,7 +47,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// A subscription. Its endpoint and keys are secrets and never shown.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SubscriptionView {
+pub(crate) struct SubscriptionResponse {
     /// Id of the subscription.
     id: SubscriptionId,
     /// Whether it is sent to, or how it ended.
@@ -83,10 +83,10 @@ pub(crate) struct SubscriptionView {
     /// successor is not to get messages to this id: it has another user, or took the endpoint with other keys.
     replaced_by: Option<SubscriptionId>,
     /// Time and place of the person's consent. Null: unknown.
-    consent: Option<ConsentView>,
+    consent: Option<ConsentResponse>,
     /// Values of this request that a browser may not set in this app: they were left out, and the others are stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    refused: Vec<RefusedView>,
+    refused: Vec<PartialWarning>,
     /// Warnings about the policy in this request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
@@ -96,7 +96,7 @@ pub(crate) struct SubscriptionView {
     token: Option<String>,
 }
 
-impl SubscriptionView {
+impl SubscriptionResponse {
     pub(super) fn id(&self) -> SubscriptionId {
         self.id
     }
@@ -121,7 +121,7 @@ impl SubscriptionView {
             created_at: row.created_at,
             ended_at: row.ended_at,
             replaced_by: None,
-            consent: ConsentView::of(consent),
+            consent: ConsentResponse::of(consent),
             refused: Vec::new(),
             warnings: Vec::new(),
             token: None,
@@ -225,7 +225,7 @@ pub(crate) struct SubscriptionChange {
 /// subscription with a new id (201). Those of a lower rank, and those for a person who unsubscribed, are refused with 409
 /// `endpoint_taken`. The same ranks protect `expirationTime`.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions", security(()),
-    responses((status = 201, body = SubscriptionView), (status = 200, body = SubscriptionView)))]
+    responses((status = 201, body = SubscriptionResponse), (status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn register(
     client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
@@ -311,7 +311,7 @@ fn answer_registered(
     state: &ApiState,
     registered: Registered,
     warnings: Vec<FieldError>,
-    tell: impl FnOnce(Vec<RefusedField>) -> Vec<RefusedView>,
+    tell: impl FnOnce(Vec<RefusedField>) -> Vec<PartialWarning>,
 ) -> Result<Response, Problem> {
     let (status, row, topics, refused) = match registered {
         Registered::New(row, topics, refused) => (StatusCode::CREATED, row, topics, refused),
@@ -336,14 +336,14 @@ fn answer_registered(
         Registered::TooManyTopics => return Err(Problem::too_many_topics()),
         Registered::TooLarge => return Err(attributes_too_large()),
     };
-    let view = SubscriptionView { refused: tell(refused), warnings, ..with_token(state, *row, topics) };
+    let view = SubscriptionResponse { refused: tell(refused), warnings, ..with_token(state, *row, topics) };
     Ok((status, axum::Json(view)).into_response())
 }
 
 /// Builds the response of a row for its browser, or for the caller that registered it.
-fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> SubscriptionView {
+fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> SubscriptionResponse {
     let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
-    SubscriptionView { token: Some(token), ..SubscriptionView::new(row, topics) }
+    SubscriptionResponse { token: Some(token), ..SubscriptionResponse::new(row, topics) }
 }
 
 fn attributes_too_large() -> Problem {
@@ -371,7 +371,7 @@ pub(super) async fn shown(
     state: &ApiState,
     app: &App,
     rows: Vec<(SubscriptionRow, Vec<String>)>,
-) -> Result<Vec<SubscriptionView>, Problem> {
+) -> Result<Vec<SubscriptionResponse>, Problem> {
     let is_replaced = |row: &&(SubscriptionRow, _)| row.0.state == SubscriptionState::Replaced;
     let replaced: Vec<SubscriptionId> = rows.iter().filter(is_replaced).map(|(row, _)| row.id).collect();
     let successors = match replaced.is_empty() {
@@ -380,7 +380,7 @@ pub(super) async fn shown(
     };
     let show = |(row, topics): (SubscriptionRow, _)| {
         let replaced_by = successors.get(&row.id).copied().flatten();
-        SubscriptionView { replaced_by, ..SubscriptionView::new(row, topics) }
+        SubscriptionResponse { replaced_by, ..SubscriptionResponse::new(row, topics) }
     };
     Ok(rows.into_iter().map(show).collect())
 }
@@ -388,12 +388,12 @@ pub(super) async fn shown(
 /// Returns a subscription. A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the
 /// subscription to which sends, changes, topics, policies and deletion by this id apply.
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
-    responses((status = 200, body = SubscriptionView)))]
+    responses((status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn show(
     client: RegistrationCaller<MayRead>,
     State(state): State<ApiState>,
     PathId(id): PathId<SubscriptionId>,
-) -> Result<axum::Json<SubscriptionView>, Problem> {
+) -> Result<axum::Json<SubscriptionResponse>, Problem> {
     client.must_show_something()?;
     let found = subscriptions::find(&state.pool, client.app.id, id).await?;
     let found = found.filter(|(row, _)| client.right().covers(&state.vault, row)).ok_or_else(unknown)?;
@@ -405,13 +405,13 @@ pub(crate) async fn show(
 /// So are malformed values of a browser; a server gets 422. By the id of a replaced subscription, a server changes its successor,
 /// and a browser gets 409.
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
-    responses((status = 200, body = SubscriptionView)))]
+    responses((status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn change(
     client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
     PathId(id): PathId<SubscriptionId>,
     Json(body, _): Json<SubscriptionChange>,
-) -> Result<axum::Json<SubscriptionView>, Problem> {
+) -> Result<axum::Json<SubscriptionResponse>, Problem> {
     client.must_show_something()?;
     let mut faults = Faults::default();
     // The person of a subscription is no detail: one who cannot be read must not be confused with the person before.
@@ -437,11 +437,12 @@ pub(crate) async fn change(
     match subscriptions::change(&state.pool, &state.vault, app, id, client.right(), &wanted, now).await? {
         Changed::Done(row, topics, refused) => {
             let row = *row;
-            let view = if client.server { SubscriptionView::new(row, topics) } else { with_token(&state, row, topics) };
+            let view =
+                if client.server { SubscriptionResponse::new(row, topics) } else { with_token(&state, row, topics) };
             let refused =
                 [partial_warnings::tell(&client.app, &topics_named, refused), partial_warnings::unreadable(details)]
                     .concat();
-            Ok(axum::Json(SubscriptionView { refused, ..view }))
+            Ok(axum::Json(SubscriptionResponse { refused, ..view }))
         }
         Changed::Unknown => Err(unknown()),
         Changed::Ended => Err(ended()),

@@ -18,7 +18,7 @@ use super::idempotency::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
-use super::session::{GrantView, LINK_PREFIX, link_mac};
+use super::session::{GrantResponse, LINK_PREFIX, link_mac};
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::TeammateId;
@@ -45,13 +45,13 @@ const LINK_PAGE: &str = "/admin/invite#";
 const ROLES_MAX: usize = 100;
 /// Teammate of the server.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TeammateView {
+pub(crate) struct TeammateResponse {
     /// Id of the teammate.
     id: TeammateId,
     /// Address in lower case, for signing in.
     email: String,
     /// Roles of the teammate. Empty: no permissions.
-    roles: Vec<GrantView>,
+    roles: Vec<GrantResponse>,
     /// Whether they have set a password. Without one they sign in by one-time links.
     has_password: bool,
     /// Number of passkeys. With one or more, a password, a link or an OpenID provider requires one of them in addition.
@@ -66,7 +66,7 @@ pub(crate) struct TeammateView {
     disabled_at: Option<DateTime<Utc>>,
 }
 
-impl From<Teammate> for TeammateView {
+impl From<Teammate> for TeammateResponse {
     fn from(teammate: Teammate) -> Self {
         let Teammate {
             id,
@@ -79,7 +79,7 @@ impl From<Teammate> for TeammateView {
             disabled_at,
             grants,
         } = teammate;
-        let roles = grants.0.iter().map(GrantView::from).collect();
+        let roles = grants.0.iter().map(GrantResponse::from).collect();
         Self { id, email, roles, has_password, passkeys, link_expires_at, oidc_linked_at, created_at, disabled_at }
     }
 }
@@ -97,9 +97,9 @@ pub(crate) struct Link {
 
 /// A teammate and the link by which they come in.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Invited {
+pub(crate) struct InvitationResponse {
     #[serde(flatten)]
-    teammate: TeammateView,
+    teammate: TeammateResponse,
     /// The link, for you to send them.
     link: Link,
 }
@@ -137,7 +137,7 @@ pub(crate) struct TeammateChange {
 }
 
 /// Lists the team, the latest invited first.
-#[utoipa::path(get, path = "/v1/team", tag = "Team", responses((status = 200, body = Page<TeammateView>)))]
+#[utoipa::path(get, path = "/v1/team", tag = "Team", responses((status = 200, body = Page<TeammateResponse>)))]
 pub(crate) async fn list(
     _: TeamAdmin,
     State(state): State<ApiState>,
@@ -146,21 +146,21 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = team::list(&state.pool, cut.ask()).await?;
-    Ok(cut.page(rows, |teammate| teammate.id, TeammateView::from).answer(&uri))
+    Ok(cut.page(rows, |teammate| teammate.id, TeammateResponse::from).answer(&uri))
 }
 
 /// Returns a teammate.
-#[utoipa::path(get, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateView)))]
+#[utoipa::path(get, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateResponse)))]
 pub(crate) async fn show(
     _: TeamAdmin,
     State(state): State<ApiState>,
     PathId(id): PathId<TeammateId>,
-) -> Result<axum::Json<TeammateView>, Problem> {
+) -> Result<axum::Json<TeammateResponse>, Problem> {
     read(&state.pool, id).await.map(axum::Json)
 }
 
-async fn read(executor: impl PgExecutor<'_>, id: TeammateId) -> Result<TeammateView, Problem> {
-    team::find(executor, id).await?.map(TeammateView::from).ok_or_else(unknown)
+async fn read(executor: impl PgExecutor<'_>, id: TeammateId) -> Result<TeammateResponse, Problem> {
+    team::find(executor, id).await?.map(TeammateResponse::from).ok_or_else(unknown)
 }
 
 fn unknown() -> Problem {
@@ -169,7 +169,7 @@ fn unknown() -> Problem {
 
 /// Invites a person: creates a teammate, and a one-time link that is valid for three days. The caller has to send the link.
 #[utoipa::path(post, path = "/v1/team", tag = "Team", request_body = Invitation,
-    responses((status = 201, body = Invited)))]
+    responses((status = 201, body = InvitationResponse)))]
 pub(crate) async fn invite(
     admin: TeamAdmin,
     State(state): State<ApiState>,
@@ -194,17 +194,17 @@ pub(crate) async fn invite(
     let entry = admin.caller.did(None, AuditAction::TeammateInvited, id);
     entry.with(json!({"roles": told(&grants)})).record(once.conn(), 1, now).await?;
     let teammate = read(once.conn(), id).await?;
-    once.finish(&state, StatusCode::CREATED, &Invited { teammate, link }).await
+    once.finish(&state, StatusCode::CREATED, &InvitationResponse { teammate, link }).await
 }
 
 /// Changes a teammate's roles, or shuts them out. It holds from the next request on.
-#[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateView)))]
+#[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateResponse)))]
 pub(crate) async fn change(
     admin: TeamAdmin,
     State(state): State<ApiState>,
     PathId(id): PathId<TeammateId>,
     Json(body, _): Json<TeammateChange>,
-) -> Result<axum::Json<TeammateView>, Problem> {
+) -> Result<axum::Json<TeammateResponse>, Problem> {
     admin.must_not_be(id)?;
     let mut faults = Faults::default();
     let grants = match body.roles {
@@ -237,7 +237,7 @@ pub(crate) async fn change(
 /// Resets a teammate who forgot their password, or whose password or browser may be in foreign hands. The password is deleted,
 /// all sessions end, and a new one-time link replaces any earlier one. Passkeys stay: the link requires one, too. Teammates
 /// cannot reset themselves: they change their own password with the current one.
-#[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", responses((status = 200, body = Invited)))]
+#[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", responses((status = 200, body = InvitationResponse)))]
 pub(crate) async fn reset(
     admin: TeamAdmin,
     State(state): State<ApiState>,
@@ -257,7 +257,7 @@ pub(crate) async fn reset(
     let link = make_link(once.conn(), &state, id, now).await?;
     admin.caller.did(None, AuditAction::TeammateReset, id).record(once.conn(), 1, now).await?;
     let teammate = read(once.conn(), id).await?;
-    once.finish(&state, StatusCode::OK, &Invited { teammate, link }).await
+    once.finish(&state, StatusCode::OK, &InvitationResponse { teammate, link }).await
 }
 
 /// Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account with their address is
@@ -353,8 +353,8 @@ async fn read_grants(state: &ApiState, roles: Vec<NewGrant>, faults: &mut Faults
 }
 
 /// Returns roles in the form of the log.
-fn told(grants: &Grants) -> Vec<GrantView> {
-    grants.0.iter().map(GrantView::from).collect()
+fn told(grants: &Grants) -> Vec<GrantResponse> {
+    grants.0.iter().map(GrantResponse::from).collect()
 }
 
 async fn make_link(conn: &mut PgConnection, state: &ApiState, id: TeammateId, now: Timestamp) -> sqlx::Result<Link> {

@@ -44,7 +44,7 @@ const FAILURES_MAX: usize = 20;
 /// Template to try, and its recipient: at most one of `subscription`, `user` and `recipient`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TemplatePreviewBody {
+pub(crate) struct TemplatePreviewRequest {
     /// The name of a stored template, or one in the same form.
     template: TemplateRef,
     /// Data of the message for the template.
@@ -55,13 +55,13 @@ pub(crate) struct TemplatePreviewBody {
     /// For the first active subscription of this user. It takes a key that has the scope `read`, too.
     user: Option<String>,
     /// Recipient with these values.
-    recipient: Option<SomebodyBody>,
+    recipient: Option<TestRecipient>,
 }
 
 /// Invented recipient.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SomebodyBody {
+pub(crate) struct TestRecipient {
     /// The site's own name for them.
     user_id: Option<String>,
     /// Attributes of the recipient.
@@ -109,9 +109,9 @@ pub(crate) struct VariantPreview {
 pub(crate) async fn preview(
     Server { app, caller, .. }: Server<MaySend>,
     State(state): State<ApiState>,
-    Json(body, _): Json<TemplatePreviewBody>,
+    Json(body, _): Json<TemplatePreviewRequest>,
 ) -> Result<Answer<TemplatePreview>, Problem> {
-    let TemplatePreviewBody { template, data, subscription, user, recipient } = body;
+    let TemplatePreviewRequest { template, data, subscription, user, recipient } = body;
     if subscription.is_some() || user.is_some() {
         caller.require(Scope::Read)?;
     }
@@ -158,7 +158,7 @@ async fn whom(
     app: &App,
     subscription: Option<SubscriptionId>,
     user: Option<String>,
-    recipient: Option<SomebodyBody>,
+    recipient: Option<TestRecipient>,
 ) -> Result<Arc<TemplatePerson>, Problem> {
     let audience = match (subscription, user, recipient) {
         (None, None, recipient) => return somebody(recipient.unwrap_or_default()).map(Arc::new),
@@ -176,8 +176,8 @@ async fn whom(
     Ok(member.person)
 }
 
-fn somebody(body: SomebodyBody) -> Result<TemplatePerson, Problem> {
-    let SomebodyBody { user_id, attributes, tags, locale, timezone } = body;
+fn somebody(body: TestRecipient) -> Result<TemplatePerson, Problem> {
+    let TestRecipient { user_id, attributes, tags, locale, timezone } = body;
     let octets = serde_json::to_vec(&(&attributes, &tags)).map_or(usize::MAX, |json| json.len());
     if octets > DATA_MAX {
         return Err(Problem::invalid_member("/recipient", format!("may have at most {DATA_MAX} octets as JSON")));
@@ -188,7 +188,7 @@ fn somebody(body: SomebodyBody) -> Result<TemplatePerson, Problem> {
 /// A template to try on everybody whom a message would reach.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TemplateCheckBody {
+pub(crate) struct TemplateCheckRequest {
     /// The name of a stored template, or one in the same form.
     template: TemplateRef,
     /// Data of the message for the template.
@@ -232,9 +232,9 @@ pub(crate) struct TrialFailure {
 pub(crate) async fn check(
     Server { app, .. }: Server<MaySend>,
     State(state): State<ApiState>,
-    Json(body, _): Json<TemplateCheckBody>,
+    Json(body, _): Json<TemplateCheckRequest>,
 ) -> Result<Answer<TemplateCheck>, Problem> {
-    let TemplateCheckBody { template, data, to } = body;
+    let TemplateCheckRequest { template, data, to } = body;
     let mut faults = Faults::default();
     let segment = to.segment(&state, &app).await?;
     let segment = check_segment(&to, segment, &mut faults);

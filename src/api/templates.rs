@@ -29,7 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Stored template.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TemplateView {
+pub(crate) struct TemplateResponse {
     /// Name of the template.
     name: String,
     /// Content of the template. Not in lists.
@@ -45,7 +45,7 @@ pub(crate) struct TemplateView {
     warnings: Vec<FieldError>,
 }
 
-impl From<ListedTemplate> for TemplateView {
+impl From<ListedTemplate> for TemplateResponse {
     fn from(row: ListedTemplate) -> Self {
         let (template, warnings) = (None, Vec::new());
         Self { name: row.name, template, created_at: row.created_at, changed_at: row.changed_at, warnings }
@@ -54,7 +54,7 @@ impl From<ListedTemplate> for TemplateView {
 
 /// Lists an app's templates, the newest first, without what they say.
 #[utoipa::path(get, path = "/v1/apps/{app}/templates", tag = "Templates",
-    responses((status = 200, body = Page<TemplateView>)))]
+    responses((status = 200, body = Page<TemplateResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -63,27 +63,27 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = templates::list(&state.pool, server.app.id, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, TemplateView::from).answer(&uri))
+    Ok(cut.page(rows, |row| row.id, TemplateResponse::from).answer(&uri))
 }
 
 /// Returns a template.
 #[utoipa::path(get, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
-    responses((status = 200, body = TemplateView)))]
+    responses((status = 200, body = TemplateResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(name): PathId<TemplateName>,
-) -> Result<axum::Json<TemplateView>, Problem> {
+) -> Result<axum::Json<TemplateResponse>, Problem> {
     let row = templates::find(&state.pool, server.app.id, &name.0).await?;
     let row = row.ok_or_else(|| Problem::not_found("template"))?;
     let template = Some(open(&state, &row)?);
     let (created_at, changed_at, warnings) = (row.created_at, row.changed_at, Vec::new());
-    Ok(axum::Json(TemplateView { name: row.name, template, created_at, changed_at, warnings }))
+    Ok(axum::Json(TemplateResponse { name: row.name, template, created_at, changed_at, warnings }))
 }
 
 /// Creates a template, or replaces the one of its name. Earlier messages do not change: each has its own copy.
 #[utoipa::path(put, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
-    responses((status = 201, body = TemplateView), (status = 200, body = TemplateView, description = "It was there before")))]
+    responses((status = 201, body = TemplateResponse), (status = 200, body = TemplateResponse, description = "It was there before")))]
 pub(crate) async fn put(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -117,7 +117,7 @@ pub(crate) async fn put(
     let unmatched = template.locales.keys().filter(|locale| language_tag(locale).is_none());
     let rule = "can match no recipient: a language has 2 or 3 letters, such as `de`";
     let warnings = unmatched.map(|locale| FieldError::member(format!("/locales/{locale}"), rule)).collect();
-    Ok((status, axum::Json(TemplateView { template: Some(template), warnings, ..row.into() })).into_response())
+    Ok((status, axum::Json(TemplateResponse { template: Some(template), warnings, ..row.into() })).into_response())
 }
 
 /// Removes a template. Messages that were taken before are sent as if it were there.

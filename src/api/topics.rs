@@ -36,7 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Topic of an app.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TopicView {
+pub(crate) struct TopicResponse {
     /// Name of the topic.
     name: String,
     /// Callers that may join and leave it: `anyone`, or only a `server` with its key.
@@ -52,7 +52,7 @@ pub(crate) struct TopicView {
     warnings: Vec<FieldError>,
 }
 
-impl From<TopicRow> for TopicView {
+impl From<TopicRow> for TopicResponse {
     fn from(row: TopicRow) -> Self {
         let TopicRow { name, join, made_by, members, created_at, .. } = row;
         Self { name, join, made_by, members, created_at, warnings: Vec::new() }
@@ -82,7 +82,7 @@ pub(crate) struct TopicChange {
 }
 
 /// Lists topics, the newest first.
-#[utoipa::path(get, path = "/v1/apps/{app}/topics", tag = "Topics", responses((status = 200, body = Page<TopicView>)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/topics", tag = "Topics", responses((status = 200, body = Page<TopicResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -91,34 +91,34 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = topics::list(&state.pool, server.app.id, None, cut.ask()).await?;
-    Ok(cut.page(rows, |row| key_of(row.id), TopicView::from).answer(&uri))
+    Ok(cut.page(rows, |row| key_of(row.id), TopicResponse::from).answer(&uri))
 }
 
 /// Returns a topic.
 #[utoipa::path(get, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
-    responses((status = 200, body = TopicView)))]
+    responses((status = 200, body = TopicResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(topic): PathId<TopicName>,
-) -> Result<axum::Json<TopicView>, Problem> {
+) -> Result<axum::Json<TopicResponse>, Problem> {
     find(&state.pool, &server.app, &topic.0).await.map(axum::Json)
 }
 
-async fn find(executor: impl PgExecutor<'_>, app: &App, name: &str) -> Result<TopicView, Problem> {
+async fn find(executor: impl PgExecutor<'_>, app: &App, name: &str) -> Result<TopicResponse, Problem> {
     let found = topics::list(executor, app.id, Some(name), Keyset::newest(1)).await?.pop();
-    found.map(TopicView::from).ok_or_else(|| Problem::not_found("topic"))
+    found.map(TopicResponse::from).ok_or_else(|| Problem::not_found("topic"))
 }
 
 /// Creates a topic, or replaces the settings of an existing one. Its members stay.
 #[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", request_body = TopicRequest,
-    responses((status = 200, body = TopicView), (status = 201, body = TopicView, description = "Created")))]
+    responses((status = 200, body = TopicResponse), (status = 201, body = TopicResponse, description = "Created")))]
 pub(crate) async fn set(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     PathId(TopicName(topic)): PathId<TopicName>,
     Json(body, _): Json<TopicRequest>,
-) -> Result<(StatusCode, axum::Json<TopicView>), Problem> {
+) -> Result<(StatusCode, axum::Json<TopicResponse>), Problem> {
     let mut faults = Faults::default();
     let (policy, warnings) = of_new(PolicyLevel::Topic, body.policy, &server.app, Some(&server.caller), &mut faults)?;
     faults.finish()?;
@@ -137,18 +137,18 @@ pub(crate) async fn set(
     }
     let topic = find(&mut *tx, &server.app, &topic).await?;
     tx.commit().await?;
-    Ok((status, axum::Json(TopicView { warnings, ..topic })))
+    Ok((status, axum::Json(TopicResponse { warnings, ..topic })))
 }
 
 /// Changes a topic.
 #[utoipa::path(patch, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
-    responses((status = 200, body = TopicView)))]
+    responses((status = 200, body = TopicResponse)))]
 pub(crate) async fn change(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     PathId(topic): PathId<TopicName>,
     Json(body, _): Json<TopicChange>,
-) -> Result<axum::Json<TopicView>, Problem> {
+) -> Result<axum::Json<TopicResponse>, Problem> {
     if let Some(join) = body.join {
         let mut tx = state.begin().await?;
         if topics::change(&mut tx, server.app.id, &topic.0, join).await? == WriteOutcome::Done {

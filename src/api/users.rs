@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Erasure of a user. The audit log has the same under the user's label, for longer.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ErasureView {
+pub(crate) struct ErasureResponse {
     /// Id of the erasure.
     id: ErasureId,
     /// Subscriptions that were unsubscribed and forgotten so far, former ones of the same browsers included.
@@ -53,7 +53,7 @@ pub(crate) struct ErasureView {
     completed_at: Option<DateTime<Utc>>,
 }
 
-impl From<Erasure> for ErasureView {
+impl From<Erasure> for ErasureResponse {
     fn from(erasure: Erasure) -> Self {
         Self {
             id: erasure.id,
@@ -73,7 +73,7 @@ impl From<Erasure> for ErasureView {
 ///
 /// 200: nothing names the user any longer. 202: messages are still being searched. `Location` shows when it is complete.
 #[utoipa::path(delete, path = "/v1/apps/{app}/users/{user}", tag = "Subscriptions",
-    responses((status = 200, body = ErasureView), (status = 202, body = ErasureView)))]
+    responses((status = 200, body = ErasureResponse), (status = 202, body = ErasureResponse)))]
 pub(crate) async fn erase(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
@@ -99,14 +99,14 @@ pub(crate) async fn erase(
         }
     }
     let done = erasures::complete(&state.pool, &state.vault, &begun, state.clock.now()).await?;
-    Ok(axum::Json(ErasureView::from(done)).into_response())
+    Ok(axum::Json(ErasureResponse::from(done)).into_response())
 }
 
 async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem> {
     let so_far = erasures::find(&state.pool, begun.app, begun.id).await?.ok_or_else(Problem::internal)?;
     let place = format!("/v1/apps/{}/erasures/{}", begun.app, begun.id);
     let location = HeaderValue::try_from(place).expect("ids and slashes");
-    let view = axum::Json(ErasureView::from(so_far));
+    let view = axum::Json(ErasureResponse::from(so_far));
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], view).into_response())
 }
 
@@ -144,12 +144,12 @@ pub(crate) async fn erase_subscription(
 
 /// Shows how far the erasure of a user has come.
 #[utoipa::path(get, path = "/v1/apps/{app}/erasures/{erasure}", tag = "Subscriptions",
-    responses((status = 200, body = ErasureView)))]
+    responses((status = 200, body = ErasureResponse)))]
 pub(crate) async fn show_erasure(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(id): PathId<ErasureId>,
-) -> Result<axum::Json<ErasureView>, Problem> {
+) -> Result<axum::Json<ErasureResponse>, Problem> {
     let found = erasures::find(&state.pool, server.app.id, id).await?;
     found.map(|erasure| axum::Json(erasure.into())).ok_or_else(|| Problem::not_found("erasure"))
 }

@@ -31,7 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// A VAPID key, without its private half.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct VapidKeyView {
+pub(crate) struct VapidKeyResponse {
     /// Id of the key.
     id: VapidKeyId,
     /// `applicationServerKey` for pages, in base64url.
@@ -49,7 +49,7 @@ pub(crate) struct VapidKeyView {
     subscriptions: Option<i64>,
 }
 
-impl VapidKeyView {
+impl VapidKeyResponse {
     fn new(key: VapidKey, subscriptions: Option<i64>) -> Self {
         Self {
             id: key.id,
@@ -90,7 +90,7 @@ pub(crate) struct VapidKeyChange {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct VapidKeyExport {
     #[serde(flatten)]
-    key: VapidKeyView,
+    key: VapidKeyResponse,
     /// The private number in base64url, as most `web-push` libraries want it.
     private_key: String,
     /// The same as PKCS#8 PEM.
@@ -104,7 +104,7 @@ pub(super) async fn add(
     pair: &SigningKey,
     subject: &str,
     role: Role,
-) -> Result<VapidKeyView, Problem> {
+) -> Result<VapidKeyResponse, Problem> {
     let now = state.clock.now();
     let retired_at = (role == Role::Retired).then_some(now);
     let key = VapidKey {
@@ -118,7 +118,7 @@ pub(super) async fn add(
     };
     let sealed = state.vault.seal(VAPID_PRIVATE, key.id, pair.expose_private());
     match vapid_keys::add(conn, &key, &sealed).await? {
-        AddVapidKeyResult::Done => Ok(VapidKeyView::new(key, None)),
+        AddVapidKeyResult::Done => Ok(VapidKeyResponse::new(key, None)),
         AddVapidKeyResult::Known => {
             Err(Problem::new(ProblemCode::VapidKeyKnown, "The app has this VAPID key already."))
         }
@@ -144,7 +144,7 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
 /// Generates a key, or imports one. An active one takes over from the one before, which keeps signing for its own
 /// subscriptions.
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys", request_body = NewVapidKey,
-    responses((status = 201, body = VapidKeyView)))]
+    responses((status = 201, body = VapidKeyResponse)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -173,7 +173,7 @@ pub(crate) async fn create(
 
 /// Lists the app's keys, the newest first, each with the number of active subscriptions that depend on it.
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
-    responses((status = 200, body = Page<VapidKeyView>)))]
+    responses((status = 200, body = Page<VapidKeyResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -182,36 +182,36 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = vapid_keys::list(&state.pool, server.app.id, cut.ask()).await?;
-    Ok(cut.page(rows, |(key, _)| key.id, |(key, n)| VapidKeyView::new(key, Some(n))).answer(&uri))
+    Ok(cut.page(rows, |(key, _)| key.id, |(key, n)| VapidKeyResponse::new(key, Some(n))).answer(&uri))
 }
 
 /// Returns a VAPID key.
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
-    responses((status = 200, body = VapidKeyView)))]
+    responses((status = 200, body = VapidKeyResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(id): PathId<VapidKeyId>,
-) -> Result<axum::Json<VapidKeyView>, Problem> {
-    Ok(axum::Json(VapidKeyView::new(find(&state, server.app.id, id).await?, None)))
+) -> Result<axum::Json<VapidKeyResponse>, Problem> {
+    Ok(axum::Json(VapidKeyResponse::new(find(&state, server.app.id, id).await?, None)))
 }
 
 /// Changes the contact of a key.
 #[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
-    responses((status = 200, body = VapidKeyView)))]
+    responses((status = 200, body = VapidKeyResponse)))]
 pub(crate) async fn change(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     PathId(id): PathId<VapidKeyId>,
     Json(body, _): Json<VapidKeyChange>,
-) -> Result<axum::Json<VapidKeyView>, Problem> {
+) -> Result<axum::Json<VapidKeyResponse>, Problem> {
     check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
     let mut tx = state.begin().await?;
     if vapid_keys::set_subject(&mut *tx, server.app.id, id, &body.subject).await? == WriteOutcome::Done {
         server.did(AuditAction::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;
         tx.commit().await?;
     }
-    Ok(axum::Json(VapidKeyView::new(find(&state, server.app.id, id).await?, None)))
+    Ok(axum::Json(VapidKeyResponse::new(find(&state, server.app.id, id).await?, None)))
 }
 
 /// Hands out a whole key pair, so that the app's subscribers can move to another server.
@@ -236,7 +236,7 @@ pub(crate) async fn export(
     })?;
     tracing::info!(vapid_key = %id, "a VAPID private key was exported");
     Ok(axum::Json(VapidKeyExport {
-        key: VapidKeyView::new(key, None),
+        key: VapidKeyResponse::new(key, None),
         private_key: pair.expose_raw().to_string(),
         private_key_pem: pair.expose_pem().to_string(),
     }))

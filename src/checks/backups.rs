@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 
-use super::Finding;
+use super::CheckResult;
 use bellwire_core::clock::Timestamp;
 use bellwire_store::operations::backups::BackupStatus;
 use bellwire_store::operations::restoring::{HeldCount, Last};
@@ -14,30 +14,32 @@ const NEW: TimeDelta = TimeDelta::days(7);
 const BY: &str = "bellwire backup --output FILE";
 
 /// Checks the age of the last backup.
-pub(super) fn age(BackupStatus { last_at, since }: BackupStatus, now: Timestamp) -> Finding {
+pub(super) fn age(BackupStatus { last_at, since }: BackupStatus, now: Timestamp) -> CheckResult {
     let days = |since: Timestamp| (now - since).num_hours().max(0);
     match (last_at, since) {
-        (Some(at), _) if now - at <= OLD => Finding::ok("backups", format!("the newest is {} hours old", days(at))),
-        (Some(at), _) => Finding::warning("backups", format!("the newest is {} hours old", days(at)))
+        (Some(at), _) if now - at <= OLD => CheckResult::ok("backups", format!("the newest is {} hours old", days(at))),
+        (Some(at), _) => CheckResult::warning("backups", format!("the newest is {} hours old", days(at)))
             .advise("What happened since would be lost with the disk.")
             .by(BY),
-        (None, Some(since)) if now - since > NEW => Finding::warning("backups", "none was made that is known of")
+        (None, Some(since)) if now - since > NEW => CheckResult::warning("backups", "none was made that is known of")
             .advise("One that is made by other means is noted by `bellwire backup --made-elsewhere`.")
             .by(BY),
-        (None, _) => Finding::ok("backups", "none was made yet"),
+        (None, _) => CheckResult::ok("backups", "none was made yet"),
     }
 }
 
 /// Checks for campaigns and messages that the last restore still holds back.
-pub(super) fn held(last: Option<Last>) -> Finding {
-    let Some(Last { backed_up_at, restored_at, held }) = last else { return Finding::ok("restore", "never restored") };
+pub(super) fn held(last: Option<Last>) -> CheckResult {
+    let Some(Last { backed_up_at, restored_at, held }) = last else {
+        return CheckResult::ok("restore", "never restored");
+    };
     let [backed_up_at, restored_at] = [backed_up_at, restored_at].map(|at| at.format("%Y-%m-%d %H:%M:%SZ"));
     let detail = format!("restored at {restored_at} to where it was at {backed_up_at}");
     let HeldCount { campaigns, messages } = held;
     if campaigns + messages == 0 {
-        return Finding::ok("restore", detail);
+        return CheckResult::ok("restore", detail);
     }
-    Finding::warning("restore", format!("{detail}; {campaigns} campaigns and {messages} messages are held back"))
+    CheckResult::warning("restore", format!("{detail}; {campaigns} campaigns and {messages} messages are held back"))
         .advise("They were pending then, and may have been sent since: resume or cancel them.")
         .by("bellwire held list")
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use sqlx::PgPool;
 
-use super::{Certificate, Finding, Health};
+use super::{Certificate, CheckResult, Health};
 use bellwire_core::clock::Timestamp;
 use bellwire_net::http_server::certificate::validity;
 use bellwire_store::keys::certificates::{self, AcmeScope};
@@ -53,7 +53,7 @@ pub(super) async fn look(
     }
 }
 
-pub(super) fn judge(found: &CertificateFinding, now: Timestamp) -> Finding {
+pub(super) fn judge(found: &CertificateFinding, now: Timestamp) -> CheckResult {
     let CertificateFinding { place, is_ordered, not_after, failure } = found;
     let is_good = not_after.is_some_and(|not_after| not_after > now);
     let at = |time: &Timestamp| time.format("%Y-%m-%d %H:%M UTC").to_string();
@@ -69,11 +69,11 @@ pub(super) fn judge(found: &CertificateFinding, now: Timestamp) -> Finding {
     let [little, urgent] = DAYS_LEFT;
     match days {
         Some(days) if failure.is_none() && (days >= little || (*is_ordered && is_good)) => {
-            return Finding::ok(CHECK, detail);
+            return CheckResult::ok(CHECK, detail);
         }
-        Some(days) if days >= urgent => Finding::warning(CHECK, detail),
-        None if failure.is_none() => Finding::warning(CHECK, detail),
-        _ => Finding::new(CHECK, Health::Failure, detail),
+        Some(days) if days >= urgent => CheckResult::warning(CHECK, detail),
+        None if failure.is_none() => CheckResult::warning(CHECK, detail),
+        _ => CheckResult::new(CHECK, Health::Failure, detail),
     }
     .advise("Replace a certificate in a file yourself; the server reads it as soon as it changes. The server orders a certificate by ACME: \
              the authority must reach port 443 of that host.")

@@ -52,7 +52,7 @@ named! {
 
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct Finding {
+pub(crate) struct CheckResult {
     /// Subject of the check in one to three words: `partitions`, `master key file`.
     pub check: &'static str,
     /// Severity of the result.
@@ -65,7 +65,7 @@ pub(crate) struct Finding {
     pub line: Option<String>,
 }
 
-impl Finding {
+impl CheckResult {
     pub(crate) fn new(check: &'static str, health: Health, detail: impl Into<String>) -> Self {
         Self { check, health, detail: detail.into(), advice: None, line: None }
     }
@@ -148,7 +148,7 @@ impl Default for Setup {
 }
 
 /// Runs all checks except those of [`network`], and returns the most severe findings first.
-pub(crate) async fn look(pool: &PgPool, setup: &Setup, now: Timestamp) -> Vec<Finding> {
+pub(crate) async fn look(pool: &PgPool, setup: &Setup, now: Timestamp) -> Vec<CheckResult> {
     let mut findings = of_machine(setup).await;
     findings.extend(of_open_files());
     findings.push(asked("schema", store::check_schema(&pool.connect_options()), |()| rules::schema()).await);
@@ -162,30 +162,30 @@ pub(crate) async fn look(pool: &PgPool, setup: &Setup, now: Timestamp) -> Vec<Fi
 }
 
 /// Sorts findings by severity, and keeps the order within each severity.
-pub(crate) fn by_gravity(mut findings: Vec<Finding>) -> Vec<Finding> {
+pub(crate) fn by_gravity(mut findings: Vec<CheckResult>) -> Vec<CheckResult> {
     findings.sort_by_key(|finding| finding.health);
     findings
 }
 
 /// Counts the open files of this process. Returns `None` on systems without `/proc`.
-fn of_open_files() -> Option<Finding> {
+fn of_open_files() -> Option<CheckResult> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     Some(rules::upkeep::files_in_use(u64::try_from(open).unwrap_or(u64::MAX), limit))
 }
 
 /// Whether the file of the master key still opens the data keys, as the next start requires.
-async fn of_master_key(pool: &PgPool, setup: &Setup) -> Option<Finding> {
+async fn of_master_key(pool: &PgPool, setup: &Setup) -> Option<CheckResult> {
     let source = MasterKeySource::File(setup.master_key_file.clone()?);
     Some(asked("master key", data_keys::check(pool, &source), rules::master_key).await)
 }
 
 /// Whether the current seal key may seal many more values.
-async fn of_seal_key(pool: &PgPool) -> Finding {
+async fn of_seal_key(pool: &PgPool) -> CheckResult {
     asked("seal key", data_keys::sealed_values(pool), rules::seal_key).await
 }
 
-pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
+pub(crate) async fn of_machine(setup: &Setup) -> Vec<CheckResult> {
     let mut findings = vec![rules::reach(setup)];
     let key = setup.master_key_file.clone();
     let mode = key.clone().map(|file| blocking(move || std::fs::metadata(file).map(|found| found.mode())));
@@ -214,7 +214,7 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
             Ok(Ok(((free, all), (inodes_free, inodes)))) => {
                 findings.extend([rules::disk(free, all), rules::upkeep::inodes(inodes_free, inodes)]);
             }
-            Ok(Err(error)) => findings.push(Finding::failure("disk", error)),
+            Ok(Err(error)) => findings.push(CheckResult::failure("disk", error)),
             Err(_) => findings.push(rules::too_slow("disk")),
         }
     }
@@ -222,7 +222,7 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
 }
 
 /// Checks the expiry of the server's certificate. Returns `None` without a certificate.
-pub(crate) async fn of_certificate(pool: &PgPool, setup: &Setup, now: Timestamp) -> Option<Finding> {
+pub(crate) async fn of_certificate(pool: &PgPool, setup: &Setup, now: Timestamp) -> Option<CheckResult> {
     let certificate = setup.certificate.as_ref()?;
     Some(asked(certificate::CHECK, certificate::look(pool, certificate), |found| certificate::judge(&found, now)).await)
 }
@@ -232,7 +232,7 @@ async fn blocking<T: Send + 'static>(look: impl FnOnce() -> io::Result<T> + Send
 }
 
 /// Checks the settings and transactions of the database, which may be empty.
-pub(crate) async fn of_database(pool: &PgPool) -> Vec<Finding> {
+pub(crate) async fn of_database(pool: &PgPool) -> Vec<CheckResult> {
     let ahead = async { Ok::<_, sqlx::Error>(Clock::system().follow(store::database_now(pool).await?)) };
     let mut findings = vec![asked("clock", ahead, rules::clock).await];
     match timeout(PATIENCE, setup::settings(pool)).await {
@@ -242,20 +242,20 @@ pub(crate) async fn of_database(pool: &PgPool) -> Vec<Finding> {
             rules::connections(&settings),
             rules::cleaning(&settings),
         ]),
-        Ok(Err(error)) => findings.push(Finding::failure("database settings", error)),
+        Ok(Err(error)) => findings.push(CheckResult::failure("database settings", error)),
         Err(_) => findings.push(rules::too_slow("database settings")),
     }
     let holder = setup::oldest_holder(pool);
     findings.push(asked("old transactions", holder, |holder| rules::old_transactions(holder.as_ref())).await);
     match timeout(PATIENCE, distribution::placement(pool)).await {
         Ok(Ok(found)) => findings.extend(found.as_ref().map(rules::upkeep::placement)),
-        Ok(Err(error)) => findings.push(Finding::failure("citus", error)),
+        Ok(Err(error)) => findings.push(CheckResult::failure("citus", error)),
         Err(_) => findings.push(rules::too_slow("citus")),
     }
     findings
 }
 
-pub(crate) async fn of_upkeep(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
+pub(crate) async fn of_upkeep(pool: &PgPool, now: Timestamp) -> Vec<CheckResult> {
     vec![
         asked("partitions", partitions::days_ahead(pool, now), rules::partitions).await,
         asked("api keys", setup::expiring_keys(pool, rules::KEYS_EXPIRE_WITHIN, now), |keys| rules::api_keys(&keys))
@@ -267,7 +267,7 @@ pub(crate) async fn of_upkeep(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
     ]
 }
 
-pub(crate) async fn of_dispatch(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
+pub(crate) async fn of_dispatch(pool: &PgPool, now: Timestamp) -> Vec<CheckResult> {
     let waited = |due: reliability::DueDeliveries| due.oldest_at.and_then(|since| (now - since).to_std().ok());
     vec![
         asked("workers", workers::versions(pool, now), |versions| rules::workers(&versions)).await,
@@ -282,11 +282,11 @@ pub(crate) async fn of_dispatch(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
 async fn asked<T, E: Display>(
     check: &'static str,
     look: impl Future<Output = Result<T, E>>,
-    judge: impl FnOnce(T) -> Finding,
-) -> Finding {
+    judge: impl FnOnce(T) -> CheckResult,
+) -> CheckResult {
     match timeout(PATIENCE, look).await {
         Ok(Ok(found)) => judge(found),
-        Ok(Err(error)) => Finding::failure(check, error),
+        Ok(Err(error)) => CheckResult::failure(check, error),
         Err(_) => rules::too_slow(check),
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::rules::outside::{self, Greeted, OutsideResponse};
-use super::{Finding, PATIENCE, Setup};
+use super::{CheckResult, PATIENCE, Setup};
 use bellwire_core::clock::Clock;
 use bellwire_core::lane::Gateway;
 use bellwire_gateway::Gateways;
@@ -30,7 +30,7 @@ const ASKED: [Gateway; 4] = [Gateway::Fcm, Gateway::Mozilla, Gateway::Wns, Gatew
 const LIMITS: OutboundLimits = OutboundLimits { timeout: PATIENCE, body_max_bytes: 1 << 20, idle_connections: 0 };
 
 /// Runs all network checks. Returns no findings unless the settings allow requests.
-pub(crate) async fn look(pool: &PgPool, gateways: &Gateways, setup: &Setup) -> Vec<Finding> {
+pub(crate) async fn look(pool: &PgPool, gateways: &Gateways, setup: &Setup) -> Vec<CheckResult> {
     if !setup.asks_others {
         return Vec::new();
     }
@@ -39,7 +39,7 @@ pub(crate) async fn look(pool: &PgPool, gateways: &Gateways, setup: &Setup) -> V
     findings
 }
 
-async fn of_gateways(pool: &PgPool, gateways: &Gateways) -> Vec<Finding> {
+async fn of_gateways(pool: &PgPool, gateways: &Gateways) -> Vec<CheckResult> {
     let counted = timeout(PATIENCE, audience_counts::by_gateway(pool)).await;
     let counted = counted.ok().and_then(Result::ok).unwrap_or_default();
     let asked = ASKED.map(async |gateway| {
@@ -59,7 +59,7 @@ fn date(value: &HeaderValue) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc2822(value.to_str().ok()?).ok().map(|at| at.to_utc())
 }
 
-async fn of_ourselves(pool: &PgPool, setup: &Setup) -> Vec<Finding> {
+async fn of_ourselves(pool: &PgPool, setup: &Setup) -> Vec<CheckResult> {
     let Some(url) = &setup.public_url else { return Vec::new() };
     let Ok(client) = OutboundClient::new(None, None, PlainHttp::like(url), LIMITS) else { return Vec::new() };
     if !client.admits(url) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 
-use super::{Finding, Health, Setup};
+use super::{CheckResult, Health, Setup};
 use bellwire_core::origin::is_this_machine;
 use bellwire_postgres::OLDEST_MAJOR;
 use bellwire_store::keys::data_keys::VALUES_TO_WARN;
@@ -45,8 +45,8 @@ fn beyond<T: PartialOrd>(value: T, [warning, failure]: [T; 2]) -> Health {
 }
 
 /// Finding of a check that timed out.
-pub(super) fn too_slow(check: &'static str) -> Finding {
-    Finding::warning(check, "This could not be looked at within three seconds.")
+pub(super) fn too_slow(check: &'static str) -> CheckResult {
+    CheckResult::warning(check, "This could not be looked at within three seconds.")
         .advise("Run the checks again; if it stays so, look what the database is busy with.")
 }
 
@@ -55,11 +55,11 @@ pub(crate) fn is_in_the_clear(setup: &Setup) -> bool {
     !setup.listen.ip().is_loopback() && setup.certificate.is_none() && setup.trusted_proxies == 0
 }
 
-pub(super) fn reach(setup: &Setup) -> Finding {
+pub(super) fn reach(setup: &Setup) -> CheckResult {
     const CHECK: &str = "public URL";
     let listen = setup.listen;
     match &setup.public_url {
-        Some(url) if url.scheme() == "https" && is_in_the_clear(setup) => Finding::warning(
+        Some(url) if url.scheme() == "https" && is_in_the_clear(setup) => CheckResult::warning(
             CHECK,
             format!(
                 "Browsers reach this server at {url}, but it listens at {listen} without TLS, and trusts no proxy."
@@ -67,19 +67,19 @@ pub(super) fn reach(setup: &Setup) -> Finding {
         )
         .advise("Say how many proxies end TLS in front of it, or have it speak HTTPS itself.")
         .by("BELLWIRE_TRUSTED_PROXIES=1"),
-        Some(url) if url.scheme() == "https" => Finding::ok(CHECK, format!("Browsers reach this server at {url}.")),
-        Some(url) if is_this_machine(url) => Finding::ok(CHECK, format!("Only this machine reaches it, at {url}.")),
+        Some(url) if url.scheme() == "https" => CheckResult::ok(CHECK, format!("Browsers reach this server at {url}.")),
+        Some(url) if is_this_machine(url) => CheckResult::ok(CHECK, format!("Only this machine reaches it, at {url}.")),
         Some(url) => {
             let detail =
                 format!("People sign in at {url}, without TLS: passwords, sessions and keys can be read on their way.");
-            Finding::failure(CHECK, detail)
+            CheckResult::failure(CHECK, detail)
                 .advise("Have it speak HTTPS itself, or put a proxy in front that ends TLS; and name the address.")
                 .by(format!("BELLWIRE_PUBLIC_URL=https://{}", url.host_str().unwrap_or("push.example.com")))
         }
         None if listen.ip().is_loopback() => {
-            Finding::ok(CHECK, format!("It listens on this machine alone, at {listen}; no public URL is set."))
+            CheckResult::ok(CHECK, format!("It listens on this machine alone, at {listen}; no public URL is set."))
         }
-        None => Finding::warning(
+        None => CheckResult::warning(
             CHECK,
             format!("It listens at {listen}, and no public URL is set: links and passkeys do not work from elsewhere."),
         )
@@ -90,80 +90,80 @@ pub(super) fn reach(setup: &Setup) -> Finding {
 
 const MASTER_KEY: &str = "master key file";
 
-pub(super) fn master_key_given() -> Finding {
-    Finding::ok(MASTER_KEY, "The master key is given by BELLWIRE_MASTER_KEY.")
+pub(super) fn master_key_given() -> CheckResult {
+    CheckResult::ok(MASTER_KEY, "The master key is given by BELLWIRE_MASTER_KEY.")
 }
 
-pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> Finding {
+pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> CheckResult {
     let name = file.display();
     match mode.map(|mode| mode & 0o777) {
         Ok(mode) if mode & 0o077 == 0 => {
-            Finding::ok(MASTER_KEY, format!("{name} is its owner's alone (mode {mode:o})."))
+            CheckResult::ok(MASTER_KEY, format!("{name} is its owner's alone (mode {mode:o})."))
         }
-        Ok(mode) => Finding::failure(
+        Ok(mode) => CheckResult::failure(
             MASTER_KEY,
             format!("{name} may be read or written by others (mode {mode:o}), and no server starts with it."),
         )
         .advise("Take their rights away; if strangers use this machine, change the key, too.")
         .by(format!("chmod 600 {name}")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Finding::failure(
+        Err(error) if error.kind() == io::ErrorKind::NotFound => CheckResult::failure(
             MASTER_KEY,
             format!("{name} is not there: no server will start on this database without it."),
         )
         .advise("Put it back from its backup before anything is restarted."),
-        Err(error) => Finding::failure(MASTER_KEY, format!("{name} cannot be looked at: {error}.")),
+        Err(error) => CheckResult::failure(MASTER_KEY, format!("{name} cannot be looked at: {error}.")),
     }
 }
 
-pub(super) fn master_key(keys: usize) -> Finding {
-    Finding::ok("master key", format!("It opens {keys} data keys."))
+pub(super) fn master_key(keys: usize) -> CheckResult {
+    CheckResult::ok("master key", format!("It opens {keys} data keys."))
 }
 
-pub(super) fn seal_key(values: i64) -> Finding {
+pub(super) fn seal_key(values: i64) -> CheckResult {
     const CHECK: &str = "seal key";
     let detail = format!("The newest seal key has sealed {values} values; it may seal {}.", 1_u64 << 32);
     match values {
-        ..VALUES_TO_WARN => Finding::ok(CHECK, detail),
-        _ => Finding::warning(CHECK, detail)
+        ..VALUES_TO_WARN => CheckResult::ok(CHECK, detail),
+        _ => CheckResult::warning(CHECK, detail)
             .advise("Add a seal key before that: with more values, two may share a nonce, which reveals both.")
             .by("bellwire keys rotate"),
     }
 }
 
 /// Checks the method with which a worker of this program seals on this machine. `None`: one payload at a time, as configured.
-pub(super) fn sealing(fastest: Option<&Sealer>) -> Finding {
+pub(super) fn sealing(fastest: Option<&Sealer>) -> CheckResult {
     const CHECK: &str = "sealing";
     let Some(fastest) = fastest else {
         let sealer = Sealer::single();
         let detail = format!("Payloads are sealed {sealer}. BELLWIRE_MULTI_BUFFER=false switches eight at a time off.");
-        return Finding::ok(CHECK, detail);
+        return CheckResult::ok(CHECK, detail);
     };
     if fastest.is_faulty() {
-        return Finding::warning(CHECK, format!("Payloads are sealed {fastest}."))
+        return CheckResult::warning(CHECK, format!("Payloads are sealed {fastest}."))
             .advise("Nothing is sealed wrong now. Check the machine; until then, seal one payload at a time.")
             .by("BELLWIRE_MULTI_BUFFER=false");
     }
     let why = if fastest.is_accelerated() { "" } else { " Eight at a time takes a processor with AVX-512 IFMA." };
-    Finding::ok(CHECK, format!("Payloads are sealed {fastest}.{why}"))
+    CheckResult::ok(CHECK, format!("Payloads are sealed {fastest}.{why}"))
 }
 
 /// Compares the hard limit of open files with the number that a server may need. A start raises the soft limit to it.
-pub(super) fn descriptors(limit: u64, wanted: u64) -> Finding {
+pub(super) fn descriptors(limit: u64, wanted: u64) -> CheckResult {
     const CHECK: &str = "open files";
     if limit >= wanted {
-        return Finding::ok(
+        return CheckResult::ok(
             CHECK,
             format!("A server may have {limit} files and sockets open, and wants up to {wanted}."),
         );
     }
     let detail = format!("A server may want {wanted} files and sockets at once, and the system lets it open {limit}.");
-    Finding::warning(CHECK, detail)
+    CheckResult::warning(CHECK, detail)
         .advise("Raise the hard limit of the service, or let fewer clients in at once.")
         .by(format!("LimitNOFILE={}", wanted.next_power_of_two()))
 }
 
 /// Checks the free octets of the disk of the embedded Postgres.
-pub(super) fn disk(free: u64, all: u64) -> Finding {
+pub(super) fn disk(free: u64, all: u64) -> CheckResult {
     let share = free as f64 / all.max(1) as f64;
     let is_little = |(octets, of_all): (u64, f64)| free < octets || share < of_all;
     let [warning, failure] = DISK_LITTLE.map(is_little);
@@ -173,44 +173,45 @@ pub(super) fn disk(free: u64, all: u64) -> Finding {
         share * 100.0
     );
     match (failure, warning) {
-        (true, _) => Finding::failure("disk", detail),
-        (_, true) => Finding::warning("disk", detail),
-        _ => return Finding::ok("disk", detail),
+        (true, _) => CheckResult::failure("disk", detail),
+        (_, true) => CheckResult::warning("disk", detail),
+        _ => return CheckResult::ok("disk", detail),
     }
     .advise("Make room, or keep less: retention is set in days.")
     .by("BELLWIRE_RETENTION_DAYS=14")
 }
 
 /// Finding for a matching schema. A mismatch is an error that includes the advice.
-pub(super) fn schema() -> Finding {
-    Finding::ok("schema", format!("The database's schema is that of this program, {VERSION}."))
+pub(super) fn schema() -> CheckResult {
+    CheckResult::ok("schema", format!("The database's schema is that of this program, {VERSION}."))
 }
 
 /// Checks the microseconds by which the clock of the database is ahead of the clock of this host.
-pub(super) fn clock(ahead_us: i64) -> Finding {
+pub(super) fn clock(ahead_us: i64) -> CheckResult {
     let detail = match (ahead_us.unsigned_abs() + 500) / 1_000 {
         0 => "The database's clock shows what this host's does.".to_owned(),
         ms if ahead_us > 0 => format!("The database's clock is {ms} ms ahead of this host's."),
         ms => format!("The database's clock is {ms} ms behind this host's."),
     };
     match ahead_us.abs() > CLOCK_TOLERANCE_US {
-        true => Finding::warning("clock", detail)
+        true => CheckResult::warning("clock", detail)
             .advise("The database's is followed; have both hosts keep time, for logs and certificates.")
             .by("timedatectl set-ntp true"),
-        false => Finding::ok("clock", detail),
+        false => CheckResult::ok("clock", detail),
     }
 }
 
-pub(super) fn version(DatabaseSettings { version, version_number, .. }: &DatabaseSettings) -> Finding {
+pub(super) fn version(DatabaseSettings { version, version_number, .. }: &DatabaseSettings) -> CheckResult {
     match u32::try_from(version_number / 10_000).is_ok_and(|major| major >= OLDEST_MAJOR) {
-        true => Finding::ok("database version", format!("Postgres {version}.")),
-        false => {
-            Finding::failure("database version", format!("Postgres {version}; Bellwire needs {OLDEST_MAJOR} or newer."))
-        }
+        true => CheckResult::ok("database version", format!("Postgres {version}.")),
+        false => CheckResult::failure(
+            "database version",
+            format!("Postgres {version}; Bellwire needs {OLDEST_MAJOR} or newer."),
+        ),
     }
 }
 
-pub(super) fn durability(settings: &DatabaseSettings) -> Finding {
+pub(super) fn durability(settings: &DatabaseSettings) -> CheckResult {
     const CHECK: &str = "durability";
     let wrong = [
         ("fsync", settings.fsync),
@@ -218,8 +219,8 @@ pub(super) fn durability(settings: &DatabaseSettings) -> Finding {
         ("synchronous_commit", settings.synchronous_commit != "off"),
     ];
     match wrong.into_iter().find(|(_, is_right)| !is_right) {
-        None => Finding::ok(CHECK, "What is committed outlives a crash of the machine."),
-        Some((name, _)) => Finding::failure(
+        None => CheckResult::ok(CHECK, "What is committed outlives a crash of the machine."),
+        Some((name, _)) => CheckResult::failure(
             CHECK,
             format!("`{name}` is off: messages that were accepted can be lost when the machine fails."),
         )
@@ -228,10 +229,10 @@ pub(super) fn durability(settings: &DatabaseSettings) -> Finding {
     }
 }
 
-pub(super) fn connections(&DatabaseSettings { connections, connections_max, .. }: &DatabaseSettings) -> Finding {
+pub(super) fn connections(&DatabaseSettings { connections, connections_max, .. }: &DatabaseSettings) -> CheckResult {
     let health = beyond(connections as f64 / connections_max.max(1) as f64, CROWDED);
     let finding =
-        Finding::new("database connections", health, format!("{connections} of {connections_max} are in use."));
+        CheckResult::new("database connections", health, format!("{connections} of {connections_max} are in use."));
     match health {
         Health::Ok => finding,
         _ => finding
@@ -240,16 +241,16 @@ pub(super) fn connections(&DatabaseSettings { connections, connections_max, .. }
     }
 }
 
-pub(super) fn cleaning(&DatabaseSettings { autovacuum, xid_age, .. }: &DatabaseSettings) -> Finding {
+pub(super) fn cleaning(&DatabaseSettings { autovacuum, xid_age, .. }: &DatabaseSettings) -> CheckResult {
     const CHECK: &str = "cleaning";
     let age = beyond(xid_age, XID_AGE);
     let millions = xid_age / 1_000_000;
     match (autovacuum, age) {
-        (true, Health::Ok) => Finding::ok(CHECK, "Dead rows are cleared by autovacuum."),
-        (false, _) => Finding::failure(CHECK, "Autovacuum is off: dead rows pile up, and everything becomes slow.")
+        (true, Health::Ok) => CheckResult::ok(CHECK, "Dead rows are cleared by autovacuum."),
+        (false, _) => CheckResult::failure(CHECK, "Autovacuum is off: dead rows pile up, and everything becomes slow.")
             .advise("Turn it on.")
             .by("ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();"),
-        (true, health) => Finding::new(
+        (true, health) => CheckResult::new(
             CHECK,
             health,
             format!(
@@ -262,14 +263,14 @@ pub(super) fn cleaning(&DatabaseSettings { autovacuum, xid_age, .. }: &DatabaseS
 }
 
 /// Checks the oldest holder of dead rows, and the seconds since it began.
-pub(super) fn old_transactions(oldest: Option<&(VacuumBlocker, Option<f64>)>) -> Finding {
+pub(super) fn old_transactions(oldest: Option<&(VacuumBlocker, Option<f64>)>) -> CheckResult {
     const CHECK: &str = "old transactions";
     let Some((holder, since_s)) = oldest else {
-        return Finding::ok(CHECK, "No transaction keeps dead rows from being cleared.");
+        return CheckResult::ok(CHECK, "No transaction keeps dead rows from being cleared.");
     };
     let health = since_s.map_or(Health::Warning, |since_s| beyond(since_s, OLD_S));
     if health == Health::Ok {
-        return Finding::ok(CHECK, "No transaction has been open for long.");
+        return CheckResult::ok(CHECK, "No transaction has been open for long.");
     }
     let long = since_s.map_or_else(String::new, |since_s| format!(" for {:.0} minutes", since_s / 60.0));
     let (who, line) = match holder {
@@ -288,58 +289,65 @@ pub(super) fn old_transactions(oldest: Option<&(VacuumBlocker, Option<f64>)>) ->
             )
         }
     };
-    Finding::new(CHECK, health, format!("{who} has kept dead rows from being cleared{long}: the queue becomes slow."))
-        .advise("Find its owner, and end it if it is not needed.")
-        .by(line)
+    CheckResult::new(
+        CHECK,
+        health,
+        format!("{who} has kept dead rows from being cleared{long}: the queue becomes slow."),
+    )
+    .advise("Find its owner, and end it if it is not needed.")
+    .by(line)
 }
 
 /// Checks the number of days with partitions, today included.
-pub(super) fn partitions(days: u64) -> Finding {
+pub(super) fn partitions(days: u64) -> CheckResult {
     let detail = match days {
         ..=1 => "There is a partition for today alone.".to_owned(),
         2 => "There are partitions for today and tomorrow.".to_owned(),
         days => format!("There are partitions for today and the {} days that follow.", days - 1),
     };
     match days {
-        DAYS_AHEAD_MIN.. => return Finding::ok("partitions", detail),
-        1.. => Finding::warning("partitions", detail),
-        0 => Finding::failure("partitions", "There is no partition for today: rows go into one that is never dropped."),
+        DAYS_AHEAD_MIN.. => return CheckResult::ok("partitions", detail),
+        1.. => CheckResult::warning("partitions", detail),
+        0 => CheckResult::failure(
+            "partitions",
+            "There is no partition for today: rows go into one that is never dropped.",
+        ),
     }
     .advise("Maintenance makes them ahead. Check that a process has that role, and read its log.")
     .by("bellwire serve --roles api,worker,maintenance")
 }
 
-pub(super) fn api_keys(names: &[String]) -> Finding {
+pub(super) fn api_keys(names: &[String]) -> CheckResult {
     const CHECK: &str = "api keys";
     match names {
-        [] => Finding::ok(CHECK, format!("None expires within {} days.", KEYS_EXPIRE_WITHIN.num_days())),
+        [] => CheckResult::ok(CHECK, format!("None expires within {} days.", KEYS_EXPIRE_WITHIN.num_days())),
         names => {
             let many = if names.len() > 10 { "More than 10".to_owned() } else { names.len().to_string() };
             let verb = if names.len() == 1 { "expires" } else { "expire" };
             let detail = format!("{many} {verb} within {} days, next `{}`.", KEYS_EXPIRE_WITHIN.num_days(), names[0]);
-            Finding::warning(CHECK, detail)
+            CheckResult::warning(CHECK, detail)
                 .advise("Create new keys, replace these where they are used, and let these expire.")
                 .by("bellwire key list --app APP")
         }
     }
 }
 
-pub(super) fn workers(versions: &[String]) -> Finding {
+pub(super) fn workers(versions: &[String]) -> CheckResult {
     const CHECK: &str = "workers";
     let known: BTreeSet<&str> = versions.iter().map(String::as_str).collect();
     let named = known.iter().copied().collect::<Vec<_>>().join(", ");
     match (versions.len(), known.len()) {
-        (0, _) => Finding::failure(CHECK, "No process with the role `worker` lives: nothing is sent.")
+        (0, _) => CheckResult::failure(CHECK, "No process with the role `worker` lives: nothing is sent.")
             .advise("Start one.")
             .by("bellwire serve --roles worker"),
-        (1, _) => Finding::ok(CHECK, format!("One lives, of version {named}.")),
-        (n, 1) => Finding::ok(CHECK, format!("{n} live, all of version {named}.")),
-        (n, _) => Finding::warning(CHECK, format!("{n} live, of several versions: {named}."))
+        (1, _) => CheckResult::ok(CHECK, format!("One lives, of version {named}.")),
+        (n, 1) => CheckResult::ok(CHECK, format!("{n} live, all of version {named}.")),
+        (n, _) => CheckResult::warning(CHECK, format!("{n} live, of several versions: {named}."))
             .advise(format!("Restart the older ones with {VERSION}.")),
     }
 }
 
-pub(super) fn lanes(LaneCounts { held, broken }: LaneCounts) -> Finding {
+pub(super) fn lanes(LaneCounts { held, broken }: LaneCounts) -> CheckResult {
     let held = match held {
         0 => None,
         1 => Some("1 lane is held".to_owned()),
@@ -351,34 +359,37 @@ pub(super) fn lanes(LaneCounts { held, broken }: LaneCounts) -> Finding {
         n => Some(format!("the breakers of {n} lanes are open")),
     };
     let detail = match (held, broken) {
-        (None, None) => return Finding::ok("lanes", "No lane is held, and no breaker is open."),
+        (None, None) => return CheckResult::ok("lanes", "No lane is held, and no breaker is open."),
         (Some(held), None) => format!("{held}."),
         (None, Some(broken)) => format!("No lane is held, but {broken}."),
         (Some(held), Some(broken)) => format!("{held}, and {broken}."),
     };
-    Finding::warning("lanes", detail)
+    CheckResult::warning("lanes", detail)
         .advise("Their deliveries are sent later. The page of lanes shows the reason and the time.")
 }
 
 /// Checks the time for which the oldest delivery has been due.
-pub(super) fn queue(waited: Option<Duration>) -> Finding {
+pub(super) fn queue(waited: Option<Duration>) -> CheckResult {
     let health = waited.map_or(Health::Ok, |waited| beyond(waited, LATE));
     match (health, waited) {
-        (Health::Ok, _) | (_, None) => Finding::ok("queue", "Nothing that is due waits for long."),
+        (Health::Ok, _) | (_, None) => CheckResult::ok("queue", "Nothing that is due waits for long."),
         (health, Some(waited)) => {
             let detail = format!("The oldest delivery has been due for {} minutes.", waited.as_secs() / 60);
-            Finding::new("queue", health, detail)
+            CheckResult::new("queue", health, detail)
                 .advise("If no lane is held and workers live, look what they are busy with: metrics, logs.")
         }
     }
 }
 
-pub(super) fn runaways(held: &[String]) -> Finding {
+pub(super) fn runaways(held: &[String]) -> CheckResult {
     const CHECK: &str = "runaway guard";
-    let Some(first) = held.first() else { return Finding::ok(CHECK, "No app sends more than its size explains.") };
-    Finding::failure(CHECK, format!("Held, since they sent far more than their size explains: {}.", held.join(", ")))
-        .advise("Find out what sends, cancel what should not go out, and release the app.")
-        .by(format!("bellwire app release {first}"))
+    let Some(first) = held.first() else { return CheckResult::ok(CHECK, "No app sends more than its size explains.") };
+    CheckResult::failure(
+        CHECK,
+        format!("Held, since they sent far more than their size explains: {}.", held.join(", ")),
+    )
+    .advise("Find out what sends, cancel what should not go out, and release the app.")
+    .by(format!("bellwire app release {first}"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
 use super::output::Output;
-use crate::checks::{self, Finding};
+use crate::checks::{self, CheckResult};
 use crate::config::Config;
 use crate::server;
 use crate::server::context::{self, Migrations};
@@ -211,21 +211,21 @@ pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded
 
 /// Checks everything a start depends on, and the reported state of servers. Changes nothing. The most severe finding is first. With
 /// `offline`, the database is the only network connection.
-pub(crate) async fn doctor(config: &Config, offline: bool) -> Vec<Finding> {
+pub(crate) async fn doctor(config: &Config, offline: bool) -> Vec<CheckResult> {
     checks::by_gravity(examine(config, offline).await)
 }
 
-async fn examine(config: &Config, offline: bool) -> Vec<Finding> {
+async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
     let mut findings = vec![open_files()];
     if config.database_url.is_none() {
         let options = config.postgres_options();
         if !Embedded::exists(&options) {
             findings.push(match Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), None) {
-                Ok(found) => Finding::ok(
+                Ok(found) => CheckResult::ok(
                     "postgres",
                     format!("version {} in {}; the first start makes the database", found.major, found.dir.display()),
                 ),
-                Err(error) => Finding::failure("postgres", error),
+                Err(error) => CheckResult::failure("postgres", error),
             });
             return findings;
         }
@@ -233,32 +233,32 @@ async fn examine(config: &Config, offline: bool) -> Vec<Finding> {
     let (postgres, options) = match context::database(config).await {
         Ok(found) => found,
         Err(error) => {
-            findings.push(Finding::failure("postgres", error));
+            findings.push(CheckResult::failure("postgres", error));
             return findings;
         }
     };
     match store::connect(options.clone(), 2).await {
         Ok(pool) => {
-            findings.push(Finding::ok(
+            findings.push(CheckResult::ok(
                 "postgres",
                 if postgres.is_some() { "embedded".to_owned() } else { config.origin("database_url") },
             ));
             let schema = store::check_schema(&options).await;
             let is_current = schema.is_ok();
             findings.push(match schema {
-                Ok(()) => Finding::ok("schema", "up to date"),
+                Ok(()) => CheckResult::ok("schema", "up to date"),
                 Err(error @ store::SchemaError::Old { .. }) => {
-                    Finding::warning("schema", error.to_string()).by("bellwire migrate")
+                    CheckResult::warning("schema", error.to_string()).by("bellwire migrate")
                 }
-                Err(error) => Finding::failure("schema", error),
+                Err(error) => CheckResult::failure("schema", error),
             });
             findings.push(match schema::inspect(&options).await {
                 Ok(Contents::Ours(applied)) if !applied.is_empty() => {
                     master_key(&options, &config.master_key_source()).await
                 }
                 _ => match config.master_key_source().check() {
-                    Ok(()) => Finding::ok("master key", "the first start makes the keys"),
-                    Err(error) => Finding::failure("master key", error),
+                    Ok(()) => CheckResult::ok("master key", "the first start makes the keys"),
+                    Err(error) => CheckResult::failure("master key", error),
                 },
             });
             findings.extend(checks::of_database(&pool).await);
@@ -267,37 +267,37 @@ async fn examine(config: &Config, offline: bool) -> Vec<Finding> {
             }
             pool.close().await;
         }
-        Err(error) => findings.push(Finding::failure("postgres", error)),
+        Err(error) => findings.push(CheckResult::failure("postgres", error)),
     }
     if let Some(postgres) = postgres
         && let Err(panic) = tokio::task::spawn_blocking(move || postgres.stop()).await
     {
-        findings.push(Finding::failure("postgres", panic));
+        findings.push(CheckResult::failure("postgres", panic));
     }
     findings
 }
 
-async fn master_key(options: &PgConnectOptions, source: &MasterKeySource) -> Finding {
+async fn master_key(options: &PgConnectOptions, source: &MasterKeySource) -> CheckResult {
     let mut connection = match schema::connect_once(options, SCHEMA).await {
         Ok(connection) => connection,
-        Err(error) => return Finding::failure("master key", error),
+        Err(error) => return CheckResult::failure("master key", error),
     };
     match data_keys::check(&mut connection, source).await {
-        Ok(0) => Finding::ok("master key", "the first start makes the keys"),
-        Ok(keys) => Finding::ok("master key", format!("opens {keys} data keys")),
-        Err(error) => Finding::failure("master key", error),
+        Ok(0) => CheckResult::ok("master key", "the first start makes the keys"),
+        Ok(keys) => CheckResult::ok("master key", format!("opens {keys} data keys")),
+        Err(error) => CheckResult::failure("master key", error),
     }
 }
 
 /// Findings from the reported state of servers. Deliveries that pause are no finding where no server runs.
-async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<Finding> {
+async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<CheckResult> {
     let (now, setup) = (Clock::system().now(), server::setup(config));
     let setup = checks::Setup { asks_others: !offline, ..setup };
     let mut findings = checks::of_machine(&setup).await;
     findings.extend(checks::of_certificate(pool, &setup, now).await);
     match server::gateways(config) {
         Ok(gateways) => findings.extend(checks::network::look(pool, &gateways, &setup).await),
-        Err(error) => findings.push(Finding::failure("push services", error)),
+        Err(error) => findings.push(CheckResult::failure("push services", error)),
     }
     findings.extend(checks::of_upkeep(pool, now).await);
     if workers::any(pool, now).await.unwrap_or(false) {
@@ -306,13 +306,14 @@ async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<Finding
     findings
 }
 
-fn open_files() -> Finding {
+fn open_files() -> CheckResult {
     match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((_, hard)) if hard < FILES_WANTED => {
-            Finding::warning("open files", format!("at most {hard}; a busy server wants {FILES_WANTED} (ulimit -n)"))
-        }
-        Ok((_, hard)) => Finding::ok("open files", format!("at most {hard}")),
-        Err(errno) => Finding::warning("open files", format!("unknown: {errno}")),
+        Ok((_, hard)) if hard < FILES_WANTED => CheckResult::warning(
+            "open files",
+            format!("at most {hard}; a busy server wants {FILES_WANTED} (ulimit -n)"),
+        ),
+        Ok((_, hard)) => CheckResult::ok("open files", format!("at most {hard}")),
+        Err(errno) => CheckResult::warning("open files", format!("unknown: {errno}")),
     }
 }
 

@@ -50,7 +50,7 @@ use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::checks::{Finding, Health};
+use crate::checks::{CheckResult, Health};
 use crate::config;
 use crate::demo;
 use crate::server::telemetry;
@@ -355,7 +355,7 @@ async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-fn doctor(out: Output, findings: &[Finding]) -> anyhow::Result<ExitCode> {
+fn doctor(out: Output, findings: &[CheckResult]) -> anyhow::Result<ExitCode> {
     let healthy = findings.iter().all(|finding| finding.health == Health::Ok);
     let lines: Vec<String> = findings
         .iter()

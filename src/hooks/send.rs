@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::signature::Secret;
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
-use bellwire_core::hook::{DeliveryState, DisabledWhy};
+use bellwire_core::hook::{DeliveryState, WebhookDisabledReason};
 use bellwire_core::id::{HookDeliveryId, WebhookId};
 use bellwire_core::subscription::Endpoint;
 use bellwire_dispatch::idle::Rest;
@@ -408,12 +408,12 @@ impl SenderInner {
                 *line.failing_since.lock() = Some(now);
             }
             (false, Some(since)) if now - since >= DISABLED_AFTER => {
-                webhooks::disable(&self.pool, target.app, target.id, DisabledWhy::Failing, now).await?;
+                webhooks::disable(&self.pool, target.app, target.id, WebhookDisabledReason::Failing, now).await?;
             }
             (false, Some(_)) => {}
         }
         if is_gone {
-            webhooks::disable(&self.pool, target.app, target.id, DisabledWhy::Gone, now).await?;
+            webhooks::disable(&self.pool, target.app, target.id, WebhookDisabledReason::Gone, now).await?;
         }
         Ok(())
     }

@@ -155,21 +155,21 @@ async fn lane_shows_its_limit_and_last_error() {
     let shown = show().await;
     assert!(shown["concurrency"].as_i64().is_some_and(|n| n >= 32), "{shown}");
     assert_eq!(
-        (&shown["last_words"]["status"], &shown["last_words"]["detail"]),
+        (&shown["last_error"]["status"], &shown["last_error"]["detail"]),
         (&json!(400), &json!("no more of this"))
     );
-    assert!(shown["last_words"]["at"].is_string());
+    assert!(shown["last_error"]["at"].is_string());
     // Acceptances and gone subscriptions are not findings.
     let gone = RuleAction::Answer { status: 410, headers: Vec::new(), body: "gone".to_owned() };
     app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(gone) }).unwrap();
     app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     app.run_until_idle().await;
-    assert_eq!(show().await["last_words"], shown["last_words"]);
+    assert_eq!(show().await["last_error"], shown["last_error"]);
     // A worker that is gone lets nothing through; what was said stays.
     app.dispatcher.stop(std::time::Duration::from_secs(10)).await;
     let after = show().await;
-    assert_eq!((&after["concurrency"], &after["last_words"]), (&Value::Null, &shown["last_words"]));
+    assert_eq!((&after["concurrency"], &after["last_error"]), (&Value::Null, &shown["last_error"]));
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM lane_limits").await, 0);
     app.finish().await;
 }

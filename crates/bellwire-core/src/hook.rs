@@ -65,7 +65,7 @@ named! {
 
 named! {
     /// Reason why a webhook is disabled.
-    pub enum DisabledWhy {
+    pub enum WebhookDisabledReason {
         /// By request of a caller.
         Asked = "asked",
         /// The receiver responded with 410: it is gone.

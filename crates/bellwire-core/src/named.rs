@@ -109,7 +109,7 @@ mod tests {
 
     use crate::delivery::{Ending, ReceiptKind, Urgency};
     use crate::event_type::EventType;
-    use crate::hook::{DeliveryState, DisabledWhy, WebhookState};
+    use crate::hook::{DeliveryState, WebhookDisabledReason, WebhookState};
     use crate::lane::Gateway;
     use crate::message::MessageState;
     use crate::permission::{Join, Maker};
@@ -144,7 +144,7 @@ mod tests {
             Role,
             EventType,
             WebhookState,
-            DisabledWhy,
+            WebhookDisabledReason,
             DeliveryState,
             Urgency,
             Ending,

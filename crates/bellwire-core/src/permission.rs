@@ -83,6 +83,7 @@ impl Speaker {
 
 named! {
     /// Maker of a topic, as stored in `topics.made_by`.
+    #[cfg_attr(feature = "openapi", schema(as = TopicMaker))]
     pub enum Maker {
         /// A browser, in an app that allows browsers to create topics. The number of such topics is limited, and maintenance
         /// deletes those unused for a week.

@@ -48,14 +48,14 @@ pub enum TooLong {
     #[default]
     Dead,
     /// This is cut, and ends in an ellipsis; dead, if that is not enough.
-    Cut(Cuttable),
+    Cut(ShortenedText),
 }
 
 /// Text that may be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Cuttable {
+pub enum ShortenedText {
     /// The text below the title.
     Body,
 }
@@ -160,7 +160,9 @@ mod tests {
 
     #[test]
     fn overlong_rule_is_a_word_or_list() {
-        for (json, rule) in [(json!("dead"), TooLong::Dead), (json!({"cut": "body"}), TooLong::Cut(Cuttable::Body))] {
+        for (json, rule) in
+            [(json!("dead"), TooLong::Dead), (json!({"cut": "body"}), TooLong::Cut(ShortenedText::Body))]
+        {
             assert_eq!(serde_json::from_value::<TooLong>(json.clone()).unwrap(), rule);
             assert_eq!(serde_json::to_value(rule).unwrap(), json);
         }

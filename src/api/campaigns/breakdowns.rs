@@ -15,7 +15,7 @@ const LOCALES_MAX: usize = 200;
 
 /// Results of deliveries to browsers of one language.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CampaignLocaleView {
+pub(crate) struct CampaignLocaleReports {
     /// Locale of the browsers. Null: not reported.
     locale: Option<String>,
     /// Taken by push services.
@@ -40,10 +40,14 @@ pub(crate) struct CampaignGatewayReports {
 }
 
 /// Returns the results of a campaign by language, at most 200, those with the most deliveries first.
-pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<Page<CampaignLocaleView>, Problem> {
+pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<Page<CampaignLocaleReports>, Problem> {
     let rows = progress::by_locale(pool, app, id, LOCALES_MAX).await?;
-    let view =
-        |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleView { locale, accepted, displayed, clicked };
+    let view = |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleReports {
+        locale,
+        accepted,
+        displayed,
+        clicked,
+    };
     Ok(Page::complete(rows.into_iter().map(view).collect()))
 }
 

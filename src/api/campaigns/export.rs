@@ -1,6 +1,6 @@
 //! Export of campaigns.
 
-use super::plan::{CampaignBody, StoredPlan};
+use super::plan::{CampaignPlan, StoredPlan};
 use super::{CampaignRef, find_any};
 use crate::api::ApiState;
 use crate::api::problem::Problem;
@@ -17,7 +17,7 @@ pub(in crate::api) async fn plan_for_export(
     state: &ApiState,
     app: &App,
     (id, stands, sealed): (CampaignId, CampaignState, &[u8]),
-) -> Result<Option<CampaignBody>, Problem> {
+) -> Result<Option<CampaignPlan>, Problem> {
     let StoredPlan { mut given, checked } = open(state, id, sealed)?;
     if !goes_along(stands, &checked.when) {
         return Ok(None);

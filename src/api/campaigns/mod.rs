@@ -36,12 +36,12 @@ use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::operations::retrying::retrying;
 use bellwire_vault::PLAN;
-use breakdowns::{CampaignGatewayReports, CampaignLocaleView};
+use breakdowns::{CampaignGatewayReports, CampaignLocaleReports};
 pub(super) use export::plan_for_export;
-use plan::{CampaignBody, SLUG_RULE, StoredPlan, is_slug};
+use plan::{CampaignPlan, SLUG_RULE, StoredPlan, is_slug};
 pub(super) use story::part_of;
 use utoipa_axum::router::OpenApiRouter;
-use view::CampaignView;
+use view::CampaignResponse;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
@@ -99,7 +99,7 @@ pub(crate) struct ListQuery {
 
 /// Lists campaigns, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns", tag = "Campaigns",
-    responses((status = 200, body = Page<CampaignView>)))]
+    responses((status = 200, body = Page<CampaignResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -109,17 +109,17 @@ pub(crate) async fn list(
     let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
     let rows = campaigns::list(&state.pool, server.app.id, query.state, cut.ask()).await?;
     let mut standings = view::standings(&state.pool, &rows).await?;
-    let show = |row: CampaignRow| CampaignView::new(&server.app, &row).standing(standings.remove(&row.id));
+    let show = |row: CampaignRow| CampaignResponse::new(&server.app, &row).standing(standings.remove(&row.id));
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
 
 /// Makes a campaign, as a draft. Everything is checked as it would be when it is sent, its messages as messages are.
-#[utoipa::path(post, path = "/v1/apps/{app}/campaigns", tag = "Campaigns", request_body = CampaignBody,
-    responses((status = 201, body = CampaignView)))]
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns", tag = "Campaigns", request_body = CampaignPlan,
+    responses((status = 201, body = CampaignResponse)))]
 pub(crate) async fn create(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    Making(body, pending): Making<CampaignBody>,
+    Making(body, pending): Making<CampaignPlan>,
 ) -> Result<Response, Instead> {
     let checked = check(&state, &server.app, &body).await?;
     let once = pending.begin(&state).await?;
@@ -127,7 +127,7 @@ pub(crate) async fn create(
 }
 
 /// Checks a plan against the app that it is of.
-async fn check(state: &ApiState, app: &App, body: &CampaignBody) -> Result<Plan, Problem> {
+async fn check(state: &ApiState, app: &App, body: &CampaignPlan) -> Result<Plan, Problem> {
     let followed = match &body.follows {
         Some(follow) => {
             let named: CampaignRef =
@@ -171,7 +171,7 @@ async fn make(
         changed_at: now,
         started_at: None,
     };
-    once.finish(state, StatusCode::CREATED, &CampaignView::new(app, &row)).await
+    once.finish(state, StatusCode::CREATED, &CampaignResponse::new(app, &row)).await
 }
 
 fn seal(state: &ApiState, id: CampaignId, stored: &StoredPlan) -> Result<Vec<u8>, Problem> {
@@ -195,20 +195,20 @@ fn slug_taken() -> Problem {
 
 /// Shows a campaign and how it goes.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
-    responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-) -> Result<axum::Json<CampaignView>, Problem> {
+) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     view(&state, &server.app, &row).await
 }
 
-async fn view(state: &ApiState, app: &App, row: &CampaignRow) -> Result<axum::Json<CampaignView>, Problem> {
+async fn view(state: &ApiState, app: &App, row: &CampaignRow) -> Result<axum::Json<CampaignResponse>, Problem> {
     let plan = open(state, row)?.checked;
     let progress = view::progress(&state.pool, row, &plan, state.clock.now()).await?;
-    Ok(axum::Json(CampaignView::new(app, row).with(progress)))
+    Ok(axum::Json(CampaignResponse::new(app, row).with(progress)))
 }
 
 async fn find_any(state: &ApiState, app: &App, named: &CampaignRef) -> Result<Option<CampaignRow>, Problem> {
@@ -225,12 +225,12 @@ async fn find(state: &ApiState, app: &App, named: &CampaignRef) -> Result<Campai
 
 /// Shows what the author of a campaign wrote.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/plan", tag = "Campaigns",
-    responses((status = 200, body = CampaignBody)))]
+    responses((status = 200, body = CampaignPlan)))]
 pub(crate) async fn show_plan(
     server: Server<MaySend>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-) -> Result<axum::Json<CampaignBody>, Problem> {
+) -> Result<axum::Json<CampaignPlan>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     Ok(axum::Json(open(&state, &row)?.given))
 }
@@ -238,12 +238,12 @@ pub(crate) async fn show_plan(
 /// Shows how a campaign goes by the language of browsers. Every delivery is looked at: that takes seconds for a million, and a few such
 /// searches are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/locales", tag = "Campaigns",
-    responses((status = 200, body = Page<CampaignLocaleView>)))]
+    responses((status = 200, body = Page<CampaignLocaleReports>)))]
 pub(crate) async fn show_locales(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-) -> Result<axum::Json<Page<CampaignLocaleView>>, Problem> {
+) -> Result<axum::Json<Page<CampaignLocaleReports>>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
     Ok(axum::Json(breakdowns::locales(&state.pool, server.app.id, row.id).await?))
@@ -265,13 +265,13 @@ pub(crate) async fn show_gateways(
 
 /// Writes a draft anew. 409 once it was started: clone it.
 #[utoipa::path(put, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
-    responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn replace(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-    Json(body, _): Json<CampaignBody>,
-) -> Result<axum::Json<CampaignView>, Problem> {
+    Json(body, _): Json<CampaignPlan>,
+) -> Result<axum::Json<CampaignResponse>, Problem> {
     let (app, now) = (&server.app, state.clock.now());
     let row = find(&state, app, &campaign).await?;
     let checked = check(&state, app, &body).await?;
@@ -329,7 +329,7 @@ pub(crate) struct CampaignClone {
 
 /// Makes a draft with the plan of another campaign.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/clone", tag = "Campaigns",
-    request_body = CampaignClone, responses((status = 201, body = CampaignView)))]
+    request_body = CampaignClone, responses((status = 201, body = CampaignResponse)))]
 pub(crate) async fn clone(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -384,7 +384,7 @@ pub(crate) async fn test(
 async fn compose_test(
     state: &ApiState,
     app: &App,
-    given: &CampaignBody,
+    given: &CampaignPlan,
     body: CampaignTestSend,
 ) -> Result<Composed, Problem> {
     let message = given.message_to(json!({"users": body.users}), body.variant.as_deref());

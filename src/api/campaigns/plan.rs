@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::ApiState;
-use crate::api::compose::NewMessageBody;
+use crate::api::compose::MessageRequest;
 use crate::api::extract::{is_plain_text, parse};
 use crate::api::problem::{Faults, Problem};
 use crate::api::retry_headers::RetryHeaders;
@@ -19,7 +19,8 @@ use bellwire_core::id::CampaignId;
 use bellwire_core::named;
 use bellwire_core::request_time;
 use bellwire_rules::campaign::plan::{
-    CampaignAudience, CampaignVariant, DidNot, Follow, Otherwise, Pace, Plan, PlannedMessage, Test, VARIANTS_MAX, WHOLE,
+    CampaignAudience, CampaignVariant, Follow, FollowCondition, Otherwise, Pace, Plan, PlannedMessage, Test,
+    VARIANTS_MAX, WHOLE,
 };
 use bellwire_rules::campaign::schedule::{Recurrence, When};
 use bellwire_rules::campaign::zones::Past;
@@ -47,7 +48,7 @@ const NOT_FOR_CAMPAIGNS: [(&str, &str); 4] = [
 /// A campaign as its author writes it.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CampaignBody {
+pub(crate) struct CampaignPlan {
     /// Name in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`.
     #[schema(min_length = 1, max_length = 64)]
     pub slug: String,
@@ -56,7 +57,7 @@ pub(crate) struct CampaignBody {
     #[schema(min_length = 1, max_length = 200)]
     pub name: Option<String>,
     /// The message, as it would be sent alone, to a topic or to all.
-    #[schema(value_type = NewMessageBody)]
+    #[schema(value_type = MessageRequest)]
     message: Value,
     /// Variants of the content for shares of the audience, at most 10.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -183,7 +184,7 @@ pub(crate) struct FollowBody {
     #[schema(max_length = 64)]
     pub campaign: String,
     /// Missing reaction of its recipients.
-    did_not: DidNot,
+    did_not: FollowCondition,
     /// Seconds after the start of the other campaign's last run: 60 to 2,419,200.
     #[schema(minimum = 60, maximum = 2_419_200)]
     after: i64,
@@ -192,11 +193,11 @@ pub(crate) struct FollowBody {
 /// Sealed parts of a campaign.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct StoredPlan {
-    pub given: CampaignBody,
+    pub given: CampaignPlan,
     pub checked: Plan,
 }
 
-impl CampaignBody {
+impl CampaignPlan {
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.slug)
     }
@@ -333,7 +334,7 @@ impl CampaignBody {
     }
 
     /// The message of a variant, by its name or the first, to other recipients; for a test.
-    pub(super) fn message_to(&self, to: Value, variant: Option<&str>) -> Option<NewMessageBody> {
+    pub(super) fn message_to(&self, to: Value, variant: Option<&str>) -> Option<MessageRequest> {
         let mut message = self.message.as_object()?.clone();
         let chosen = match variant {
             Some(name) => Some(self.variants.iter().find(|variant| variant.name == name)?),
@@ -368,7 +369,7 @@ async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App)
     }
     faults.finish()?;
     let octets = serde_json::to_vec(&message).map_err(|_| Problem::internal())?;
-    let mut body: NewMessageBody = parse(&octets)?;
+    let mut body: MessageRequest = parse(&octets)?;
     let segment = body.to.segment(state, app).await?;
     let mut templates = Templates::default();
     let template = templates.resolve(state, app.id, body.template.take()).await?;

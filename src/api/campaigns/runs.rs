@@ -16,7 +16,7 @@ use super::super::auth::{MayRead, Server};
 use super::super::extract::{PathId, PathParam, Query};
 use super::super::paging::{Page, Paging};
 use super::super::problem::Problem;
-use super::view::{self, CampaignCounts, CampaignReports, CampaignVariantView};
+use super::view::{self, CampaignCounts, CampaignReports, CampaignVariantResponse};
 use super::{CampaignRef, find, open};
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
@@ -62,7 +62,7 @@ pub(crate) struct CampaignRunFigures {
     /// Receipts of this run, over all variants. Null: its pushes request no receipts, so they are unknown.
     reports: Option<CampaignReports>,
     /// Of its variants, in their order.
-    variants: Vec<CampaignVariantView>,
+    variants: Vec<CampaignVariantResponse>,
     /// Comparison with the previous run. Null: it is the first, or no messages of the previous one are stored.
     before: Option<CampaignRunChange>,
 }

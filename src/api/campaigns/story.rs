@@ -5,7 +5,7 @@ use super::super::problem::Problem;
 use super::{CampaignRef, find_any, open};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
-use bellwire_rules::campaign::plan::DidNot;
+use bellwire_rules::campaign::plan::FollowCondition;
 use bellwire_rules::explain::{ByZone, ExplainedPart, FollowedCampaign};
 use bellwire_segment::{AudienceFilter, Expression};
 use bellwire_store::campaigns::runs;
@@ -39,8 +39,8 @@ pub(in crate::api) async fn part_of(
         None => None,
         Some((follow, given)) => {
             let (did_not, act) = match follow.did_not {
-                DidNot::Click => ("click", "clicked"),
-                DidNot::Display => ("display", "displayed"),
+                FollowCondition::Click => ("click", "clicked"),
+                FollowCondition::Display => ("display", "displayed"),
             };
             let has = async |act: &str| {
                 let text = format!("{act}(\"{}\")", follow.campaign);

@@ -10,7 +10,7 @@ use super::super::extract::PathId;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::send_at::LATE_MAX;
 use super::super::{ApiState, Work};
-use super::view::CampaignView;
+use super::view::CampaignResponse;
 use super::{CampaignRef, find, open, view};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
@@ -22,12 +22,12 @@ use bellwire_store::keys::audit::{AuditAction, AuditEntry};
 
 /// Starts a campaign: it goes out when it is due. 409 if its time has passed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",
-    responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn start(
     server: Server<MaySend>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-) -> Result<axum::Json<CampaignView>, Problem> {
+) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
     if row.state == CampaignState::Draft && is_past(&plan, now) {
@@ -42,12 +42,12 @@ pub(super) fn is_past(plan: &Plan, now: Timestamp) -> bool {
 
 /// Pauses a campaign: no push of it starts later than a second after the answer. The times to live of its messages keep running.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/pause", tag = "Campaigns",
-    responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn pause(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-) -> Result<axum::Json<CampaignView>, Problem> {
+) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     steer(&server, &state, row, CampaignOrder::Pause).await
 }
@@ -55,12 +55,12 @@ pub(crate) async fn pause(
 /// Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later
 /// by as long as it was paused. One that has expired cannot be resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/resume", tag = "Campaigns",
-    responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn resume(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-) -> Result<axum::Json<CampaignView>, Problem> {
+) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     if row.state == CampaignState::Paused && open(&state, &row)?.checked.has_expired(state.clock.now()) {
         return Err(Problem::new(
@@ -73,12 +73,12 @@ pub(crate) async fn resume(
 
 /// Cancels a campaign for good: no push of it starts later than a second after the answer.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/cancel", tag = "Campaigns",
-    responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-) -> Result<axum::Json<CampaignView>, Problem> {
+) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     steer(&server, &state, row, CampaignOrder::Cancel).await
 }
@@ -88,7 +88,7 @@ async fn steer<S>(
     state: &ApiState,
     row: CampaignRow,
     order: CampaignOrder,
-) -> Result<axum::Json<CampaignView>, Problem> {
+) -> Result<axum::Json<CampaignResponse>, Problem> {
     let action = match order {
         CampaignOrder::Start => AuditAction::CampaignStarted,
         CampaignOrder::Pause => AuditAction::CampaignPaused,

@@ -24,7 +24,7 @@ use bellwire_store::keys::apps::App;
 /// Campaign of an app.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Campaign)]
-pub(crate) struct CampaignView {
+pub(crate) struct CampaignResponse {
     /// Id of the campaign.
     id: CampaignId,
     /// Name of the campaign in URLs.
@@ -100,13 +100,13 @@ pub(crate) struct CampaignProgress {
     /// Push services at which deliveries wait, those that are held longest first. It does not end before they are released.
     held: Vec<CampaignHold>,
     /// Of its variants, in their order, all runs together.
-    variants: Vec<CampaignVariantView>,
+    variants: Vec<CampaignVariantResponse>,
     /// By push service, all runs together.
-    gateways: Vec<CampaignGatewayView>,
+    gateways: Vec<CampaignGatewayHealth>,
     /// The share of the audience that gets nothing.
     holdout: f64,
     /// Last 50 runs, the latest first. `links.runs` leads to all of them, with their figures.
-    runs: Vec<CampaignRunView>,
+    runs: Vec<CampaignRunResponse>,
 }
 
 /// A push service at which deliveries wait: a hold or an open breaker of a lane, a paused flow, or the runaway guard.
@@ -156,7 +156,7 @@ pub(crate) struct CampaignCounts {
 
 /// A variant, and how it goes.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CampaignVariantView {
+pub(crate) struct CampaignVariantResponse {
     /// Name of the variant.
     name: String,
     /// Weight of the variant.
@@ -191,7 +191,7 @@ pub(crate) struct CampaignReports {
 
 /// A push service, and what became of the deliveries by way of it.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CampaignGatewayView {
+pub(crate) struct CampaignGatewayHealth {
     /// Name of the push service.
     gateway: Gateway,
     /// Results of its deliveries.
@@ -202,7 +202,7 @@ pub(crate) struct CampaignGatewayView {
 
 /// Run of a campaign.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CampaignRunView {
+pub(crate) struct CampaignRunResponse {
     /// Number of the run, from 1.
     run: i32,
     /// The time that it is for.
@@ -215,7 +215,7 @@ pub(crate) struct CampaignRunView {
     confidence: Option<f64>,
 }
 
-impl CampaignView {
+impl CampaignResponse {
     /// Shows a row, without how it goes.
     pub(super) fn new(app: &App, row: &CampaignRow) -> Self {
         let this = format!("/v1/apps/{}/campaigns/{}", app.id, row.id);
@@ -354,7 +354,7 @@ fn summary(
         total.add(it);
         gateways.entry(it.gateway).or_default().add(it);
     }
-    let run = |row: RunRow| CampaignRunView {
+    let run = |row: RunRow| CampaignRunResponse {
         run: row.run,
         at: row.at,
         decide_at: row.decide_at,
@@ -373,7 +373,7 @@ fn summary(
         variants: (0..plan.variants.len()).map(|place| variant(plan, place, outcomes, reports)).collect(),
         gateways: gateways
             .into_iter()
-            .map(|(gateway, counts)| CampaignGatewayView { gateway, counts, reports: reports_from(gateway) })
+            .map(|(gateway, counts)| CampaignGatewayHealth { gateway, counts, reports: reports_from(gateway) })
             .collect(),
         holdout: f64::from(plan.holdout) / f64::from(WHOLE),
         runs: runs.into_iter().map(run).collect(),
@@ -400,7 +400,12 @@ pub(super) fn variant_name(plan: &Plan, variant: i16) -> Option<String> {
 }
 
 /// A variant, and how it went by what was counted of it and others.
-pub(super) fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reported: &[Reports]) -> CampaignVariantView {
+pub(super) fn variant(
+    plan: &Plan,
+    place: usize,
+    outcomes: &[Outcomes],
+    reported: &[Reports],
+) -> CampaignVariantResponse {
     let variant = &plan.variants[place];
     let is_its = |number: i16| usize::try_from(number) == Ok(place);
     let outcomes = || outcomes.iter().filter(|it| is_its(it.variant));
@@ -408,7 +413,7 @@ pub(super) fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reported
     outcomes().for_each(|it| counts.add(it));
     let reported = reported.iter().filter(|it| is_its(it.variant));
     let reports = variant.body.enveloped.then(|| reports(outcomes(), reported).0);
-    CampaignVariantView { name: variant.name.clone(), weight: variant.weight, counts, reports }
+    CampaignVariantResponse { name: variant.name.clone(), weight: variant.weight, counts, reports }
 }
 
 /// Returns the sums of receipts, and the base of the click rate.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{DeadLetterView, Filtered};
+use super::{DeadLetterResponse, Filtered};
 use crate::api::ApiState;
 use crate::api::auth::{MayExport, Server};
 use crate::api::csv_cells::neutralise;
@@ -52,7 +52,7 @@ impl DeadLetterFormat {
     }
 
     /// Writes a page; `first` if it is the first one.
-    fn write(self, letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
+    fn write(self, letters: &[DeadLetterResponse], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
         match self {
             DeadLetterFormat::Csv => write_csv(letters, first),
             DeadLetterFormat::Ndjson => {
@@ -104,7 +104,7 @@ const COLUMNS: [&str; 14] = [
     "replay",
 ];
 
-fn write_csv(letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
+fn write_csv(letters: &[DeadLetterResponse], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
     let mut out = csv::Writer::from_writer(Vec::new());
     if first {
         out.write_record(COLUMNS)?;
@@ -148,7 +148,7 @@ pub(crate) struct ExportQuery {
 /// before it leaves. A few exports and imports are under way at a time: 503 (`transfers_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters", params(ExportQuery, DeadLetterFilter),
     responses((status = 200, content(
-        (DeadLetterView = "application/x-ndjson"), (String = "text/csv")))))]
+        (DeadLetterResponse = "application/x-ndjson"), (String = "text/csv")))))]
 pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
@@ -197,7 +197,7 @@ impl Pages {
             handling::record(&mut tx, &self.operation, self.part, n, self.clock.now()).await?;
             tx.commit().await?;
         }
-        let letters: Vec<DeadLetterView> = rows.into_iter().map(DeadLetterView::from).collect();
+        let letters: Vec<DeadLetterResponse> = rows.into_iter().map(DeadLetterResponse::from).collect();
         let page = self.format.write(&letters, self.part == 0)?;
         self.part += 1;
         Ok(Some((page.into(), self)))

@@ -30,7 +30,7 @@ const MESSAGES_SHOWN: usize = 1_000;
 /// Dead letters to replay.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ReplayBody {
+pub(crate) struct ReplayRequest {
     /// The open dead letters that fit all of it; `{}`: every open dead letter.
     filter: DeadLetterFilter,
     /// Whether to count only.
@@ -46,7 +46,7 @@ pub(crate) struct ReplayBody {
 /// Dead letters to discard.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct DiscardBody {
+pub(crate) struct DiscardRequest {
     /// The open dead letters that fit all of it; `{}`: every open dead letter.
     filter: DeadLetterFilter,
     /// Whether to count only.
@@ -67,7 +67,7 @@ pub(crate) struct ReplayOne {
 
 /// Result of an operation, or of its dry run.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Handled {
+pub(crate) struct DeadLetterActionResult {
     /// Whether this was only counted.
     dry_run: bool,
     /// Id in the trail. Null for a dry run.
@@ -122,12 +122,12 @@ fn operation(
 /// It may be repeated safely: no dead letter is replayed twice, even if a request is interrupted. Without an `Idempotency-Key` a
 /// repeat continues with remaining and new letters. With it, a repeat continues only if the first request was interrupted. With
 /// it, a few run at a time: 503 (`searches_busy`).
-#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters", request_body = ReplayBody,
-    responses((status = 200, body = Handled)))]
+#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters", request_body = ReplayRequest,
+    responses((status = 200, body = DeadLetterActionResult)))]
 pub(crate) async fn replay(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    Making(body, pending): Making<ReplayBody>,
+    Making(body, pending): Making<ReplayRequest>,
 ) -> Result<Response, Instead> {
     let mut faults = Faults::default();
     let cap = check(&body.filter, body.cap, &mut faults);
@@ -147,19 +147,19 @@ pub(crate) async fn replay(
         let done = handling::replay(&state.pool, &state.vault, &state.clock, &operation, ttl_s, cap, sent).await?;
         let mut messages = done.messages;
         messages.truncate(MESSAGES_SHOWN);
-        Handled { messages, ..handled(&operation, found, left_alone, done.letters) }
+        DeadLetterActionResult { messages, ..handled(&operation, found, left_alone, done.letters) }
     };
     once.finish(&state, &answer).await
 }
 
 /// Discards dead letters: they stay in the archive, without further action.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters",
-    responses((status = 200, body = Handled)))]
+    responses((status = 200, body = DeadLetterActionResult)))]
 pub(crate) async fn discard(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    Json(body, _): Json<DiscardBody>,
-) -> Result<axum::Json<Handled>, Problem> {
+    Json(body, _): Json<DiscardRequest>,
+) -> Result<axum::Json<DeadLetterActionResult>, Problem> {
     let mut faults = Faults::default();
     let cap = check(&body.filter, body.cap, &mut faults);
     faults.finish()?;
@@ -172,8 +172,8 @@ pub(crate) async fn discard(
     Ok(axum::Json(handled(&operation, found, 0, n)))
 }
 
-fn handled(operation: &Operation, found: OperationPreview, left_alone: i64, n: i64) -> Handled {
-    Handled {
+fn handled(operation: &Operation, found: OperationPreview, left_alone: i64, n: i64) -> DeadLetterActionResult {
+    DeadLetterActionResult {
         dry_run: false,
         id: Some(operation.id),
         matched: found.matched,
@@ -192,12 +192,12 @@ async fn counted(
     operation: Operation,
     found: OperationPreview,
     left_alone: i64,
-) -> Result<Handled, Problem> {
+) -> Result<DeadLetterActionResult, Problem> {
     let filter = DeadLetterFilter { state: Some(Standing::Open), ..operation.filter.clone() };
     let by = async |by| groups(&state.pool, operation.app, &filter, by).await.map(Some);
     let (by_reason, by_message) = (by(GroupBy::Reason).await?, by(GroupBy::Message).await?);
     let handled = handled(&operation, found, left_alone, 0);
-    Ok(Handled { dry_run: true, id: None, by_reason, by_message, ..handled })
+    Ok(DeadLetterActionResult { dry_run: true, id: None, by_reason, by_message, ..handled })
 }
 
 /// Replays one dead letter. As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
@@ -263,7 +263,7 @@ async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<
 
 /// Something that was done to dead letters.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ActionView {
+pub(crate) struct DeadLetterActionResponse {
     /// Id of the operation.
     id: ActionId,
     /// `replay`, `discard` or `export`.
@@ -281,7 +281,7 @@ pub(crate) struct ActionView {
     ended_at: DateTime<Utc>,
 }
 
-impl From<ActionRow> for ActionView {
+impl From<ActionRow> for DeadLetterActionResponse {
     fn from(row: ActionRow) -> Self {
         let ActionRow { operation, action, actor, filter, n, at, ended_at } = row;
         Self { id: operation, action, actor, filter, count: n, at, ended_at }
@@ -290,7 +290,7 @@ impl From<ActionRow> for ActionView {
 
 /// Lists who replayed, discarded or exported dead letters, the latest first. What is listed here never changes.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/audit", tag = "Dead letters",
-    responses((status = 200, body = Page<ActionView>)))]
+    responses((status = 200, body = Page<DeadLetterActionResponse>)))]
 pub(crate) async fn trail(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -299,5 +299,5 @@ pub(crate) async fn trail(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = trail::list(&state.pool, server.app.id, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.operation, ActionView::from).answer(&uri))
+    Ok(cut.page(rows, |row| row.operation, DeadLetterActionResponse::from).answer(&uri))
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{AttemptView, DeliveryStatus, standing};
+use super::{AttemptResponse, DeliveryStatus, standing};
 use crate::api::ApiState;
 use crate::api::auth::{MayRead, Server};
 use crate::api::extract::{Query, UserId};
@@ -79,7 +79,7 @@ pub(crate) struct FoundDelivery {
     /// Due time while it waits. Null while its message is paused.
     due_at: Option<DateTime<Utc>>,
     /// Last attempt. Null: none yet.
-    last_attempt: Option<AttemptView>,
+    last_attempt: Option<AttemptResponse>,
 }
 
 fn ending_of(row: &FoundRow) -> Option<Ending> {
@@ -94,7 +94,7 @@ pub(in crate::api) fn state_of(row: &FoundRow) -> DeliveryStatus {
 impl From<FoundRow> for FoundDelivery {
     fn from(row: FoundRow) -> Self {
         let (state, ending) = (state_of(&row), ending_of(&row));
-        let last_attempt = row.attempt.zip(row.at).zip(ending).map(|((attempt, at), ending)| AttemptView {
+        let last_attempt = row.attempt.zip(row.at).zip(ending).map(|((attempt, at), ending)| AttemptResponse {
             attempt,
             at,
             ending,

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::ApiState;
-use super::super::calendar::CalendarView;
+use super::super::calendar::CalendarSettings;
 use super::super::campaigns::plan_for_export;
-use super::super::caps::CapsView;
+use super::super::caps::CapSettings;
 use super::super::identity_keys::{Algorithm, algorithm_of};
 use super::record::APP;
 use super::run::{Broken, Giving};
@@ -74,8 +74,8 @@ async fn keys(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broke
 /// Writes the limits of times and numbers of messages.
 async fn limits(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broken> {
     let pool = &state.pool;
-    to.line("calendar", &CalendarView::from(calendars::read(pool, app).await?)).await?;
-    to.line("frequency_caps", &CapsView::from(&caps::read(pool, app).await?)).await?;
+    to.line("calendar", &CalendarSettings::from(calendars::read(pool, app).await?)).await?;
+    to.line("frequency_caps", &CapSettings::from(&caps::read(pool, app).await?)).await?;
     let slas = slas::read(pool, app).await?;
     let seconds: serde_json::Map<String, Value> =
         slas.into_iter().map(|(tier, seconds)| (tier.name().to_owned(), seconds.into())).collect();

@@ -23,18 +23,18 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("RestoreRequest") => {
             json!({"lane": 7, "since": "2026-12-01T08:00:00Z", "until": "2026-12-01T09:00:00Z", "dry_run": true})
         }
-        Some("SegmentBody") => json!({
+        Some("SegmentRequest") => json!({
             "expression": "(plan = \"pro\" or tag(\"beta\")) and last_seen < 30d", "description": "Who pays, or tries what is new",
         }),
-        Some("SegmentPreviewBody") => json!({"segment": "country in (\"AT\", \"DE\") and not topic(\"news\")"}),
-        Some("NewMessageBody") => json!({
+        Some("SegmentPreviewRequest") => json!({"segment": "country in (\"AT\", \"DE\") and not topic(\"news\")"}),
+        Some("MessageRequest") => json!({
             "to": {"topic": "news"}, "tier": "promotional", "ttl": 86_400,
             "content": {"title": "Hello", "body": "It works", "url": "https://shop.example/"},
         }),
         Some("Template") => template(),
-        Some("TemplatePreviewBody") => json!({"template": template(), "recipient": {"attributes": {"name": "Ann"}}}),
-        Some("TemplateCheckBody") => json!({"template": template(), "to": {"topic": "news"}}),
-        Some("CampaignBody") => json!({
+        Some("TemplatePreviewRequest") => json!({"template": template(), "recipient": {"attributes": {"name": "Ann"}}}),
+        Some("TemplateCheckRequest") => json!({"template": template(), "to": {"topic": "news"}}),
+        Some("CampaignPlan") => json!({
             "slug": "spring", "name": "Spring sale",
             "message": {"to": {"topic": "news"}, "content": {"title": "Spring is here", "url": "/spring"}},
             "variants": [
@@ -64,17 +64,17 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("DiagnosisReport") => json!({"checks": [
             {"name": "permission", "ok": false, "found": "denied", "advice": "Allow notifications in the site's settings."},
         ]}),
-        Some("Reports") => json!({"receipt": "AZR6PI8AcAAAAAECAwQFBgcICQoLDA0ODw", "kind": "displayed"}),
-        Some("CalendarView") => json!({
+        Some("ReceiptReports") => json!({"receipt": "AZR6PI8AcAAAAAECAwQFBgcICQoLDA0ODw", "kind": "displayed"}),
+        Some("CalendarSettings") => json!({
             "timezone": "Europe/Berlin", "quiet_hours": {"from": "22:00", "to": "08:00"},
             "off_peak": [{"from": "10:00", "to": "16:00"}],
         }),
-        Some("CapsView") => json!({"caps": [
+        Some("CapSettings") => json!({"caps": [
             {"tiers": ["promotional", "engagement"], "max": 2, "window": "1d"},
             {"tiers": ["promotional"], "max": 5, "window": "7d"},
         ]}),
-        Some("GuardBody") => json!({"factor": 5}),
-        Some("LogLevelBody") => json!({"filter": "info,bellwire_dispatch=debug", "seconds": 900}),
+        Some("GuardRequest") => json!({"factor": 5}),
+        Some("LogLevelRequest") => json!({"filter": "info,bellwire_dispatch=debug", "seconds": 900}),
         Some("NewWebhook") => json!({
             "name": "CRM", "url": "https://hooks.shop.example/bellwire",
             "events": [EventType::DeliveryGone, EventType::DeliveryDead, EventType::DeliveryClicked, EventType::CampaignState],
@@ -83,11 +83,11 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("SecretRotation") => json!({"overlap_hours": 24}),
         Some("WebhookReplay") => json!({"since": "2027-01-15T08:00:00Z"}),
         Some("Slas") => json!({"transactional": 10}),
-        Some("FlowBody") => json!({"rate": 100, "period": "1s", "parallelism": 20}),
-        Some("OrderBody") => json!({"seconds": 600, "reason": "the push service announced an outage"}),
-        Some("PreviewBody") => json!({"tier": "transactional", "topic": "news", "policy": {"retries": 3}}),
-        Some("ReplayBody") => json!({"filter": filter, "dry_run": true, "cap": 10_000}),
-        Some("DiscardBody") => json!({"filter": filter, "cap": 10_000}),
+        Some("FlowRequest") => json!({"rate": 100, "period": "1s", "parallelism": 20}),
+        Some("LaneOrderRequest") => json!({"seconds": 600, "reason": "the push service announced an outage"}),
+        Some("PolicyPreviewRequest") => json!({"tier": "transactional", "topic": "news", "policy": {"retries": 3}}),
+        Some("ReplayRequest") => json!({"filter": filter, "dry_run": true, "cap": 10_000}),
+        Some("DiscardRequest") => json!({"filter": filter, "cap": 10_000}),
         Some("SignIn") => json!({"email": "ann@example.com", "password": "correct horse battery staple"}),
         Some("NewPasskey") => json!({
             "name": "blue key",

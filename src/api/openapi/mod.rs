@@ -200,7 +200,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
             content["example"] = example;
         }
         // An order without a body is the plain order.
-        operation["requestBody"]["required"] = (name.as_deref() != Some("OrderBody")).into();
+        operation["requestBody"]["required"] = (name.as_deref() != Some("LaneOrderRequest")).into();
     }
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
         if response["description"].as_str().is_none_or(str::is_empty) {

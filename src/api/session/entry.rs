@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use tracing::Instrument as _;
 
-use super::SessionView;
+use super::SessionResponse;
 use crate::api::ApiState;
 use crate::api::extract::is_plain_text;
 use crate::api::limits::RefusalScope;
@@ -107,7 +107,7 @@ pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<Api
     let signed_in = read_back(state, session, key).await?;
     let session = &signed_in.session;
     let cookie = state.settings.cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
-    let view = axum::Json(SessionView::from(&signed_in));
+    let view = axum::Json(SessionResponse::from(&signed_in));
     Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], view).into_response())
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum Method {
 
 /// Ways to sign in to this server.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Methods {
+pub(crate) struct SignInMethods {
     /// The ways that there are.
     methods: Vec<Method>,
     /// The OpenID provider. Null: there is none.
@@ -40,11 +40,11 @@ pub(crate) struct OidcMethod {
 }
 
 /// Returns the ways to sign in to this server, for a sign-in page.
-#[utoipa::path(get, path = "/v1/session/methods", tag = "Team", responses((status = 200, body = Methods)))]
-pub(crate) async fn show(State(state): State<ApiState>) -> axum::Json<Methods> {
+#[utoipa::path(get, path = "/v1/session/methods", tag = "Team", responses((status = 200, body = SignInMethods)))]
+pub(crate) async fn show(State(state): State<ApiState>) -> axum::Json<SignInMethods> {
     let mut methods = vec![Method::Password, Method::Link, Method::ApiKey];
     let oidc = state.settings.oidc.as_ref();
     methods.extend(oidc.map(|_| Method::Oidc));
     let oidc = oidc.map(|settings| OidcMethod { label: settings.label.clone(), path: oidc::BEGIN });
-    axum::Json(Methods { methods, oidc })
+    axum::Json(SignInMethods { methods, oidc })
 }

@@ -91,14 +91,14 @@ impl Argument for InSession {
 
 /// A role, and where it holds.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GrantView {
+pub(crate) struct GrantResponse {
     /// Role of the teammate there.
     role: Role,
     /// On this app; null: on all of them, and on the server itself.
     app: Option<AppId>,
 }
 
-impl From<&Grant> for GrantView {
+impl From<&Grant> for GrantResponse {
     fn from(grant: &Grant) -> Self {
         Self { role: grant.role, app: grant.app }
     }
@@ -106,7 +106,7 @@ impl From<&Grant> for GrantView {
 
 /// Session of the caller, with its permissions.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SessionView {
+pub(crate) struct SessionResponse {
     /// Id of the session.
     id: SessionId,
     /// The teammate; null: it is an operator's key.
@@ -116,7 +116,7 @@ pub(crate) struct SessionView {
     /// The operator's key that the session acts as; null: it is a teammate.
     api_key: Option<ApiKeyId>,
     /// Roles of the teammate. An operator's key is `admin` everywhere, except for the team.
-    roles: Vec<GrantView>,
+    roles: Vec<GrantResponse>,
     /// Whether they may invite teammates, change their roles and remove them.
     may_change_team: bool,
     /// Time of its start.
@@ -125,15 +125,15 @@ pub(crate) struct SessionView {
     expires_at: DateTime<Utc>,
 }
 
-impl From<&SignedIn> for SessionView {
+impl From<&SignedIn> for SessionResponse {
     fn from(SignedIn { session, key }: &SignedIn) -> Self {
         let (teammate, api_key) = match session.owner {
             Owner::Teammate(id) => (Some(id), None),
             Owner::Key(id) => (None, Some(id)),
         };
         let roles = match key {
-            Some(_) => vec![GrantView { role: Role::Admin, app: None }],
-            None => session.grants.0.iter().map(GrantView::from).collect(),
+            Some(_) => vec![GrantResponse { role: Role::Admin, app: None }],
+            None => session.grants.0.iter().map(GrantResponse::from).collect(),
         };
         Self {
             id: session.id,
@@ -149,8 +149,8 @@ impl From<&SignedIn> for SessionView {
 }
 
 /// Returns the session of the caller, with its permissions.
-#[utoipa::path(get, path = "/v1/session", tag = "Team", responses((status = 200, body = SessionView)))]
-pub(crate) async fn show(caller: InSession) -> axum::Json<SessionView> {
+#[utoipa::path(get, path = "/v1/session", tag = "Team", responses((status = 200, body = SessionResponse)))]
+pub(crate) async fn show(caller: InSession) -> axum::Json<SessionResponse> {
     axum::Json((&caller.signed_in).into())
 }
 
@@ -235,7 +235,7 @@ pub(crate) async fn set_password(
 
 /// Session of the caller.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ListedView {
+pub(crate) struct SessionListResponse {
     /// Id of the session.
     id: SessionId,
     /// Whether it is the one that asks.
@@ -253,7 +253,7 @@ pub(crate) struct ListedView {
 }
 
 /// Lists where one is signed in, the latest first.
-#[utoipa::path(get, path = "/v1/sessions", tag = "Team", responses((status = 200, body = Page<ListedView>)))]
+#[utoipa::path(get, path = "/v1/sessions", tag = "Team", responses((status = 200, body = Page<SessionListResponse>)))]
 pub(crate) async fn list(
     caller: InSession,
     State(state): State<ApiState>,
@@ -265,7 +265,7 @@ pub(crate) async fn list(
     let rows = sessions::list(&state.pool, session.owner, now - IDLE_MAX, now, cut.ask()).await?;
     let show = |row: SessionRow| {
         let SessionRow { id, began_at, seen_at, expires_at, address, browser } = row;
-        ListedView { id, is_this: id == session.id, began_at, seen_at, expires_at, address, browser }
+        SessionListResponse { id, is_this: id == session.id, began_at, seen_at, expires_at, address, browser }
     };
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
@@ -285,21 +285,24 @@ pub(crate) async fn end(
 
 /// Number of ended sessions.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Ended {
+pub(crate) struct SessionsEndedResponse {
     /// Number of ended sessions.
     ended: i64,
 }
 
 /// Ends all of one's own sessions but this one.
-#[utoipa::path(delete, path = "/v1/sessions", tag = "Team", responses((status = 200, body = Ended)))]
-pub(crate) async fn end_others(caller: InSession, State(state): State<ApiState>) -> Result<axum::Json<Ended>, Problem> {
+#[utoipa::path(delete, path = "/v1/sessions", tag = "Team", responses((status = 200, body = SessionsEndedResponse)))]
+pub(crate) async fn end_others(
+    caller: InSession,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<SessionsEndedResponse>, Problem> {
     let (session, now) = (&caller.signed_in.session, state.clock.now());
     let mut tx = state.begin().await?;
     let ended = sessions::end_all(&mut tx, session.owner, Some(session.id), now).await?;
     let target = caller.actor.who.name();
     caller.did(AuditAction::SessionEnded, target).record(&mut tx, ended, now).await?;
     tx.commit().await?;
-    Ok(axum::Json(Ended { ended }))
+    Ok(axum::Json(SessionsEndedResponse { ended }))
 }
 
 /// Converts the caller of a session, for routes that also accept keys.

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::GrantView;
+use super::GrantResponse;
 use super::cookie::{self, Cookies};
 use super::entry::{self, SignInVisitor};
 use super::second_factor;
@@ -281,7 +281,7 @@ impl Arrival<'_> {
         let (id, grants) = (TeammateId(self.state.clock.uuid()), Grants(vec![Grant { role, app: None }]));
         if team::add(conn, id, email, self.now).await? {
             team::set_grants(conn, id, &grants).await?;
-            let roles: Vec<_> = grants.0.iter().map(GrantView::from).collect();
+            let roles: Vec<_> = grants.0.iter().map(GrantResponse::from).collect();
             let joined = did(self.visitor, id, AuditAction::TeammateJoined).with(json!({"roles": roles}));
             joined.record(conn, 1, self.now).await?;
         }

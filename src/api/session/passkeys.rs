@@ -40,7 +40,7 @@ const RECENT: TimeDelta = TimeDelta::minutes(10);
 
 /// Passkey of a teammate.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PasskeyView {
+pub(crate) struct PasskeyResponse {
     /// Id of the passkey.
     id: PasskeyId,
     /// Name, for its owner.
@@ -53,7 +53,7 @@ pub(crate) struct PasskeyView {
     last_used_at: Option<DateTime<Utc>>,
 }
 
-impl From<Passkey> for PasskeyView {
+impl From<Passkey> for PasskeyResponse {
     fn from(Passkey { id, name, transports, created_at, last_used_at, .. }: Passkey) -> Self {
         Self { id, name, transports, created_at, last_used_at }
     }
@@ -97,7 +97,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
 
 /// Lists your passkeys. With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of
 /// them.
-#[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", responses((status = 200, body = Page<PasskeyView>)))]
+#[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", responses((status = 200, body = Page<PasskeyResponse>)))]
 pub(crate) async fn list(
     caller: InSession,
     State(state): State<ApiState>,
@@ -106,7 +106,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let passkeys = passkeys::list(&state.pool, caller.teammate()?).await?;
-    Ok(cut.page_of_all(passkeys, |passkey| passkey.id, PasskeyView::from).answer(&uri))
+    Ok(cut.page_of_all(passkeys, |passkey| passkey.id, PasskeyResponse::from).answer(&uri))
 }
 
 /// Begins to add a passkey: returns what an authenticator is to be asked, within five minutes. Takes a sign-in within the last
@@ -133,12 +133,12 @@ pub(crate) async fn begin(
 
 /// Adds the passkey that an authenticator has made; at most ten. Takes a sign-in within the last ten minutes (403,
 /// `sign_in_again`).
-#[utoipa::path(post, path = "/v1/session/passkeys", tag = "Team", responses((status = 201, body = PasskeyView)))]
+#[utoipa::path(post, path = "/v1/session/passkeys", tag = "Team", responses((status = 201, body = PasskeyResponse)))]
 pub(crate) async fn add(
     caller: InSession,
     State(state): State<ApiState>,
     Json(NewPasskey { name, credential }, _): Json<NewPasskey>,
-) -> Result<(StatusCode, axum::Json<PasskeyView>), Problem> {
+) -> Result<(StatusCode, axum::Json<PasskeyResponse>), Problem> {
     let teammate = recently_in(&caller, &state)?;
     let party = relying_party(&state)?;
     check_name(&name)?;
@@ -177,13 +177,13 @@ pub(crate) async fn add(
 
 /// Renames one of your passkeys.
 #[utoipa::path(patch, path = "/v1/session/passkeys/{passkey}", tag = "Team",
-    responses((status = 200, body = PasskeyView)))]
+    responses((status = 200, body = PasskeyResponse)))]
 pub(crate) async fn rename(
     caller: InSession,
     State(state): State<ApiState>,
     PathId(id): PathId<PasskeyId>,
     Json(PasskeyChange { name }, _): Json<PasskeyChange>,
-) -> Result<axum::Json<PasskeyView>, Problem> {
+) -> Result<axum::Json<PasskeyResponse>, Problem> {
     let teammate = caller.teammate()?;
     check_name(&name)?;
     let mut tx = state.begin().await?;

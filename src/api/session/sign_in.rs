@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
-use super::SessionView;
+use super::SessionResponse;
 use super::entry::{SignInVisitor, begin, let_in, refuse, use_link};
 use super::second_factor::{self, PasskeyRequest};
 use crate::api::ApiState;
@@ -108,7 +108,7 @@ impl SignIn {
 /// and excess sign-ins are asked to retry (503). A teammate with a passkey is asked for it first (202), after a password, a link
 /// or the OpenID provider, and signs in with its answer.
 #[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn,
-    responses((status = 201, body = SessionView),
+    responses((status = 201, body = SessionResponse),
         (status = 202, body = PasskeyRequest, description = "There is no session yet: a passkey has to sign this first")))]
 pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();

@@ -16,13 +16,13 @@ use super::label;
 use crate::api::ApiState;
 use crate::api::auth::{MayExport, Server};
 use crate::api::dead_letters::ContentState;
-use crate::api::deliveries::ReceiptView;
+use crate::api::deliveries::ReceiptResponse;
 use crate::api::deliveries::search::FoundDelivery;
 use crate::api::extract::{PathId, UserId};
-use crate::api::message_content::{self, ContentView};
+use crate::api::message_content::{self, MessageContentResponse};
 use crate::api::outgoing::Outgoing;
 use crate::api::problem::Problem;
-use crate::api::subscriptions::SubscriptionView;
+use crate::api::subscriptions::SubscriptionResponse;
 use bellwire_core::clock::time_of;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
@@ -101,7 +101,7 @@ pub(crate) struct PersonHabits {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonSubscription {
     #[serde(flatten)]
-    subscription: SubscriptionView,
+    subscription: SubscriptionResponse,
     /// Origin of its endpoint. The rest of it, and its keys, are secrets that would allow sending to it.
     endpoint_origin: String,
 }
@@ -112,9 +112,9 @@ pub(crate) struct PersonDelivery {
     #[serde(flatten)]
     delivery: FoundDelivery,
     /// Content of the message, while it is stored: until some minutes after its last delivery has ended.
-    said: ContentView,
+    said: MessageContentResponse,
     /// Reports of its browser.
-    receipts: Vec<ReceiptView>,
+    receipts: Vec<ReceiptResponse>,
 }
 
 /// Gives out all that is kept of a user, for them to have.
@@ -229,7 +229,7 @@ impl Pages {
         for (row, topics) in rows {
             self.devices.push(row.id);
             let endpoint_origin = self.origin(&row)?;
-            let subscription = SubscriptionView::new(row, topics);
+            let subscription = SubscriptionResponse::new(row, topics);
             self.write(out, &PersonSubscription { subscription, endpoint_origin })?;
         }
         self.at = match last {
@@ -298,9 +298,9 @@ impl Pages {
     ) -> Result<(), PersonExportError> {
         let mut ids: Vec<MessageId> = found.iter().map(|delivery| delivery.message).collect();
         let subscriptions: Vec<SubscriptionId> = found.iter().map(|delivery| delivery.subscription).collect();
-        let mut receipts: HashMap<(MessageId, SubscriptionId), Vec<ReceiptView>> = HashMap::new();
+        let mut receipts: HashMap<(MessageId, SubscriptionId), Vec<ReceiptResponse>> = HashMap::new();
         for (message, row) in receipts::of_pairs(&self.state.pool, &ids, &subscriptions).await? {
-            receipts.entry((message, row.subscription)).or_default().extend(ReceiptView::new(row));
+            receipts.entry((message, row.subscription)).or_default().extend(ReceiptResponse::new(row));
         }
         ids.dedup();
         let mut said = HashMap::new();
@@ -309,7 +309,7 @@ impl Pages {
         }
         for delivery in found {
             let said = said.get(&delivery.message).cloned();
-            let said = said.unwrap_or_else(|| ContentView::without(ContentState::Deleted));
+            let said = said.unwrap_or_else(|| MessageContentResponse::without(ContentState::Deleted));
             let receipts = receipts.remove(&(delivery.message, delivery.subscription)).unwrap_or_default();
             self.write(out, &PersonDelivery { delivery, said, receipts })?;
         }

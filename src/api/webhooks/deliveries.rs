@@ -39,7 +39,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// A request to a webhook's receiver.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WebhookDeliveryView {
+pub(crate) struct WebhookDeliveryResponse {
     /// Id of the request: the `webhook-id` of each attempt.
     id: HookDeliveryId,
     /// State of the request.
@@ -56,7 +56,7 @@ pub(crate) struct WebhookDeliveryView {
     ended_at: Option<DateTime<Utc>>,
 }
 
-impl From<&DeliveryRow> for WebhookDeliveryView {
+impl From<&DeliveryRow> for WebhookDeliveryResponse {
     fn from(row: &DeliveryRow) -> Self {
         Self {
             id: row.id,
@@ -95,10 +95,10 @@ impl From<AttemptRow> for WebhookAttempt {
 
 /// Request with its attempts and, until it is accepted, its events.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WebhookDeliveryStory {
+pub(crate) struct WebhookDeliveryDetail {
     /// Fields of the request.
     #[serde(flatten)]
-    delivery: WebhookDeliveryView,
+    delivery: WebhookDeliveryResponse,
     /// The last 200 tries, in order.
     tries: Vec<WebhookAttempt>,
     /// Events of the request. Null once it was accepted.
@@ -139,7 +139,7 @@ pub(crate) struct WebhookReplayed {
 
 /// Lists requests to a webhook's receiver, the newest first. Those that were taken are kept for three days.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries", tag = "Webhooks",
-    responses((status = 200, body = Page<WebhookDeliveryView>)))]
+    responses((status = 200, body = Page<WebhookDeliveryResponse>)))]
 pub(crate) async fn list_deliveries(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -151,18 +151,18 @@ pub(crate) async fn list_deliveries(
     let cut = Paging { limit, iterator }.cut()?;
     let webhook = find(&state, server.app.id, id).await?;
     let rows = deliveries::list(&state.pool, webhook.id, stands, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, |row| WebhookDeliveryView::from(&row)).answer(&uri))
+    Ok(cut.page(rows, |row| row.id, |row| WebhookDeliveryResponse::from(&row)).answer(&uri))
 }
 
 /// Shows a request to a webhook's receiver, with its tries.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries/{webhook_delivery}", tag = "Webhooks",
-    responses((status = 200, body = WebhookDeliveryStory)))]
+    responses((status = 200, body = WebhookDeliveryDetail)))]
 pub(crate) async fn show_delivery(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(id): PathId<WebhookId>,
     PathId(delivery): PathId<HookDeliveryId>,
-) -> Result<axum::Json<WebhookDeliveryStory>, Problem> {
+) -> Result<axum::Json<WebhookDeliveryDetail>, Problem> {
     let webhook = find(&state, server.app.id, id).await?;
     let row = deliveries::find(&state.pool, webhook.id, delivery).await?;
     let row = row.ok_or_else(|| Problem::not_found("webhook delivery"))?;
@@ -172,12 +172,12 @@ pub(crate) async fn show_delivery(
         Some(sealed) => serde_json::from_slice(&state.vault.open(WEBHOOK_BODY, delivery, sealed)?).ok(),
     };
     let tries = tries.into_iter().map(WebhookAttempt::from).collect();
-    Ok(axum::Json(WebhookDeliveryStory { delivery: (&row).into(), tries, body }))
+    Ok(axum::Json(WebhookDeliveryDetail { delivery: (&row).into(), tries, body }))
 }
 
 /// Tests a webhook: sends the event `webhook.test` to its receiver. The returned delivery shows the result.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/test", tag = "Webhooks",
-    responses((status = 202, body = WebhookDeliveryView)))]
+    responses((status = 202, body = WebhookDeliveryResponse)))]
 pub(crate) async fn test(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -202,7 +202,7 @@ pub(crate) async fn test(
     packing::add(once.conn(), &[new], now).await?;
     let row = deliveries::find(once.conn(), id, delivery).await?;
     let row = row.ok_or_else(|| Problem::not_found("webhook"))?;
-    once.finish(&state, StatusCode::ACCEPTED, &WebhookDeliveryView::from(&row)).await
+    once.finish(&state, StatusCode::ACCEPTED, &WebhookDeliveryResponse::from(&row)).await
 }
 
 /// Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time.

@@ -25,7 +25,7 @@ use super::problem::{Faults, Problem, ProblemCode};
 use super::routes::routes;
 use crate::hooks::{Secret, generate};
 use bellwire_core::event_type::EventType;
-use bellwire_core::hook::{DisabledWhy, WebhookKinds, WebhookState};
+use bellwire_core::hook::{WebhookDisabledReason, WebhookKinds, WebhookState};
 use bellwire_core::id::{AppId, WebhookId};
 use bellwire_core::scope::Scope;
 use bellwire_core::subscription::Endpoint;
@@ -55,7 +55,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Webhook of an app.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WebhookView {
+pub(crate) struct WebhookResponse {
     /// Id of the webhook.
     id: WebhookId,
     /// Name of the webhook for people.
@@ -73,7 +73,7 @@ pub(crate) struct WebhookView {
     /// State: `enabled` or `disabled`.
     state: WebhookState,
     /// Why it is disabled, if it is.
-    disabled_why: Option<DisabledWhy>,
+    disabled_why: Option<WebhookDisabledReason>,
     /// State of its circuit breaker: `closed`, `open` or `half_open`.
     breaker: String,
     /// Time until which nothing is sent, if the breaker is open.
@@ -101,7 +101,7 @@ pub(crate) struct WebhookView {
     secret: Option<String>,
 }
 
-impl WebhookView {
+impl WebhookResponse {
     fn of(state: &ApiState, row: Webhook, caller: &Caller) -> Result<Self, Problem> {
         let now = state.clock.now();
         let url = open_url(state, &row)?;
@@ -259,7 +259,7 @@ impl WebhookSpec<'_> {
         faults.finish()
     }
 
-    fn said(&self, state: &ApiState, id: WebhookId, disabled_why: Option<DisabledWhy>) -> WebhookFields {
+    fn said(&self, state: &ApiState, id: WebhookId, disabled_why: Option<WebhookDisabledReason>) -> WebhookFields {
         let mut events = self.events.to_vec();
         events.sort_unstable();
         events.dedup();
@@ -277,7 +277,7 @@ impl WebhookSpec<'_> {
 }
 
 /// Lists an app's webhooks.
-#[utoipa::path(get, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", responses((status = 200, body = Page<WebhookView>)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", responses((status = 200, body = Page<WebhookResponse>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -286,18 +286,19 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = webhooks::list(&state.pool, server.app.id, None).await?;
-    let views = rows.into_iter().map(|row| WebhookView::of(&state, row, &server.caller)).collect::<Result<_, _>>()?;
-    Ok(cut.page_of_all(views, |view: &WebhookView| view.id, |view| view).answer(&uri))
+    let views =
+        rows.into_iter().map(|row| WebhookResponse::of(&state, row, &server.caller)).collect::<Result<_, _>>()?;
+    Ok(cut.page_of_all(views, |view: &WebhookResponse| view.id, |view| view).answer(&uri))
 }
 
 /// Returns a webhook.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
-    responses((status = 200, body = WebhookView)))]
+    responses((status = 200, body = WebhookResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     PathId(id): PathId<WebhookId>,
-) -> Result<axum::Json<WebhookView>, Problem> {
+) -> Result<axum::Json<WebhookResponse>, Problem> {
     view(&state, server.app.id, id, &server.caller).await.map(axum::Json)
 }
 
@@ -305,14 +306,14 @@ async fn find(state: &ApiState, app: AppId, id: WebhookId) -> Result<Webhook, Pr
     webhooks::find(&state.pool, app, id).await?.ok_or_else(|| Problem::not_found("webhook"))
 }
 
-async fn view(state: &ApiState, app: AppId, id: WebhookId, caller: &Caller) -> Result<WebhookView, Problem> {
-    WebhookView::of(state, find(state, app, id).await?, caller)
+async fn view(state: &ApiState, app: AppId, id: WebhookId, caller: &Caller) -> Result<WebhookResponse, Problem> {
+    WebhookResponse::of(state, find(state, app, id).await?, caller)
 }
 
 /// Creates a webhook. It receives events from now on, those of running messages' deliveries within a minute. The secret in the
 /// response is shown only now.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", request_body = NewWebhook,
-    responses((status = 201, body = WebhookView)))]
+    responses((status = 201, body = WebhookResponse)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -340,20 +341,22 @@ pub(crate) async fn create(
     let detail = json!({"name": said.name, "events": said.events});
     server.did(AuditAction::WebhookCreated, id).with(detail).record(once.conn(), 1, now).await?;
     let made = webhooks::find(once.conn(), server.app.id, id).await?.ok_or_else(Problem::internal)?;
-    let shown =
-        WebhookView { secret: Some(secret.write().to_string()), ..WebhookView::of(&state, made, &server.caller)? };
+    let shown = WebhookResponse {
+        secret: Some(secret.write().to_string()),
+        ..WebhookResponse::of(&state, made, &server.caller)?
+    };
     once.finish(&state, StatusCode::CREATED, &shown).await
 }
 
 /// Changes the given members of a webhook. One that is enabled again receives events from then on.
 #[utoipa::path(patch, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
-    responses((status = 200, body = WebhookView)))]
+    responses((status = 200, body = WebhookResponse)))]
 pub(crate) async fn change(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     PathId(id): PathId<WebhookId>,
     Json(body, _): Json<WebhookChange>,
-) -> Result<axum::Json<WebhookView>, Problem> {
+) -> Result<axum::Json<WebhookResponse>, Problem> {
     let before = find(&state, server.app.id, id).await?;
     let url = open_url(&state, &before)?;
     let events: Vec<EventType> = before.events.iter().filter_map(|name| EventType::from_name(name)).collect();
@@ -372,7 +375,7 @@ pub(crate) async fn change(
     let disabled_why = match body.enabled {
         None => before.disabled_why,
         Some(true) => None,
-        Some(false) => Some(before.disabled_why.unwrap_or(DisabledWhy::Asked)),
+        Some(false) => Some(before.disabled_why.unwrap_or(WebhookDisabledReason::Asked)),
     };
     let (said, now) = (wanted.said(&state, id, disabled_why), state.clock.now());
     let mut tx = state.begin().await?;
@@ -404,13 +407,13 @@ pub(crate) async fn remove(
 /// Gives a webhook a new secret, which is shown this once. The one until now signs beside it for a while, so that receivers can
 /// change over without missing anything.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/rotate-secret", tag = "Webhooks",
-    responses((status = 200, body = WebhookView)))]
+    responses((status = 200, body = WebhookResponse)))]
 pub(crate) async fn rotate_secret(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     PathId(id): PathId<WebhookId>,
     Json(body, _): Json<SecretRotation>,
-) -> Result<axum::Json<WebhookView>, Problem> {
+) -> Result<axum::Json<WebhookResponse>, Problem> {
     let hours = body.overlap_hours.unwrap_or(OVERLAP_DEFAULT_HOURS);
     if !(0..=OVERLAP_MAX_HOURS).contains(&hours) {
         return Err(Problem::invalid_member("/overlap_hours", format!("must be 0 to {OVERLAP_MAX_HOURS}")));
@@ -430,5 +433,5 @@ pub(crate) async fn rotate_secret(
         .await?;
     tx.commit().await?;
     let view = view(&state, server.app.id, id, &server.caller).await?;
-    Ok(axum::Json(WebhookView { secret: Some(secret.write().to_string()), ..view }))
+    Ok(axum::Json(WebhookResponse { secret: Some(secret.write().to_string()), ..view }))
 }

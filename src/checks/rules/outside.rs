@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use url::Url;
 
-use crate::checks::Finding;
+use crate::checks::CheckResult;
 use bellwire_core::lane::Gateway;
 use bellwire_rules::classify::Failure;
 
@@ -25,7 +25,7 @@ pub(in crate::checks) struct Greeted {
 }
 
 /// Checks whether push services are reachable. Without subscriptions a failure is a warning.
-pub(in crate::checks) fn gateways(greeted: &[Greeted]) -> Vec<Finding> {
+pub(in crate::checks) fn gateways(greeted: &[Greeted]) -> Vec<CheckResult> {
     let one = |greeted: &Greeted| {
         let check = match greeted.gateway {
             Gateway::Fcm => "push service fcm",
@@ -36,7 +36,7 @@ pub(in crate::checks) fn gateways(greeted: &[Greeted]) -> Vec<Finding> {
         };
         let Greeted { host, subscriptions, answer, .. } = greeted;
         let failure = match answer {
-            Ok((status, _)) => return Finding::ok(check, format!("{host} can be reached: it answered {status}.")),
+            Ok((status, _)) => return CheckResult::ok(check, format!("{host} can be reached: it answered {status}.")),
             Err(failure) => *failure,
         };
         let waiting = match subscriptions {
@@ -45,7 +45,7 @@ pub(in crate::checks) fn gateways(greeted: &[Greeted]) -> Vec<Finding> {
         };
         let detail = format!("{host} cannot be reached: {}.{waiting}", what_failed(failure));
         let finding =
-            if *subscriptions > 0 { Finding::failure(check, detail) } else { Finding::warning(check, detail) };
+            if *subscriptions > 0 { CheckResult::failure(check, detail) } else { CheckResult::warning(check, detail) };
         finding.advise(what_to_do(failure, host)).by(format!("curl -sv -o /dev/null https://{host}/"))
     };
     greeted.iter().map(one).collect()
@@ -77,7 +77,7 @@ fn what_to_do(failure: Failure, host: &str) -> String {
 }
 
 /// Checks the clock of this host against the median of the push services. Returns `None` without a `Date`.
-pub(in crate::checks) fn gateway_clock(greeted: &[Greeted], now: DateTime<Utc>) -> Option<Finding> {
+pub(in crate::checks) fn gateway_clock(greeted: &[Greeted], now: DateTime<Utc>) -> Option<CheckResult> {
     const CHECK: &str = "clock of push services";
     let mut offs: Vec<TimeDelta> =
         greeted.iter().filter_map(|greeted| Some(greeted.answer.as_ref().ok()?.1? - now)).collect();
@@ -86,12 +86,12 @@ pub(in crate::checks) fn gateway_clock(greeted: &[Greeted], now: DateTime<Utc>) 
     let which = if off_s > 0 { "behind" } else { "ahead of" };
     let finding = match off_s.abs() {
         off if off < OFF_S[0] => {
-            return Some(Finding::ok(CHECK, "This host's clock shows what push services' clocks do."));
+            return Some(CheckResult::ok(CHECK, "This host's clock shows what push services' clocks do."));
         }
         off if off < OFF_S[1] => {
-            Finding::warning(CHECK, format!("This host's clock is {off} s {which} push services'."))
+            CheckResult::warning(CHECK, format!("This host's clock is {off} s {which} push services'."))
         }
-        off => Finding::failure(
+        off => CheckResult::failure(
             CHECK,
             format!("This host's clock is {off} s {which} push services': certificates and VAPID tokens are refused."),
         ),
@@ -100,7 +100,7 @@ pub(in crate::checks) fn gateway_clock(greeted: &[Greeted], now: DateTime<Utc>) 
 }
 
 /// Checks the VAPID subjects of the apps. Push services send reports to them, and some require one.
-pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> Finding {
+pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> CheckResult {
     const CHECK: &str = "VAPID subjects";
     let is_placeholder = |subject: &str| {
         let host = match subject.strip_prefix("mailto:") {
@@ -116,9 +116,9 @@ pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> Finding {
         is_placeholder(subject).then(|| (app, format!("nobody reads `{subject}`")))
     });
     match wrong {
-        None => Finding::ok(CHECK, "The apps have contacts for push services."),
+        None => CheckResult::ok(CHECK, "The apps have contacts for push services."),
         Some((app, why)) => {
-            Finding::warning(CHECK, format!("Push services cannot write to the operator of the app {app}: {why}."))
+            CheckResult::warning(CHECK, format!("Push services cannot write to the operator of the app {app}: {why}."))
                 .advise("Name a mail address that is read, for each VAPID key; Apple refuses keys without one.")
                 .by(format!("bellwire vapid list --app {app}"))
         }
@@ -129,30 +129,30 @@ pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> Finding {
 pub(in crate::checks) type OutsideResponse = Result<(StatusCode, HeaderMap, Vec<u8>), String>;
 
 /// Checks whether this server responds at its public URL.
-pub(in crate::checks) fn own_address(url: &Url, heard: &OutsideResponse, took: Duration) -> Finding {
+pub(in crate::checks) fn own_address(url: &Url, heard: &OutsideResponse, took: Duration) -> CheckResult {
     const CHECK: &str = "own address";
     let look = format!("curl -sv {}healthz", with_slash(url));
     match heard {
         Ok((StatusCode::OK, _, body)) if body == br#"{"status":"ok"}"# => {
             let tls = if url.scheme() == "https" { ", by a certificate that browsers trust" } else { "" };
-            Finding::ok(CHECK, format!("This server answers at {url}{tls}, within {} ms.", took.as_millis().max(1)))
+            CheckResult::ok(CHECK, format!("This server answers at {url}{tls}, within {} ms.", took.as_millis().max(1)))
         }
         Ok((status @ (StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT), ..)) => {
-            Finding::failure(CHECK, format!("What answers at {url} finds no server behind it: {}.", status.as_u16()))
+            CheckResult::failure(CHECK, format!("What answers at {url} finds no server behind it: {}.", status.as_u16()))
                 .advise("Is `bellwire serve` running, where the proxy looks for it (BELLWIRE_LISTEN)?")
                 .by(look)
         }
         Ok((status, ..)) => {
-            Finding::failure(CHECK, format!("Something else answers at {url}: {} for /healthz.", status.as_u16()))
+            CheckResult::failure(CHECK, format!("Something else answers at {url}: {} for /healthz.", status.as_u16()))
                 .advise("Have the proxy hand all paths of that host to Bellwire, unchanged.")
                 .by(look)
         }
         Err(why) if why.contains("certificate") => {
-            Finding::failure(CHECK, format!("Browsers refuse the certificate of {url}: {why}."))
+            CheckResult::failure(CHECK, format!("Browsers refuse the certificate of {url}: {why}."))
                 .advise("Renew it, for that very name, and have the proxy send the whole chain. Browsers must trust an authority of your own.")
                 .by(look)
         }
-        Err(why) => Finding::warning(CHECK, format!("Nothing answers at {url} when it is asked from here: {why}."))
+        Err(why) => CheckResult::warning(CHECK, format!("Nothing answers at {url} when it is asked from here: {why}."))
             .advise("Look at DNS and the proxy. If browsers do reach it, the network does not let this machine reach its own outer address.")
             .by(look),
     }
@@ -165,7 +165,7 @@ fn with_slash(url: &Url) -> String {
 
 /// Checks whether browsers can run the service worker script that the proxy returns. Returns `None` without a response,
 /// which [`own_address`] reports.
-pub(in crate::checks) fn worker_script(url: &Url, heard: &OutsideResponse) -> Option<Finding> {
+pub(in crate::checks) fn worker_script(url: &Url, heard: &OutsideResponse) -> Option<CheckResult> {
     const CHECK: &str = "service worker script";
     let Ok((status, headers, body)) = heard else { return None };
     let is_script = one(headers, &header::CONTENT_TYPE).is_some_and(|kind| kind.contains("javascript"));
@@ -181,17 +181,17 @@ pub(in crate::checks) fn worker_script(url: &Url, heard: &OutsideResponse) -> Op
             "lacks `Service-Worker-Allowed: /`, so that a worker registered from there controls no page outside /sdk/"
                 .to_owned()
         }
-        () => return Some(Finding::ok(CHECK, "Browsers get it as a script, from any origin, for any scope.")),
+        () => return Some(CheckResult::ok(CHECK, "Browsers get it as a script, from any origin, for any scope.")),
     };
     Some(
-        Finding::failure(CHECK, format!("{}sdk/service-worker.js {wrong}.", with_slash(url)))
+        CheckResult::failure(CHECK, format!("{}sdk/service-worker.js {wrong}.", with_slash(url)))
             .advise("Have the proxy hand its headers on as they are, and no page of its own in its place.")
             .by(format!("curl -si {}sdk/service-worker.js", with_slash(url))),
     )
 }
 
 /// Checks whether a page of this origin can register a subscription. Returns `None` without a response.
-pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &OutsideResponse) -> Option<Finding> {
+pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &OutsideResponse) -> Option<CheckResult> {
     const CHECK: &str = "CORS";
     let Ok((status, headers, _)) = heard else { return None };
     let allowed: Vec<_> = headers.get_all(header::ACCESS_CONTROL_ALLOW_ORIGIN).iter().collect();
@@ -206,11 +206,11 @@ pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &OutsideResponse) 
         [_] if !lists(&header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type") => {
             "`Content-Type` is not allowed".to_owned()
         }
-        [_] => return Some(Finding::ok(CHECK, format!("Pages of {origin} may subscribe with the app {app}."))),
+        [_] => return Some(CheckResult::ok(CHECK, format!("Pages of {origin} may subscribe with the app {app}."))),
         _ => "`Access-Control-Allow-Origin` is there twice, which browsers refuse".to_owned(),
     };
     Some(
-        Finding::failure(CHECK, format!("Pages of {origin} cannot subscribe with the app {app}: {wrong}."))
+        CheckResult::failure(CHECK, format!("Pages of {origin} cannot subscribe with the app {app}: {wrong}."))
             .advise("Bellwire answers preflights itself: have the proxy add no CORS headers, take none away, and let OPTIONS through."),
     )
 }

@@ -14,7 +14,7 @@ fn now() -> DateTime<Utc> {
 }
 
 #[track_caller]
-fn is(finding: &Finding, health: Health, named: &str) {
+fn is(finding: &CheckResult, health: Health, named: &str) {
     assert_eq!(finding.health, health, "{finding:?}");
     assert_eq!(finding.advice.is_none(), health == Health::Ok, "{finding:?}");
     let all = [Some(&finding.detail), finding.advice.as_ref(), finding.line.as_ref()];

@@ -23,7 +23,7 @@ fn settings() -> DatabaseSettings {
 
 /// Asserts the health of a finding, that it has a sentence and advice unless it is ok, and that it contains `named`.
 #[track_caller]
-fn is(finding: &Finding, health: Health, named: &str) {
+fn is(finding: &CheckResult, health: Health, named: &str) {
     assert_eq!(finding.health, health, "{finding:?}");
     assert!(finding.detail.ends_with('.') && finding.detail.len() > 12, "{finding:?}");
     assert!(health != Health::Ok || (finding.advice.is_none() && finding.line.is_none()), "{finding:?}");
@@ -198,8 +198,12 @@ fn maintenance_and_dispatch_stalls_are_distinguished() {
 
 #[test]
 fn gravest_finding_comes_first_stably() {
-    let findings =
-        vec![Finding::ok("a", "a"), Finding::warning("b", "b"), Finding::failure("c", "c"), Finding::warning("d", "d")];
+    let findings = vec![
+        CheckResult::ok("a", "a"),
+        CheckResult::warning("b", "b"),
+        CheckResult::failure("c", "c"),
+        CheckResult::warning("d", "d"),
+    ];
     let checks: Vec<_> = super::super::by_gravity(findings).into_iter().map(|finding| finding.check).collect();
     assert_eq!(checks, ["c", "b", "d", "a"]);
 }

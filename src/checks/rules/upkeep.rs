@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::beyond;
-use crate::checks::{Finding, Health};
+use crate::checks::{CheckResult, Health};
 use bellwire_store::operations::distribution::{Machine, Placement};
 use bellwire_store::operations::setup::{Dead, Expired};
 
@@ -19,10 +19,10 @@ const DEAD_MIN: i64 = 200_000;
 const DEAD: [f64; 2] = [1.0, 10.0];
 
 /// Checks the inodes of the disk of the embedded Postgres. `all` is 0 on file systems that create inodes on demand.
-pub(in crate::checks) fn inodes(free: u64, all: u64) -> Finding {
+pub(in crate::checks) fn inodes(free: u64, all: u64) -> CheckResult {
     const CHECK: &str = "inodes";
     if all == 0 {
-        return Finding::ok(CHECK, "This file system makes inodes as it needs them.");
+        return CheckResult::ok(CHECK, "This file system makes inodes as it needs them.");
     }
     let share = free as f64 / all as f64;
     let health = match INODES_LITTLE.map(|line| share < line) {
@@ -31,7 +31,7 @@ pub(in crate::checks) fn inodes(free: u64, all: u64) -> Finding {
         _ => Health::Ok,
     };
     let finding =
-        Finding::new(CHECK, health, format!("{:.0} % of the inodes are free where the data lies.", share * 100.0));
+        CheckResult::new(CHECK, health, format!("{:.0} % of the inodes are free where the data lies.", share * 100.0));
     match health {
         Health::Ok => finding,
         _ => finding
@@ -41,11 +41,11 @@ pub(in crate::checks) fn inodes(free: u64, all: u64) -> Finding {
 }
 
 /// Checks whether the processor is shared by session. Each process of Postgres is a session.
-pub(in crate::checks) fn scheduling(is_by_session: bool) -> Finding {
+pub(in crate::checks) fn scheduling(is_by_session: bool) -> CheckResult {
     const CHECK: &str = "scheduling";
     match is_by_session {
-        false => Finding::ok(CHECK, "What encrypts gives way to Postgres as well as to the server."),
-        true => Finding::ok(
+        false => CheckResult::ok(CHECK, "What encrypts gives way to Postgres as well as to the server."),
+        true => CheckResult::ok(
             CHECK,
             "Linux shares the processor by session (autogroup): what encrypts gives way to the server, but not to Postgres.",
         )
@@ -55,11 +55,11 @@ pub(in crate::checks) fn scheduling(is_by_session: bool) -> Finding {
 }
 
 /// Checks the number of open files of this process against its limit.
-pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> Finding {
+pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> CheckResult {
     const CHECK: &str = "files in use";
     let health = beyond(open as f64 / limit.max(1) as f64, FILES_OPEN);
     let finding =
-        Finding::new(CHECK, health, format!("This process has {open} files and sockets open, of at most {limit}."));
+        CheckResult::new(CHECK, health, format!("This process has {open} files and sockets open, of at most {limit}."));
     match health {
         Health::Ok => finding,
         _ => finding
@@ -69,7 +69,7 @@ pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> Finding {
 }
 
 /// Checks the distribution of shards over the nodes of a cluster.
-pub(in crate::checks) fn placement(found: &Placement) -> Finding {
+pub(in crate::checks) fn placement(found: &Placement) -> CheckResult {
     const CHECK: &str = "citus";
     let all: i64 = found.machines.iter().map(|machine| machine.octets).sum();
     let share = |machine: &Machine| machine.octets as f64 / all.max(1) as f64;
@@ -82,34 +82,34 @@ pub(in crate::checks) fn placement(found: &Placement) -> Finding {
     let fair = 1.0 / found.machines.len().max(1) as f64;
     let is_uneven = all >= UNEVEN_FROM && found.machines.iter().any(|machine| share(machine) > fair * UNEVEN);
     if !is_uneven && found.machines.iter().all(|machine| machine.shards > 0) {
-        return Finding::ok(CHECK, detail);
+        return CheckResult::ok(CHECK, detail);
     }
-    Finding::warning(CHECK, detail)
+    CheckResult::warning(CHECK, detail)
         .advise("Have Citus move shards from machine to machine; servers may keep running.")
         .by("SELECT citus_rebalance_start();")
 }
 
 /// Checks the table with the highest ratio of dead rows to live rows.
-pub(in crate::checks) fn bloat(worst: Option<&Dead>) -> Finding {
+pub(in crate::checks) fn bloat(worst: Option<&Dead>) -> CheckResult {
     const CHECK: &str = "bloat";
     let Some(Dead { table, dead, live }) = worst.filter(|worst| worst.dead >= DEAD_MIN) else {
-        return Finding::ok(CHECK, "No table holds many dead rows.");
+        return CheckResult::ok(CHECK, "No table holds many dead rows.");
     };
     let health = beyond(*dead as f64 / (*live).max(1) as f64, DEAD);
     let detail = format!("The table {table} holds {dead} dead rows beside {live} that live.");
     match health {
-        Health::Ok => Finding::ok(CHECK, detail),
-        health => Finding::new(CHECK, health, format!("{detail} What reads it becomes slow."))
+        Health::Ok => CheckResult::ok(CHECK, detail),
+        health => CheckResult::new(CHECK, health, format!("{detail} What reads it becomes slow."))
             .advise("Check first that no old transaction keeps them, as this page shows; then clear them.")
             .by(format!("VACUUM bellwire.{table};")),
     }
 }
 
 /// Checks for leases that expired at least a minute ago and were not claimed again.
-pub(in crate::checks) fn leases(Expired { batches, rows }: Expired) -> Finding {
+pub(in crate::checks) fn leases(Expired { batches, rows }: Expired) -> CheckResult {
     const CHECK: &str = "leases";
     if (batches, rows) == (0, 0) {
-        return Finding::ok(CHECK, "What workers have claimed is theirs still.");
+        return CheckResult::ok(CHECK, "What workers have claimed is theirs still.");
     }
     let counted = |n: i64, one: &str, several: &str| match n {
         1 => format!("1 {one}"),
@@ -119,23 +119,25 @@ pub(in crate::checks) fn leases(Expired { batches, rows }: Expired) -> Finding {
     let (batches, rows) = (counted(batches, "batch", "batches"), counted(rows, "delivery", "deliveries"));
     let detail =
         format!("Leases ran out a minute ago or more, and no worker has taken over what they held: {batches}, {rows}.");
-    Finding::warning(CHECK, detail)
+    CheckResult::warning(CHECK, detail)
         .advise("Is a worker running, and its lane neither held nor shut? What is due is claimed within seconds where one can.")
         .by("bellwire serve --roles worker")
 }
 
 /// Checks for settings without effect: misspelt variables, and a file that is not read.
-pub(in crate::checks) fn settings(unknown: &[String], passed_over: Option<&Path>) -> Finding {
+pub(in crate::checks) fn settings(unknown: &[String], passed_over: Option<&Path>) -> CheckResult {
     const CHECK: &str = "settings";
     let show = "bellwire serve --print-config";
     match (unknown, passed_over) {
-        ([], None) => Finding::ok(CHECK, "Everything that is set has an effect."),
-        ([], Some(file)) => Finding::warning(CHECK, format!("{} is not read for being here.", file.display()))
+        ([], None) => CheckResult::ok(CHECK, "Everything that is set has an effect."),
+        ([], Some(file)) => CheckResult::warning(CHECK, format!("{} is not read for being here.", file.display()))
             .advise("Name it by --config or BELLWIRE_CONFIG, or put it into the data directory.")
             .by(show),
-        (names, _) => Finding::warning(CHECK, format!("No such setting, and without effect: {}.", names.join(", ")))
-            .advise("Compare with the settings that there are.")
-            .by(show),
+        (names, _) => {
+            CheckResult::warning(CHECK, format!("No such setting, and without effect: {}.", names.join(", ")))
+                .advise("Compare with the settings that there are.")
+                .by(show)
+        }
     }
 }
 

@@ -176,7 +176,11 @@ async fn wrong_policy_is_refused_with_pointers_everywhere() {
     ] {
         for place in places {
             let fits = place == allowed || (allowed.is_empty() && place != "topics/news");
-            assert_eq!(api.set_policy(place, policy.clone()).await.status, if fits { 200 } else { 422 }, "{place} {policy}");
+            assert_eq!(
+                api.set_policy(place, policy.clone()).await.status,
+                if fits { 200 } else { 422 },
+                "{place} {policy}"
+            );
         }
     }
 }

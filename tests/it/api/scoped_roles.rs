@@ -75,7 +75,7 @@ async fn watchers_see_lanes_of_their_apps() {
     let shown = ann.get(&format!("/v1/gateways/{own}")).await.ok(200);
     let origin = &shown["origins"][0];
     assert_eq!((&origin["held_reason"], &origin["held_note"]), (&json!("operator"), &Value::Null));
-    assert_eq!((&shown["concurrency"], &shown["last_words"]), (&Value::Null, &Value::Null), "no worker has told of it");
+    assert_eq!((&shown["concurrency"], &shown["last_error"]), (&Value::Null, &Value::Null), "no worker has told of it");
     ann.get(&format!("/v1/gateways/{own}/flow")).await.ok(200);
     for path in [format!("/v1/gateways/{another}"), format!("/v1/gateways/{another}/flow")] {
         assert_eq!(ann.get(&path).await.status, 404, "{path}");

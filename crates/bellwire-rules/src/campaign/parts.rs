@@ -6,7 +6,7 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::plan::{DidNot, Plan, PlannedMessage, Test, WHOLE};
+use super::plan::{FollowCondition, Plan, PlannedMessage, Test, WHOLE};
 use super::schedule::When;
 use super::zones::{self, Zones};
 use bellwire_core::clock::{Timestamp, derived_uuid_of, time_of};
@@ -113,8 +113,8 @@ pub fn filter(
     let zones = narrow.zones.as_ref().map(in_zones);
     let followed = plan.follows.as_ref().map(|follow| {
         let act = match follow.did_not {
-            DidNot::Click => "clicked",
-            DidNot::Display => "displayed",
+            FollowCondition::Click => "clicked",
+            FollowCondition::Display => "displayed",
         };
         format!("received(\"{of}\") and not {act}(\"{of}\")", of = follow.campaign)
     });

@@ -140,12 +140,12 @@ pub struct Follow {
     /// The campaign: an id, `cmp_…`.
     pub campaign: String,
     /// Reaction that they did not show.
-    pub did_not: DidNot,
+    pub did_not: FollowCondition,
 }
 
 bellwire_core::named! {
     /// Missing reaction that makes recipients of a campaign get its follow-up.
-    pub enum DidNot {
+    pub enum FollowCondition {
         Click = "click",
         Display = "display",
     }

@@ -101,7 +101,7 @@ impl Hours {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Day {
+pub enum WeekDay {
     Mon,
     Tue,
     Wed,
@@ -111,7 +111,7 @@ pub enum Day {
     Sun,
 }
 
-impl Day {
+impl WeekDay {
     fn is(self, weekday: Weekday) -> bool {
         self as u32 == weekday.num_days_from_monday()
     }
@@ -121,7 +121,7 @@ impl Day {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenWindow", into = "WrittenWindow")]
 pub struct Window {
-    days: Vec<Day>,
+    days: Vec<WeekDay>,
     hours: Hours,
 }
 
@@ -132,7 +132,7 @@ pub struct Window {
 pub struct WrittenWindow {
     /// Days of the week. Empty: all days.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    days: Vec<Day>,
+    days: Vec<WeekDay>,
     /// Time of day at which it opens.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "10:00"))]
     from: TimeOfDay,

@@ -28,13 +28,13 @@ pub struct Timetable {
     pub rows: Vec<RetrySpan>,
     /// Limit that ends the retries early. Absent: all retries are made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cut_short: Option<CutShort>,
+    pub cut_short: Option<TimetableCut>,
 }
 
 /// The end of a timetable before the last retry of its policy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CutShort {
+pub struct TimetableCut {
     /// `ttl`: the time to live ends. `guide_window`: the 24 hours of the guide's form end.
     pub by: &'static str,
     /// Seconds after acceptance. A retry that is due then or later is not made.
@@ -108,7 +108,7 @@ pub fn preview(policy: &Policy, ttl_s: Option<u32>) -> Timetable {
         shortest_window_s: shortest.as_secs_f64(),
         longest_window_s: longest.as_secs_f64(),
         rows,
-        cut_short: end.filter(|_| retries < policy.retry.retries()).map(|(by, after)| CutShort {
+        cut_short: end.filter(|_| retries < policy.retry.retries()).map(|(by, after)| TimetableCut {
             by,
             after_s: after.as_secs_f64(),
             retries_allowed: policy.retry.retries(),
@@ -145,7 +145,7 @@ impl fmt::Display for Timetable {
             f,
             "{retries} retries, {posts}, over {window_s:.2} s ({shortest_window_s:.2}–{longest_window_s:.2} s with jitter)"
         )?;
-        let Some(CutShort { by, after_s, retries_allowed }) = self.cut_short else { return Ok(()) };
+        let Some(TimetableCut { by, after_s, retries_allowed }) = self.cut_short else { return Ok(()) };
         let why = if by == "ttl" { "the time to live ends" } else { "the 24 hours of the guide's form end" };
         writeln!(f, "Cut short: the policy allows {retries_allowed} retries, but {why} after {after_s:.0} s.")
     }

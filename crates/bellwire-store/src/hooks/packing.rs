@@ -149,7 +149,7 @@ pub async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>
 
 type Deliveries = Vec<(MessageId, SubscriptionId)>;
 
-struct WebhookResponse {
+struct LastResponse {
     attempt: i32,
     status: Option<i16>,
     reason: Option<String>,
@@ -183,7 +183,7 @@ async fn users(conn: &mut PgConnection, of: Deliveries) -> sqlx::Result<HashMap<
 async fn last_answers(
     conn: &mut PgConnection,
     of: Deliveries,
-) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), WebhookResponse>> {
+) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), LastResponse>> {
     if of.is_empty() {
         return Ok(HashMap::new());
     }
@@ -199,7 +199,7 @@ async fn last_answers(
     );
     let mut last = HashMap::new();
     for row in found.fetch_all(conn).await? {
-        let answer = WebhookResponse { attempt: row.attempt, status: row.status, reason: row.reason };
+        let answer = LastResponse { attempt: row.attempt, status: row.status, reason: row.reason };
         last.insert((row.message, row.subscription), answer);
     }
     Ok(last)

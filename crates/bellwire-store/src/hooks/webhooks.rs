@@ -8,7 +8,7 @@ use crate::outcomes::alerts::{self, Alert, AlertKind};
 use crate::results::WriteOutcome;
 use crate::transactions::begin;
 use bellwire_core::clock::Timestamp;
-use bellwire_core::hook::{DisabledWhy, WebhookKinds, WebhookState};
+use bellwire_core::hook::{WebhookDisabledReason, WebhookKinds, WebhookState};
 use bellwire_core::id::{AppId, WebhookId};
 use bellwire_rules::policy::breaker::Snapshot;
 
@@ -25,7 +25,7 @@ pub struct Webhook {
     pub max_events: i32,
     pub policy: Option<Value>,
     pub state: WebhookState,
-    pub disabled_why: Option<DisabledWhy>,
+    pub disabled_why: Option<WebhookDisabledReason>,
     pub former_until: Option<Timestamp>,
     pub breaker: String,
     pub open_until: Option<Timestamp>,
@@ -60,7 +60,7 @@ pub struct WebhookFields {
     pub max_events: i32,
     pub policy: Option<Value>,
     /// None: it is active.
-    pub disabled_why: Option<DisabledWhy>,
+    pub disabled_why: Option<WebhookDisabledReason>,
     /// Calling teammate or key, by [`Who::name`](crate::keys::audit::Who::name).
     pub by: String,
 }
@@ -123,7 +123,7 @@ pub async fn list(executor: impl PgExecutor<'_>, app: AppId, only: Option<Webhoo
     sqlx::query_as!(
         Webhook,
         r#"SELECT id AS "id: WebhookId", name, url, events, max_events, policy, state AS "state: WebhookState",
-                  disabled_why AS "disabled_why: DisabledWhy", former_until, breaker, open_until,
+                  disabled_why AS "disabled_why: WebhookDisabledReason", former_until, breaker, open_until,
                   failing_since, dropped, created_at, created_by, changed_at, changed_by,
                   (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state = 'pending') AS "pending!",
                   (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state = 'failed') AS "failed!"
@@ -166,7 +166,7 @@ pub async fn change(
         said.heard.0,
         said.max_events,
         said.policy,
-        said.disabled_why.map(DisabledWhy::name),
+        said.disabled_why.map(WebhookDisabledReason::name),
         now,
         said.by
     )
@@ -279,7 +279,13 @@ pub async fn set_failing(pool: &PgPool, id: WebhookId, since: Option<Timestamp>)
 }
 
 /// Disables an active webhook, and raises an alert.
-pub async fn disable(pool: &PgPool, app: AppId, id: WebhookId, why: DisabledWhy, now: Timestamp) -> sqlx::Result<()> {
+pub async fn disable(
+    pool: &PgPool,
+    app: AppId,
+    id: WebhookId,
+    why: WebhookDisabledReason,
+    now: Timestamp,
+) -> sqlx::Result<()> {
     let mut tx = begin(pool).await?;
     lock_app(&mut tx, app).await?;
     let done = sqlx::query!(
@@ -295,8 +301,8 @@ pub async fn disable(pool: &PgPool, app: AppId, id: WebhookId, why: DisabledWhy,
     }
     hear(&mut tx, app).await?;
     let detail = match why {
-        DisabledWhy::Gone => "a webhook was disabled: its receiver responded 410: it is gone for good",
-        DisabledWhy::Failing | DisabledWhy::Asked => {
+        WebhookDisabledReason::Gone => "a webhook was disabled: its receiver responded 410: it is gone for good",
+        WebhookDisabledReason::Failing | WebhookDisabledReason::Asked => {
             "a webhook was disabled: its receiver has taken nothing for days. Enable it once it works again"
         }
     };
