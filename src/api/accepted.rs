@@ -60,7 +60,7 @@ pub(crate) struct Links {
 
 impl Links {
     pub(super) fn new(app: &App, id: MessageId) -> Self {
-        let this = format!("/v1/apps/{}/messages/{id}", app.id);
+        let this = format!("/v1/apps/{}/messages/{id}", app.slug);
         let to = |what: &str| format!("{this}/{what}");
         Self { deliveries: to("deliveries"), pause: to("pause"), resume: to("resume"), cancel: to("cancel"), this }
     }
@@ -79,7 +79,7 @@ pub(crate) struct Accepted {
     audience_margin: i64,
     /// Named subscriptions that are not active, or users without an active one: not targeted.
     unreachable: i64,
-    /// Warnings: about the policy, or about broadcasts that recipients do not welcome.
+    /// Warnings: about the policy, recipients without an active subscription, or broadcasts that few recipients open.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
     /// Links to related resources.

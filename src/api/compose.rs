@@ -111,7 +111,7 @@ pub(crate) struct MessageRequest {
     policy: Option<Value>,
     /// Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
     /// begins then. A time in the past by less than five minutes counts as now.
-    #[schema(format = "date-time", examples("2026-12-01T09:00:00Z", "2026-12-01T09:00:00"))]
+    #[schema(min_length = 16, max_length = 40, examples("2026-12-01T09:00:00Z", "2026-12-01T09:00:00"))]
     send_at: Option<String>,
     /// The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`.
     timezone: Option<String>,
@@ -299,7 +299,7 @@ fn filter(segment: Option<SegmentChoice>, sunset: Option<Sunset>) -> Option<Audi
 
 impl SendContext {
     /// Refuses unknown subscriptions, each with its place, and a missing topic. Where browsers may create topics, the first of
-    /// its members may be registering, so a missing topic is only a warning.
+    /// its members may be registering, so a missing topic is only a warning. Recipients without an active subscription are one, too.
     pub(crate) fn refuse_unknown(&mut self, sent: &Sent) -> Result<(), Problem> {
         let mut faults = Faults::default();
         match self.topic_may_be_missing {
@@ -323,7 +323,11 @@ impl SendContext {
                 faults.refuse(format!("/to/subscriptions/{i}"), "names a subscription that does not exist in this app");
             }
         }
-        faults.finish()
+        faults.finish()?;
+        if sent.estimate == 0 && !self.is_for_later && !sent.lacks_topic {
+            self.warnings.push(FieldError::member("/to", "has no active subscription now, so nothing is sent"));
+        }
+        Ok(())
     }
 }
 

@@ -17,7 +17,8 @@ fn root() -> &'static Path {
 async fn workshop(app: &TestApp) -> TempDir {
     let dir = TempDir::new();
     let clients = root().join("tests/clients");
-    for file in ["send.ts", "send.py", "tsconfig.json", "redocly.yaml", "package.json", "generator.yaml"] {
+    for file in ["send.ts", "send.py", "examples.py", "tsconfig.json", "redocly.yaml", "package.json", "generator.yaml"]
+    {
         std::fs::copy(clients.join(file), dir.path().join(file)).expect("a file of ours");
     }
     std::os::unix::fs::symlink(clients.join("node_modules"), dir.path().join("node_modules")).expect("a link");
@@ -50,7 +51,10 @@ async fn description_is_valid_and_generated_clients_send() {
     let dir = workshop(&app).await;
 
     run(&dir, "python3", &["-m", "openapi_spec_validator", "openapi.json"], &[]).await;
-    run(&dir, "node_modules/.bin/redocly", &["lint", "openapi.json", "--max-problems", "50"], &[]).await;
+    run(&dir, "python3", &["examples.py"], &[]).await;
+    let lint = ["lint", "openapi.json", "--max-problems", "50", "--format", "json"];
+    let linted: Value = serde_json::from_str(&run(&dir, "node_modules/.bin/redocly", &lint, &[]).await).expect("JSON");
+    assert_eq!(linted["totals"], json!({"errors": 0, "warnings": 0, "ignored": 0}), "{}", linted["problems"]);
 
     run(&dir, "node_modules/.bin/openapi-typescript", &["openapi.json", "-o", "schema.d.ts"], &[]).await;
     run(&dir, "node_modules/.bin/tsc", &["-p", "tsconfig.json"], &[]).await;

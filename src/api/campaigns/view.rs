@@ -218,7 +218,7 @@ pub(crate) struct CampaignRunResponse {
 impl CampaignResponse {
     /// Shows a row, without how it goes.
     pub(super) fn new(app: &App, row: &CampaignRow) -> Self {
-        let this = format!("/v1/apps/{}/campaigns/{}", app.id, row.id);
+        let this = format!("/v1/apps/{}/campaigns/{}", app.slug, row.id);
         let to = |what: &str| format!("{this}/{what}");
         Self {
             id: row.id,

@@ -18,6 +18,7 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("NewIdentityKey") => json!({"name": "backend", "form": "jwt"}),
         Some("NewVapidKey") => json!({"subject": "mailto:push@shop.example"}),
         Some("VapidKeyChange") => json!({"subject": "mailto:push@shop.example"}),
+        Some("DeliveryPolicy") => json!({"maxAttempts": 3}),
         Some("TopicRequest") => json!({"join": "anyone"}),
         Some("TopicChange") => json!({"join": "server"}),
         Some("RestoreRequest") => {

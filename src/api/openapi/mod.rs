@@ -138,7 +138,10 @@ fn name_pages(api: &mut Value) {
     let rows: Vec<String> = schemas.keys().filter_map(|name| name.strip_prefix("Page_")).map(str::to_owned).collect();
     for row in rows {
         let Some(mut page) = schemas.remove(&format!("Page_{row}")) else { continue };
-        page["properties"]["data"]["items"] = json!({"$ref": format!("#/components/schemas/{row}")});
+        let items = &mut page["properties"]["data"]["items"];
+        // Rows that occur only in this list have no schema yet.
+        schemas.entry(row.as_str()).or_insert(items.take());
+        *items = json!({"$ref": format!("#/components/schemas/{row}")});
         schemas.insert(format!("{row}Page"), page);
     }
     rename_pages(api);
@@ -221,6 +224,10 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
         if may_come {
             operation["responses"][status.to_string()] = json!({"$ref": format!("#/components/responses/{name}")});
         }
+    }
+    if !path.starts_with("/v1/") {
+        let about = "The path supports only `GET` (`method_not_allowed`)";
+        operation["responses"]["405"] = json!({"description": about});
     }
     operation["responses"]["default"] = json!({"$ref": "#/components/responses/Problem"});
 }
@@ -491,6 +498,30 @@ mod tests {
         for (name, below) in below.into_iter().filter(|(name, _)| name != "example") {
             look(below, format!("{at}/{name}"), unbounded);
         }
+    }
+
+    #[test]
+    fn all_lists_have_one_shape() {
+        let api = described();
+        let schemas = api["components"]["schemas"].as_object().expect("schemas");
+        let mut lists = 0;
+        for (name, schema) in schemas {
+            let members = |schema: &Value| -> BTreeSet<String> {
+                schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
+            };
+            let own = members(schema);
+            // The points of a chart are no list of resources.
+            if own.contains("data") && schema["properties"]["data"]["type"] == "array" && name != "ChartResponse" {
+                lists += 1;
+                assert_eq!(
+                    own,
+                    ["data", "done", "iterator", "limit", "prev_iterator"].map(str::to_owned).into(),
+                    "{name}"
+                );
+                assert!(schema["properties"]["data"]["items"]["$ref"].is_string(), "{name} inlines its rows");
+            }
+        }
+        assert!(lists > 20, "{lists}");
     }
 
     #[test]

@@ -40,6 +40,16 @@ const TEXTS: &[(&str, &str)] = &[
         "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
     ),
     ("confirmation", "receipts"),
+    ("prev_iterator", "AZOlwntBfBGKUj8dLJtucA"),
+    ("code", "7K2M9QXA"),
+    ("app", "shop"),
+    ("template", "welcome"),
+    ("topic_header", "bmV3cw"),
+    ("endpoint_origin", "https://fcm.googleapis.com"),
+    ("prober", UUID),
+    ("breaker_of", UUID),
+    ("by", "local"),
+    ("sent_by", "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"),
     ("created_by", "local"),
     ("changed_by", "local"),
     ("actor", "local"),
@@ -62,6 +72,9 @@ fn sample(schemas: &Map<String, Value>, schema: &Value, name: &str, depth: usize
     if let Some(known) = schema["enum"].as_array().and_then(|known| known.iter().find(|value| !value.is_null())) {
         return known.clone();
     }
+    if schema["$ref"] == "#/components/schemas/DeliveryPolicy" {
+        return json!({"baseDelayMs": 1_000, "maxDelayMs": 60_000, "maxAttempts": 5});
+    }
     if let Some(named) = schema["$ref"].as_str().and_then(|place| place.rsplit('/').next()) {
         return schemas.get(named).map_or(Value::Null, |schema| sample(schemas, schema, name, depth - 1));
     }
@@ -82,7 +95,7 @@ fn sample(schemas: &Map<String, Value>, schema: &Value, name: &str, depth: usize
         },
         "string" => Value::String(text(schema, name)),
         "integer" => schema["minimum"].as_i64().filter(|from| *from > 0).unwrap_or(0).into(),
-        "number" => json!(0.5),
+        "number" => json!(schema["minimum"].as_f64().unwrap_or(0.5).max(0.5)),
         "boolean" => Value::Bool(true),
         _ => Value::Null,
     }
@@ -104,6 +117,10 @@ fn kind(types: &Value) -> &str {
     first.unwrap_or(types).as_str().unwrap_or_default()
 }
 
+fn is_of_word(octet: u8) -> bool {
+    octet.is_ascii_lowercase() || octet == b'_' || octet == b'-'
+}
+
 fn text(schema: &Value, name: &str) -> String {
     match schema["format"].as_str() {
         Some("date-time") => return "2026-12-01T09:00:00Z".to_owned(),
@@ -119,6 +136,12 @@ fn text(schema: &Value, name: &str) -> String {
             format!("{prefix}_{UUID}")
         }
         Some(prefix) if prefix.starts_with("[a-z]") => format!("msg_{UUID}"),
-        _ => TEXTS.iter().find(|(known, _)| *known == name).map_or("…", |(_, text)| *text).to_owned(),
+        _ => {
+            // A pattern such as `^(csv|json)$` is a list of words.
+            let words = pattern.strip_prefix("^(").and_then(|rest| rest.strip_suffix(")$"));
+            let word = words.and_then(|words| words.split('|').next()).filter(|word| word.bytes().all(is_of_word));
+            let known = || TEXTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+            word.or_else(known).unwrap_or("…").to_owned()
+        }
     }
 }

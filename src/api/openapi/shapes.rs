@@ -69,6 +69,7 @@ const TEXTS: &[(&[&str], Text)] = &[
     (&["CampaignLinks.plan", "CampaignLinks.runs", "CampaignLinks.locales"], Long(1, 2_048)),
     (&["CampaignLinks.gateways", "CampaignLinks.start"], Long(1, 2_048)),
     (&["winner"], Long(1, 64)),
+    (&["TimetableCut.by"], Long(1, 32)),
     (&["CampaignVariantResponse.name", "CampaignDryRunMessage.variant"], Long(0, 64)),
     (&["path.key", "MessageRequest.key", "MessageResponse.key"], Long(1, 255)),
     // The team.
@@ -163,7 +164,8 @@ const TEXTS: &[(&[&str], Text)] = &[
 const NUMBERS: &[(&[&str], i64, i64)] = &[
     (&["Problem.status"], 400, 599),
     (&["status"], 100, 999),
-    (&["limit"], 1, 250),
+    (&["limit"], 0, 65_535),
+    (&["query.limit"], 1, 250),
     (&["days"], 1, 366),
     (&["cap"], 1, 100_000),
     (&["Cap.max"], 1, 50),
@@ -232,7 +234,9 @@ fn bound_schema(schema: &mut Value, owner: &str, name: &str) {
     let says = |schema: &Map<String, Value>, any: &[&str]| any.iter().any(|keyword| schema.contains_key(*keyword));
     if is("integer") {
         let (from, to) = number_of(owner, name).unwrap_or((0, EXACT_MAX));
-        schema.insert("minimum".into(), from.into());
+        // That of an unsigned type is 0.
+        let own = schema.get("minimum").and_then(Value::as_i64).unwrap_or(from);
+        schema.insert("minimum".into(), own.max(from).into());
         schema.entry("maximum").or_insert(to.into());
     }
     if is("object") && !says(schema, &["properties", "additionalProperties", "allOf", "oneOf", "anyOf"]) {

@@ -3,10 +3,10 @@ import { api, told, whenSignedOut } from "./api/client";
 import { live } from "./api/live";
 import { Refusal } from "./api/problem";
 import { forgetFigures } from "./lib/resource";
-import type { Session } from "./api/types";
+import type { SessionResponse } from "./api/types";
 
 /** Signed-in user. Undefined: not known yet; null: signed out, with a return to the same address after signing in. */
-export const session = signal<Session | null | undefined>(undefined);
+export const session = signal<SessionResponse | null | undefined>(undefined);
 
 /** The ways in, as `POST /v1/session` takes them. */
 export type SignIn = { email: string; password: string } | { api_key: string } | { link: string; new_password?: string } | { oidc: true };
@@ -21,7 +21,7 @@ export async function signIn(body: SignIn): Promise<void> {
 }
 
 /** The second factor of those who have one: the browser asks for a finger, a face, a PIN or a key. */
-async function confirm(options: object): Promise<Session> {
+async function confirm(options: object): Promise<SessionResponse> {
   const asked = PublicKeyCredential.parseRequestOptionsFromJSON(options as PublicKeyCredentialRequestOptionsJSON);
   const passkey = await navigator.credentials.get({ publicKey: asked }).catch(() => null);
   if (!(passkey instanceof PublicKeyCredential)) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Campaign, CampaignCounts, CampaignPlan, CampaignProgress, CampaignVariant } from "../src/api/types";
+import type { Campaign, CampaignCounts, CampaignPlan, CampaignProgress, CampaignVariantResponse } from "../src/api/types";
 import { actsOn, axisEnd, brief, byDay, changeWords, consequence, going, intervals, monthOf, momentOf, occasions, otherMonth, parts, paceWords, receipts, scheduleWords, standing, startWords, STATES, testWords, verdict, weeksOf, winnerWords } from "../src/lib/campaigns";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
@@ -137,7 +137,7 @@ describe("what a plan says", () => {
   });
 });
 
-const variant = (name: string, accepted: number, clicked: number, rate: number, from: number, to: number): CampaignVariant => ({
+const variant = (name: string, accepted: number, clicked: number, rate: number, from: number, to: number): CampaignVariantResponse => ({
   name,
   weight: 1,
   counts: counts({ accepted }),

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import type { Finding } from "../src/api/types";
+import type { CheckResult } from "../src/api/types";
 import { grouped, state, titleOf } from "../src/lib/checks";
 
-const finding = (check: string, health: Finding["health"]): Finding => ({ check, health, detail: "So it is.", advice: null, line: null });
+const finding = (check: string, health: CheckResult["health"]): CheckResult => ({ check, health, detail: "So it is.", advice: null, line: null });
 
 test.each([
   [["ok", "ok"], "accepted", "All is set up right"],

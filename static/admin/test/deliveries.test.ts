@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
-import type { Explanation, StorySentence } from "../src/api/types";
+import type { ExplanationResponse, Sentence } from "../src/api/types";
 import { aDevice, answer, chapters, consequenceOf, isId, lastWords, parts, person, quoted, report, shortId, spanWords, stateWords, toneOf } from "../src/lib/deliveries";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 const MESSAGE = "msg_01890000-0000-7000-8000-0000000a1b2c";
 const DEVICE = "sub_01890000-0000-7000-8000-0000000d4e5f";
 
-const told = (code: string, text: string, facts: object = {}, at: string | null = null): StorySentence =>
-  ({ code, text, facts, at }) as unknown as StorySentence;
+const told = (code: string, text: string, facts: object = {}, at: string | null = null): Sentence =>
+  ({ code, text, facts, at }) as unknown as Sentence;
 
-const RETRIED: Explanation = {
+const RETRIED: ExplanationResponse = {
   message: MESSAGE,
   subscription: DEVICE,
   state: "retrying",
@@ -62,7 +62,7 @@ describe("a sentence", () => {
     ]);
   });
   it("gives the push service’s words apart", () => {
-    expect(quoted(RETRIED.story[3] as StorySentence)).toEqual({
+    expect(quoted(RETRIED.story[3] as Sentence)).toEqual({
       text: "POST 1 left at 2027-01-15T07:00:01.250Z (59 min ago); fcm answered 503 after 100 ms: it could not cope.",
       words: "try later",
     });
@@ -83,7 +83,7 @@ describe("a sentence", () => {
 describe("a story", () => {
   it("has past, present, future and lasting facts", () => {
     const { about, past, present, next } = chapters(RETRIED.story);
-    const codes = (sentences: StorySentence[]) => sentences.map(({ code }) => code);
+    const codes = (sentences: Sentence[]) => sentences.map(({ code }) => code);
     expect([about, past, present, next].map(codes)).toEqual([["addressed", "policy_in_force"], ["message_accepted", "answered"], ["waits_for_retry"], ["next_post"]]);
     expect(codes(chapters([told("not_answered", ""), told("not_targeted", "")]).past)).toEqual(["not_answered"]);
   });

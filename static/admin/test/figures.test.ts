@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { Alert, Chart, Lane, Reading } from "../src/api/types";
+import type { AlertResponse, ChartResponse, LaneResponse, MetricReading } from "../src/api/types";
 import { funnel, perMinute, sentence, sliWords, throughput } from "../src/lib/figures";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
-const lane = (number: number, gateway: Lane["gateway"], more: object = {}): Lane => ({
+const lane = (number: number, gateway: LaneResponse["gateway"], more: object = {}): LaneResponse => ({
   lane: number,
   app: "app_shop",
   vapid_key_id: "vk_1",
@@ -15,7 +15,7 @@ const lane = (number: number, gateway: Lane["gateway"], more: object = {}): Lane
 });
 const paused = { held_until: "2027-01-15T14:32:00Z", held_reason: "throttled" };
 const nothing = { waiting: 0, waiting_or_more: false, oldest_waiting_s: null };
-const alert = (detail: string, resolved_at: string | null = null) => ({ detail, resolved_at }) as Alert;
+const alert = (detail: string, resolved_at: string | null = null) => ({ detail, resolved_at }) as AlertResponse;
 const say = (known: Parameters<typeof sentence>[0]) => sentence(known, NOW, "UTC").words;
 
 describe("the sentence", () => {
@@ -44,8 +44,8 @@ describe("the sentence", () => {
   });
 });
 
-const chart = (points: Record<string, number | null>[], complete_until: string): Chart => ({
-  data: points.map((metrics, minute) => ({ time_bucket: new Date(Date.UTC(2027, 0, 15, 7, minute)).toISOString(), dimensions: {}, metrics: metrics as Chart["data"][number]["metrics"] })),
+const chart = (points: Record<string, number | null>[], complete_until: string): ChartResponse => ({
+  data: points.map((metrics, minute) => ({ time_bucket: new Date(Date.UTC(2027, 0, 15, 7, minute)).toISOString(), dimensions: {}, metrics: metrics as ChartResponse["data"][number]["metrics"] })),
   metadata: { step: "1m", from: "2027-01-15T07:00:00Z", until: "2027-01-15T08:00:00Z", complete_until, row_count: points.length },
 });
 
@@ -83,7 +83,7 @@ describe("the funnel", () => {
 });
 
 describe("a reliability figure", () => {
-  const reading = (value: number | null, more: Partial<Reading> = {}): Reading => ({
+  const reading = (value: number | null, more: Partial<MetricReading> = {}): MetricReading => ({
     sli: "first_retry_success",
     value,
     samples: 1_204,

@@ -1,19 +1,19 @@
 import { describe, expect, it } from "vitest";
-import type { Cap, Engagement, EngagementAt, Guard } from "../src/api/types";
+import type { Cap, EngagementResponse, GatewayEngagement, GuardResponse } from "../src/api/types";
 import { beforeWords, capDraft, capOf, capsWords, limitWords, loads, NEW_CAP, rangeOf, releaseWords, sentence, shareWords } from "../src/lib/frequency";
 
 const NOW = new Date("2026-11-22T14:10:00Z");
-const GUARD: Guard = { factor: null, floor: null, limit: 10_300, sent: { transactional: 20, other: 5_150 }, held: [], held_at: null };
+const GUARD: GuardResponse = { factor: null, floor: null, limit: 10_300, sent: { transactional: 20, other: 5_150 }, held: [], held_at: null };
 
-function at(gateway: EngagementAt["gateway"], level: EngagementAt["level"], displayed = 1_000, clicked = 50): EngagementAt {
+function at(gateway: GatewayEngagement["gateway"], level: GatewayEngagement["level"], displayed = 1_000, clicked = 50): GatewayEngagement {
   const period = { accepted: 2_000, receipts_asked: 2_000, displayed, clicked, closed: null, ignored: null, display_share: 0.5, click_share: 0.05, close_share: null, ignored_share: null };
   return { gateway, level, now: period, before: period };
 }
 
-const engagement = (...gateways: EngagementAt[]): Engagement => ({ from: "2026-10-26T00:00:00Z", until: "2026-11-23T00:00:00Z", gateways });
+const engagement = (...gateways: GatewayEngagement[]): EngagementResponse => ({ from: "2026-10-26T00:00:00Z", until: "2026-11-23T00:00:00Z", gateways });
 
 describe("whether it is too much", () => {
-  const says = (guard: Partial<Guard>, ...gateways: EngagementAt[]) => sentence({ ...GUARD, ...guard }, engagement(...gateways), 28, NOW, "UTC");
+  const says = (guard: Partial<GuardResponse>, ...gateways: GatewayEngagement[]) => sentence({ ...GUARD, ...guard }, engagement(...gateways), 28, NOW, "UTC");
 
   it("shows the state before people's reactions", () => {
     const held = says({ held: ["promotional", "engagement"], held_at: "2026-11-22T14:02:00Z" }, at("fcm", "warning"));
@@ -21,7 +21,7 @@ describe("whether it is too much", () => {
     expect(says({ held: ["transactional"] }).words).toMatch(/^One-time codes and other transactional messages are held: /);
   });
 
-  it.each<[string, EngagementAt[], string, string]>([
+  it.each<[string, GatewayEngagement[], string, string]>([
     ["hardly anybody wants it", [at("fcm", "warning"), at("mozilla", "watch"), at("wns", "warning")], "lost", "in browsers of Google and Microsoft."],
     ["it turns", [at("fcm", "fine"), at("mozilla", "watch")], "retrying", "in browsers of Mozilla."],
     ["nobody can tell", [at("fcm", "unknown")], "cancelled", "Not known yet: too few displays were reported within 28 days."],
@@ -78,7 +78,7 @@ describe("the guard", () => {
   });
 
   it("names the effect of a release", () => {
-    const held: Guard = { ...GUARD, held: ["promotional", "engagement"] };
+    const held: GuardResponse = { ...GUARD, held: ["promotional", "engagement"] };
     const flow = { held: [], paused: false, waiting: 1_204, waiting_or_more: false };
     expect(releaseWords(held, flow)).toBe("Promotional and engagement messages go out again within a second: 1,204 deliveries wait, and go unless they are cancelled before. What was sent so far counts no longer.");
     expect(releaseWords(held, { ...flow, waiting: 10_000, waiting_or_more: true })).toMatch(/: more than 10 k deliveries wait, and go/);

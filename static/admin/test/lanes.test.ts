@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { Lane, Origin } from "../src/api/types";
+import type { LaneResponse, GatewayOrigin } from "../src/api/types";
 import { because, consequence, laneState, ORDERS, restoreWords, sensible, worstOrigin } from "../src/lib/lanes";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
-const origin = (more: Partial<Origin> = {}): Origin => ({
+const origin = (more: Partial<GatewayOrigin> = {}): GatewayOrigin => ({
   origin: "https://push.example",
   breaker: "closed",
   breaker_of: null,
@@ -19,7 +19,7 @@ const origin = (more: Partial<Origin> = {}): Origin => ({
   ...more,
 });
 
-const lane = (...origins: Origin[]): Lane => ({
+const lane = (...origins: GatewayOrigin[]): LaneResponse => ({
   lane: 3,
   app: "app_shop",
   vapid_key_id: "vk_1",

@@ -1,17 +1,17 @@
 import { describe, expect, it } from "vitest";
-import type { Counts, Message } from "../src/api/types";
+import type { MessageCounts, MessageResponse } from "../src/api/types";
 import { audienceWords, consequence, going, outOf, pace, parts, receipts, remember, standing, steerings } from "../src/lib/messages";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
-const counts = (more: Partial<Counts> = {}): Counts => {
+const counts = (more: Partial<MessageCounts> = {}): MessageCounts => {
   const none = { queued: 0, dispatching: 0, retrying: 0, accepted: 0, gone: 0, expired: 0, dead: 0, cancelled: 0, capped: 0 };
   const all = { ...none, ...more };
   const targeted = Object.keys(none).reduce((sum, name) => sum + all[name as keyof typeof none], 0);
   return { sunset: 0, displayed: 0, clicked: 0, closed: 0, acknowledged: 0, awaiting_ack: 0, unconfirmed: 0, ...all, targeted };
 };
 
-const message = (more: Partial<Message> = {}): Message => ({
+const message = (more: Partial<MessageResponse> = {}): MessageResponse => ({
   id: "msg_1",
   state: "sending",
   tier: "promotional",
@@ -28,7 +28,7 @@ const message = (more: Partial<Message> = {}): Message => ({
   ...more,
 });
 
-const words = (more: Partial<Message>, perMinute?: number) => going(standing(message(more)), perMinute, NOW, "UTC");
+const words = (more: Partial<MessageResponse>, perMinute?: number) => going(standing(message(more)), perMinute, NOW, "UTC");
 
 describe("whom it is for", () => {
   it.each([
@@ -74,7 +74,7 @@ describe("how it is going", () => {
   });
 
   it("shows the result when done", () => {
-    const done = (of: Partial<Counts>) => words({ state: "done", counts: counts(of) });
+    const done = (of: Partial<MessageCounts>) => words({ state: "done", counts: counts(of) });
     expect(done({ accepted: 5 })).toEqual({ tone: "accepted", words: "Done: all 5 were accepted." });
     expect(done({ accepted: 1 }).words).toBe("Done: the push service took it.");
     expect(done({ accepted: 95, gone: 2, dead: 3 })).toEqual({ tone: "accepted", words: "Done: 95 of 100 accepted; 2 gone, 3 dead." });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Preview, Simulation, Timetable } from "../src/api/types";
+import type { PolicyPreviewResponse, Simulation, Timetable } from "../src/api/types";
 import { changes, figures, ladder, marks, placeOf, saysSomething, summary, toDraft, toPolicy, verdict, type Draft } from "../src/lib/policies";
 
 const draft = (form: Draft["form"], values: Record<string, string>): Draft => ({ form, values, json: "{}" });
@@ -85,10 +85,10 @@ describe("a timetable", () => {
   });
 });
 
-const preview = (delays: readonly [number, number][], policy: object = {}): Preview => ({
+const preview = (delays: readonly [number, number][], policy: object = {}): PolicyPreviewResponse => ({
   tier: "promotional",
   ttl_s: 86_400,
-  policy: policy as Preview["policy"],
+  policy: policy as PolicyPreviewResponse["policy"],
   set_by: { retry: "default", throttle: "default", request: "default" },
   timetable: table(delays),
 });

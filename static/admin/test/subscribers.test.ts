@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import type { Calendar, Chart, Lane, VapidKey } from "../src/api/types";
+import type { CalendarSettings, ChartResponse, LaneResponse, VapidKeyResponse } from "../src/api/types";
 import { byGateway, byKey, erasureWords, growth, health, quiet, rangeOf, timeIn, whatErasureTakes, type Growth } from "../src/lib/subscribers";
 
 const NOW = new Date("2027-01-15T21:30:00Z");
 const DAYS = ["2027-01-13T00:00:00Z", "2027-01-14T00:00:00Z", "2027-01-15T00:00:00Z"];
 
-const chart = (data: object[]): Chart => ({ data, metadata: { from: DAYS[0], complete_until: NOW.toISOString() } }) as unknown as Chart;
+const chart = (data: object[]): ChartResponse => ({ data, metadata: { from: DAYS[0], complete_until: NOW.toISOString() } }) as unknown as ChartResponse;
 const won = chart(DAYS.map((time_bucket, n) => ({ time_bucket, dimensions: {}, metrics: { subscriptions_won: n, subscriptions_active: 100 + n } })));
 const lost = chart([
   { time_bucket: DAYS[2], dimensions: { reason: "gone" }, metrics: { subscriptions_lost: 2 } },
@@ -52,8 +52,8 @@ describe("the base", () => {
     ]);
   });
   it("is listed by key, active one first", () => {
-    const key = (id: string, state: string, created_at: string) => ({ id, state, created_at }) as VapidKey;
-    const lane = (vapid_key_id: string, subscriptions: number) => ({ vapid_key_id, subscriptions }) as Lane;
+    const key = (id: string, state: string, created_at: string) => ({ id, state, created_at }) as VapidKeyResponse;
+    const lane = (vapid_key_id: string, subscriptions: number) => ({ vapid_key_id, subscriptions }) as LaneResponse;
     const keys = [key("vk_1", "retired", "2025-01-01"), key("vk_3", "active", "2024-01-01"), key("vk_2", "retired", "2026-01-01")];
     const found = byKey(keys, [lane("vk_3", 5), lane("vk_1", 2), lane("vk_3", 1)]);
     expect(found.map(({ key, active }) => [key.id, active])).toEqual([
@@ -65,7 +65,7 @@ describe("the base", () => {
 });
 
 describe("quiet hours", () => {
-  const calendar = (from: string, to: string): Calendar => ({ timezone: "Europe/Vienna", quiet_hours: { from, to }, off_peak: [] }) as Calendar;
+  const calendar = (from: string, to: string): CalendarSettings => ({ timezone: "Europe/Vienna", quiet_hours: { from, to }, off_peak: [] }) as CalendarSettings;
   it("follow the person's zone over midnight", () => {
     expect(quiet(calendar("22:00", "08:00"), undefined, NOW)).toBe(
       "Quiet from 22:00 to 08:00 in Europe/Vienna, that of the app, since no browser reported one. It is 22:30 there. Promotional and engagement messages wait now.",

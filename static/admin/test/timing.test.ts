@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Calendar, Timetable } from "../src/api/types";
+import type { CalendarSettings, Timetable } from "../src/api/types";
 import { localTime, retryWords, untilEnd, untilOpen, whenWords } from "../src/lib/timing";
 
 const NOW = new Date("2027-01-15T22:30:00Z"); // a Friday; 23:30 in Berlin
-const calendar = (more: Partial<Calendar> = {}): Calendar => ({ timezone: "Europe/Berlin", quiet_hours: null, off_peak: [], ...more });
+const calendar = (more: Partial<CalendarSettings> = {}): CalendarSettings => ({ timezone: "Europe/Berlin", quiet_hours: null, off_peak: [], ...more });
 
 describe("the time somewhere", () => {
   it("is that of the zone", () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import type { Webhook, WebhookTry } from "../src/api/types";
+import type { WebhookResponse, WebhookAttempt } from "../src/api/types";
 import { BLANK, bodyOf, deletionWords, draftOf, EVENTS, hostOf, OWN, replayWords, requestWords, standing, toggled, trialWords, tryWords } from "../src/lib/webhooks";
 
-const webhook = (more: Partial<Webhook> = {}): Webhook => ({
+const webhook = (more: Partial<WebhookResponse> = {}): WebhookResponse => ({
   id: "wh_1",
   name: "CRM",
   url: "https://hooks.example.com/in?token=abc",
@@ -23,10 +23,10 @@ const webhook = (more: Partial<Webhook> = {}): Webhook => ({
   changed_at: "2027-01-15T08:00:00Z",
   ...more,
 });
-const tried = (more: Partial<WebhookTry> = {}): WebhookTry => ({ number: 0, at: "2027-01-15T08:00:00Z", http_status: 204, took_ms: 35, reason: null, ...more });
+const tried = (more: Partial<WebhookAttempt> = {}): WebhookAttempt => ({ number: 0, at: "2027-01-15T08:00:00Z", http_status: 204, took_ms: 35, reason: null, ...more });
 
 describe("where a webhook stands", () => {
-  it.each<[Partial<Webhook>, string, string]>([
+  it.each<[Partial<WebhookResponse>, string, string]>([
     [{}, "accepted", "On"],
     [{ failing_since: "2027-01-15T08:00:00Z" }, "retrying", "Fails"],
     [{ failing_since: "2027-01-15T08:00:00Z", breaker: "open" }, "retrying", "Waits"],

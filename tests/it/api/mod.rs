@@ -4,6 +4,7 @@ mod access;
 mod audit;
 mod batch;
 mod consent;
+mod contract;
 mod diagnoses;
 mod exports;
 mod idempotency;

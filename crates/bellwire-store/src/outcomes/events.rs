@@ -18,55 +18,64 @@ use bellwire_core::id::{AppId, DeadLetterId, EventId, LaneId, MessageId, VapidKe
 use bellwire_core::lane::Gateway;
 
 /// Content of an event. Its shape is stable: members may be added, but not changed or removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "data")]
 pub enum EventData {
-    /// Deliveries died of the same reason.
     #[serde(rename = "dead_letter.created")]
-    DeadLetterCreated {
-        /// Reason of the deaths.
-        reason: String,
-        /// The first dead letter of the minute.
-        dead_letter: DeadLetterId,
-    },
-    /// Subscriptions of one push service and VAPID key that no longer exist.
+    DeadLetterCreated(DeadLetterCreated),
     #[serde(rename = "subscription.gone")]
-    SubscriptionGone {
-        /// Number of the lane.
-        #[schema(value_type = i32)]
-        lane: LaneId,
-        /// Push service of the subscriptions.
-        gateway: Gateway,
-        /// The key that they were made with.
-        vapid_key: VapidKeyId,
-    },
-    /// Deliveries of a tier were accepted later than the tier promises.
+    SubscriptionGone(SubscriptionGone),
     #[serde(rename = "sla.missed")]
-    SlaMissed {
-        /// Tier of the deliveries.
-        tier: Tier,
-        /// Required time in seconds from the API's acceptance.
-        sla_seconds: u32,
-        /// The message that was the first of the minute.
-        message: MessageId,
-    },
+    SlaMissed(SlaMissed),
+}
+
+/// Deliveries died of the same reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeadLetterCreated {
+    /// Reason of the deaths.
+    pub reason: String,
+    /// The first dead letter of the minute.
+    pub dead_letter: DeadLetterId,
+}
+
+/// Subscriptions of one push service and VAPID key that no longer exist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SubscriptionGone {
+    /// Number of the lane.
+    #[schema(value_type = i32)]
+    pub lane: LaneId,
+    /// Push service of the subscriptions.
+    pub gateway: Gateway,
+    /// VAPID key of the subscriptions.
+    pub vapid_key: VapidKeyId,
+}
+
+/// Deliveries of a tier were accepted later than the tier promises.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SlaMissed {
+    /// Tier of the deliveries.
+    pub tier: Tier,
+    /// Required time in seconds from the API's acceptance.
+    pub sla_seconds: u32,
+    /// The message that was the first of the minute.
+    pub message: MessageId,
 }
 
 impl EventData {
     fn kind(&self) -> EventType {
         match self {
-            Self::DeadLetterCreated { .. } => EventType::DeadLetterCreated,
-            Self::SubscriptionGone { .. } => EventType::SubscriptionGone,
-            Self::SlaMissed { .. } => EventType::SlaMissed,
+            Self::DeadLetterCreated(_) => EventType::DeadLetterCreated,
+            Self::SubscriptionGone(_) => EventType::SubscriptionGone,
+            Self::SlaMissed(_) => EventType::SlaMissed,
         }
     }
 
     /// Returns the part that distinguishes events of one kind, app and minute.
     fn subject(&self) -> String {
         match self {
-            Self::DeadLetterCreated { reason, .. } => reason.clone(),
-            Self::SubscriptionGone { lane, .. } => lane.to_string(),
-            Self::SlaMissed { tier, .. } => tier.name().to_owned(),
+            Self::DeadLetterCreated(data) => data.reason.clone(),
+            Self::SubscriptionGone(data) => data.lane.to_string(),
+            Self::SlaMissed(data) => data.tier.name().to_owned(),
         }
     }
 }
@@ -85,7 +94,7 @@ pub struct Event {
 impl Event {
     /// `n` deliveries of a message were accepted later than its tier's `sla_seconds`, died or expired.
     pub fn sla_missed(app: AppId, tier: Tier, sla_seconds: u32, message: MessageId, n: i64) -> Self {
-        Self { app, body: EventData::SlaMissed { tier, sla_seconds, message }, n }
+        Self { app, body: EventData::SlaMissed(SlaMissed { tier, sla_seconds, message }), n }
     }
 }
 
@@ -141,9 +150,8 @@ pub async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(LaneId, i64)]
         .into_iter()
         .map(|row| {
             let gateway = row.gateway;
-            let body =
-                EventData::SubscriptionGone { lane: LaneId(row.id), gateway, vapid_key: VapidKeyId(row.vapid_key) };
-            Event { app: AppId(row.app), body, n: row.n }
+            let data = SubscriptionGone { lane: LaneId(row.id), gateway, vapid_key: VapidKeyId(row.vapid_key) };
+            Event { app: AppId(row.app), body: EventData::SubscriptionGone(data), n: row.n }
         })
         .collect())
 }
@@ -184,13 +192,16 @@ mod tests {
     fn body_names_its_event_type() {
         let (lane, vapid_key, message) = (LaneId(1), VapidKeyId(Uuid::nil()), MessageId(Uuid::nil()));
         for body in [
-            EventData::DeadLetterCreated { reason: "gone".to_owned(), dead_letter: DeadLetterId(Uuid::nil()) },
-            EventData::SubscriptionGone { lane, gateway: Gateway::Fcm, vapid_key },
-            EventData::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message },
+            EventData::DeadLetterCreated(DeadLetterCreated {
+                reason: "gone".to_owned(),
+                dead_letter: DeadLetterId(Uuid::nil()),
+            }),
+            EventData::SubscriptionGone(SubscriptionGone { lane, gateway: Gateway::Fcm, vapid_key }),
+            EventData::SlaMissed(SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message }),
         ] {
             assert_eq!(serde_json::to_value(&body).unwrap()["kind"], body.kind().name());
         }
-        let body = EventData::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message };
+        let body = EventData::SlaMissed(SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message });
         let data = json!({"tier": "transactional", "sla_seconds": 30, "message": message});
         assert_eq!(serde_json::to_value(&body).unwrap(), json!({"kind": "sla.missed", "data": data}));
     }

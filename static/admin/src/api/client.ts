@@ -3,7 +3,7 @@ import { clock } from "../lib/clock";
 import { keepTag } from "./edit";
 import { Refusal } from "./problem";
 import type { paths } from "./schema";
-import type { ProblemBody } from "./types";
+import type { Problem } from "./types";
 
 /** Called when a response shows that the session has ended. Set once, by `session.ts`. */
 let onSignedOut: () => void = () => {};
@@ -37,6 +37,6 @@ export async function told<T>(asked: Promise<{ data?: T; error?: unknown; respon
     keepTag(data, response.headers);
     return data as T;
   }
-  const body = error && typeof error === "object" ? (error as Partial<ProblemBody>) : undefined;
+  const body = error && typeof error === "object" ? (error as Partial<Problem>) : undefined;
   throw new Refusal(response.status, body, response.headers);
 }

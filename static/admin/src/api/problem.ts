@@ -1,4 +1,4 @@
-import type { ProblemBody } from "./types";
+import type { Problem } from "./types";
 
 /** Why a request came to nothing, in words. */
 export class Refusal extends Error {
@@ -13,7 +13,7 @@ export class Refusal extends Error {
   /** Id of the request in the server's log. */
   readonly requestId: string | undefined;
 
-  constructor(status: number, body: Partial<ProblemBody> | undefined, headers?: Headers) {
+  constructor(status: number, body: Partial<Problem> | undefined, headers?: Headers) {
     super(body?.detail ?? (status === 0 ? "The server does not answer." : `The server responded ${status} without a reason.`));
     this.status = status;
     this.code = body?.code ?? (status === 0 ? "offline" : "unknown");

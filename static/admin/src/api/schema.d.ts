@@ -232,7 +232,11 @@ export interface paths {
          */
         put: operations["calendar_change"];
         post?: never;
-        delete?: never;
+        /**
+         * Resets the app's calendar: UTC, and deliveries at any time.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
+         */
+        delete: operations["calendar_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -568,7 +572,11 @@ export interface paths {
          */
         put: operations["caps_change"];
         post?: never;
-        delete?: never;
+        /**
+         * Deletes the app's frequency caps.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
+         */
+        delete: operations["caps_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -690,8 +698,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Counts dead letters by what they have in common.
-         * @description It is a search, of which a few are made at a time: 503 (`searches_busy`).
+         * Counts dead letters by a common property, the largest 1,000 groups first.
+         * @description `done` is false if there are more. It is a search, of which a few are made at a time: 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -1078,26 +1086,34 @@ export interface paths {
          */
         put: operations["guard_change"];
         post?: never;
-        delete?: never;
+        /**
+         * Resets the guard of the app to that of the server.
+         * @description Allowing for more than before takes an operator's key.
+         *
+         *     Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
+         */
+        delete: operations["guard_delete"];
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/v1/apps/{app}/hygiene": {
+    "/v1/apps/{app}/guard/release": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /**
-         * Reports which subscriptions were lost, by day, push service and VAPID key.
-         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
-         */
-        get: operations["hygiene_report"];
+        get?: never;
         put?: never;
-        post?: never;
+        /**
+         * Releases an app that is held, and resolves the alert.
+         * @description What it sent so far counts no longer; what waits goes out, unless it is cancelled before. An app that is not held stays as it is.
+         *
+         *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
+         */
+        post: operations["guard_release"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1200,6 +1216,26 @@ export interface paths {
          *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         post: operations["imports_resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/lost-subscriptions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Reports which subscriptions were lost, by day, push service and VAPID key.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["lost_subscriptions_report"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1562,7 +1598,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what is set where: every tier, with what holds for it, and the topics that have a policy.
+         * Returns the policies of all tiers, with the policy in force for each.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_list"];
@@ -1700,6 +1736,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/policies/topics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the policies of topics that have one, the newest topic first.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["policies_topics_list_topics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/policies/topics/{topic}": {
         parameters: {
             query?: never;
@@ -1746,28 +1802,6 @@ export interface paths {
          *     Takes no key: anybody may call it.
          */
         post: operations["receipts_take"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{app}/release": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Releases an app that is held, and resolves the alert.
-         * @description What it sent so far counts no longer; what waits goes out, unless it is cancelled before. An app that is not held stays as it is.
-         *
-         *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
-         */
-        post: operations["release"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1868,7 +1902,11 @@ export interface paths {
          */
         put: operations["slas_change"];
         post?: never;
-        delete?: never;
+        /**
+         * Deletes the app's SLAs.
+         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
+         */
+        delete: operations["slas_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2113,11 +2151,7 @@ export interface paths {
          */
         get: operations["topics_list"];
         put?: never;
-        /**
-         * Creates a topic.
-         * @description Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
-         */
-        post: operations["topics_create"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2136,7 +2170,13 @@ export interface paths {
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["topics_show"];
-        put?: never;
+        /**
+         * Creates a topic, or replaces the settings of an existing one.
+         * @description Its members stay.
+         *
+         *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
+         */
+        put: operations["topics_set"];
         post?: never;
         /**
          * Deletes a topic and its policy.
@@ -2817,7 +2857,7 @@ export interface paths {
         };
         /**
          * Figures of all apps over time.
-         * @description Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures[]=accepted&measures[]=gone` or `measures=accepted,gone`.
+         * @description Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures=accepted&measures=gone` or `measures=accepted,gone`.
          *
          *     Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
@@ -3239,36 +3279,10 @@ export interface components {
              * @description Named subscriptions that are not active, or users without an active one: not targeted.
              */
             unreachable: number;
-            /** @description Warnings: about the policy, or about broadcasts that recipients do not welcome. */
+            /** @description Warnings: about the policy, recipients without an active subscription, or broadcasts that few recipients open. */
             warnings?: components["schemas"]["FieldError"][];
         };
         ActionId: string;
-        /** @description Something that was done to dead letters. */
-        ActionView: {
-            /** @description `replay`, `discard` or `export`. */
-            action: string;
-            /** @description Caller: the id of an API key, or `local` for the command line. */
-            actor: string;
-            /**
-             * Format: date-time
-             * @description Time of its start.
-             */
-            at: string;
-            /**
-             * Format: int64
-             * @description Number of dead letters.
-             */
-            count: number;
-            /**
-             * Format: date-time
-             * @description Time of its last part.
-             */
-            ended_at: string;
-            /** @description Filter of the dead letters. */
-            filter: Record<string, never>;
-            /** @description Id of the operation. */
-            id: components["schemas"]["ActionId"];
-        };
         AlertId: string;
         /**
          * @description Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repetitions before that are
@@ -3277,7 +3291,7 @@ export interface components {
          */
         AlertKind: "key_refused" | "mass_gone" | "tampered" | "replayed" | "sli" | "runaway" | "webhook" | "sealing" | "egress";
         /** @description Alert for operators. */
-        AlertView: {
+        AlertResponse: {
             app?: components["schemas"]["AppId"] | null;
             /** @description Description for people. */
             detail: string;
@@ -3308,6 +3322,22 @@ export interface components {
             /** @description Subject of the alert: a key, a message, a lane, a metric. */
             subject: string;
         };
+        /** @description A page of a list. */
+        AlertResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["AlertResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /**
          * @description Algorithm of a key.
          * @enum {string}
@@ -3315,7 +3345,7 @@ export interface components {
         Algorithm: "HS256" | "ES256";
         ApiKeyId: string;
         /** @description An API key, without its secret. */
-        ApiKeyView: {
+        ApiKeyResponse: {
             /**
              * Format: date-time
              * @description Time of the creation.
@@ -3347,6 +3377,31 @@ export interface components {
             /** @description Scopes of the key. */
             scopes: components["schemas"]["Scope"][];
         };
+        /** @description A page of a list. */
+        ApiKeyResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["ApiKeyResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /** @description Result of a revocation. */
+        ApiKeysRevoked: {
+            /**
+             * Format: int64
+             * @description Number of revoked keys: the named one and, unless they were kept, its descendants. Keys that were revoked before do not
+             *     count.
+             */
+            revoked: number;
+        };
         /** @description Changes of an app. */
         AppChange: {
             /** @description Origins that browsers may call from, too, from now on; at most 50. Not beside `origins`. */
@@ -3356,30 +3411,30 @@ export interface components {
              *     will then connect to hosts that anybody names.
              */
             allow_other_gateways?: boolean | null;
-            /** @description All that browsers may do beyond joining and leaving topics that are there and open. */
+            /** @description All that browsers may do beyond joining and leaving existing topics that are open; null: nothing. */
             browsers_may?: components["schemas"]["BrowserRight"][] | null;
             /**
              * Format: int64
-             * @description Most `retries` of a delivery policy in QStash's form, and how many there are if it names none: 0 to 1,000. Policies
-             *     that ask for more are cut down to it.
+             * @description Maximum `retries` of a delivery policy in QStash's form, and the default: 0 to 1,000. Policies with more are reduced to it.
+             *     Null: the default for new apps.
              */
             max_retries?: number | null;
             /** @description Name for people, 1 to 200 characters. */
-            name?: string | null;
-            /** @description All origins that browsers may call from. */
+            name?: string;
+            /** @description All origins that browsers may call from; null: none. */
             origins?: string[] | null;
             /** @description Origins to remove from the app, at most 50. Not together with `origins`. */
             remove_origins?: string[];
             /**
              * Format: int64
-             * @description Turns of the app, relative to an app of weight 1, while deliveries of several apps wait: 1 to 100. Changing it requires an
-             *     operator's key. Workers apply it within a minute.
+             * @description Turns of the app, relative to an app of weight 1, while deliveries of several apps wait: 1 to 100; null: 1. Changing it
+             *     requires an operator's key. Workers apply it within a minute.
              */
             weight?: number | null;
         };
         AppId: string;
         /** @description App of a server. */
-        AppView: {
+        AppResponse: {
             /** @description Whether endpoints on hosts of no known push service are let in. */
             allow_other_gateways: boolean;
             /** @description Rights of browsers in addition to joining and leaving existing open topics. */
@@ -3413,8 +3468,24 @@ export interface components {
              */
             weight: number;
         };
+        /** @description A page of a list. */
+        AppResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["AppResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /** @description One push to a push service, or an ending without one. */
-        AttemptView: {
+        AttemptResponse: {
             /**
              * Format: date-time
              * @description Time of the response.
@@ -3440,14 +3511,89 @@ export interface components {
              */
             took_ms?: number | null;
         };
-        /** @description Result of a batch. */
-        BatchView: {
-            /** @description Messages that were accepted, now or before. */
-            accepted: number;
-            /** @description Messages that were refused. */
-            refused: number;
-            /** @description Results of the messages, in order. */
-            results: components["schemas"]["ResultView"][];
+        /** @description Number of a segment's active subscriptions. */
+        AudienceReachResponse: {
+            /**
+             * Format: int64
+             * @description Number of members.
+             */
+            count: number;
+            /** @description Whether they were counted, not estimated from a sample. */
+            exact: boolean;
+            /**
+             * Format: int64
+             * @description Margin in both directions, in 95 of 100 cases. 0 if counted.
+             */
+            margin: number;
+            /**
+             * Format: int64
+             * @description Number of all active subscriptions.
+             */
+            of: number;
+        };
+        /** @description Entry of the audit log. */
+        AuditEntryResponse: {
+            /** @description Action: `api_key.created`, `message.cancelled` … */
+            action: string;
+            /** @description Actor: the id of an API key or a teammate, `local` or `nobody`. */
+            actor: string;
+            /** @description Kind of the actor: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a failed sign-in. */
+            actor_kind: string;
+            /** @description Address of the client. Null for the command line. An app's own log omits the addresses of operators. */
+            address?: string | null;
+            app?: components["schemas"]["AppId"] | null;
+            /**
+             * Format: date-time
+             * @description Time of the action.
+             */
+            at: string;
+            /** @description Further details of the action. */
+            detail: {
+                [key: string]: unknown;
+            };
+            /** @description Id of the entry. */
+            id: components["schemas"]["EntryId"];
+            /**
+             * Format: int64
+             * @description To how many. What was done in several transactions has an entry for each, with the same target.
+             */
+            n: number;
+            /** @description Object of the action: an id, or a name. A user is shown as a label, which is always the same. */
+            target: string;
+        };
+        /** @description A page of a list. */
+        AuditEntryResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["AuditEntryResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /**
+         * @description Growth of delays from the shortest to the longest in the backoff phase.
+         * @enum {string}
+         */
+        Backoff: "linear" | "arithmetic" | "geometric" | "exponential";
+        /** @description Result of one message of a batch: `message` or `problem`. */
+        BatchResult: {
+            message?: components["schemas"]["Accepted"] | null;
+            problem?: components["schemas"]["Problem"] | null;
+            /** @description Whether it was taken before, by a request with its idempotency key. */
+            replayed?: boolean;
+            /**
+             * Format: int32
+             * @description The HTTP status that it would have been answered with alone.
+             * @example 202
+             */
+            status: number;
         };
         /**
          * @description Something that an app may let its browsers do.
@@ -3463,7 +3609,7 @@ export interface components {
          * @description Times at which deliveries may be sent. Transactional ones may at any time. Others wait for their time, if their time to live
          *     lasts that long.
          */
-        CalendarView: {
+        CalendarSettings: {
             /** @description Windows of the app's zone for engagement deliveries, at most 50. Empty: at any time. */
             off_peak?: components["schemas"]["WrittenWindow"][];
             quiet_hours?: components["schemas"]["Hours"] | null;
@@ -3514,31 +3660,6 @@ export interface components {
             state: components["schemas"]["CampaignState"];
             /** @description Tier of its messages. */
             tier: components["schemas"]["Tier"];
-        };
-        /** @description A campaign as its author writes it. */
-        CampaignBody: {
-            /**
-             * Format: date-time
-             * @description Nothing of it goes out from then on.
-             */
-            expires_at?: string | null;
-            follows?: components["schemas"]["CampaignFollow"] | null;
-            /**
-             * Format: double
-             * @description The share of the audience that gets nothing, so that the effect can be measured: 0 to 0.5.
-             */
-            holdout?: number | null;
-            /** @description The message, as it would be sent alone, to a topic or to all. */
-            message: components["schemas"]["NewMessageBody"];
-            /** @description Name for people, 1 to 200 characters. By default the slug. */
-            name?: string | null;
-            pace?: components["schemas"]["CampaignPace"] | null;
-            schedule?: components["schemas"]["CampaignSchedule"] | null;
-            /** @description Name in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`. */
-            slug: string;
-            test?: components["schemas"]["CampaignTest"] | null;
-            /** @description Variants of the content for shares of the audience, at most 10. */
-            variants?: components["schemas"]["CampaignVariant"][];
         };
         /** @description Name of a campaign's copy. */
         CampaignClone: {
@@ -3650,7 +3771,16 @@ export interface components {
             /** @description The campaign that is followed up: its id or slug. */
             campaign: string;
             /** @description Missing reaction of its recipients. */
-            did_not: components["schemas"]["DidNot"];
+            did_not: components["schemas"]["FollowCondition"];
+        };
+        /** @description A push service, and what became of the deliveries by way of it. */
+        CampaignGatewayHealth: {
+            /** @description Results of its deliveries. */
+            counts: components["schemas"]["CampaignCounts"];
+            /** @description Name of the push service. */
+            gateway: components["schemas"]["Gateway"];
+            /** @description Whether its browsers report what became of a push: if not, displays and clicks there are unknown. */
+            reports: boolean;
         };
         /** @description Receipts of deliveries by one push service. */
         CampaignGatewayReports: {
@@ -3672,19 +3802,21 @@ export interface components {
             /** @description Name of the push service. */
             gateway: components["schemas"]["Gateway"];
         };
-        /** @description A push service, and what became of the deliveries by way of it. */
-        CampaignGatewayView: {
-            /** @description Results of its deliveries. */
-            counts: components["schemas"]["CampaignCounts"];
-            /** @description Name of the push service. */
-            gateway: components["schemas"]["Gateway"];
-            /** @description Whether its browsers report what became of a push: if not, displays and clicks there are unknown. */
-            reports: boolean;
-        };
-        /** @description Receipts of a campaign, by push service. */
-        CampaignGateways: {
-            /** @description The push services that deliveries went to, the one that took the most first. */
+        /** @description A page of a list. */
+        CampaignGatewayReportsPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: components["schemas"]["CampaignGatewayReports"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A push service at which deliveries wait: a hold or an open breaker of a lane, a paused flow, or the runaway guard. */
         CampaignHold: {
@@ -3724,7 +3856,7 @@ export interface components {
             start: string;
         };
         /** @description Results of deliveries to browsers of one language. */
-        CampaignLocaleView: {
+        CampaignLocaleReports: {
             /**
              * Format: int64
              * @description Taken by push services.
@@ -3743,10 +3875,21 @@ export interface components {
             /** @description Locale of the browsers. Null: not reported. */
             locale?: string | null;
         };
-        /** @description Results of a campaign by language. */
-        CampaignLocales: {
-            /** @description The languages with the most deliveries, up to 200. */
-            data: components["schemas"]["CampaignLocaleView"][];
+        /** @description A page of a list. */
+        CampaignLocaleReportsPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["CampaignLocaleReports"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description Pace of a campaign's message: exactly one of these members. */
         CampaignPace: {
@@ -3760,6 +3903,47 @@ export interface components {
              * @description Evenly within so many seconds, 60 to 2,419,200, by the audience as it is counted then.
              */
             spread_over?: number | null;
+        };
+        /** @description A page of a list. */
+        CampaignPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["Campaign"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /** @description A campaign as its author writes it. */
+        CampaignPlan: {
+            /**
+             * Format: date-time
+             * @description Nothing of it goes out from then on.
+             */
+            expires_at?: string | null;
+            follows?: components["schemas"]["CampaignFollow"] | null;
+            /**
+             * Format: double
+             * @description The share of the audience that gets nothing, so that the effect can be measured: 0 to 0.5.
+             */
+            holdout?: number | null;
+            /** @description The message, as it would be sent alone, to a topic or to all. */
+            message: components["schemas"]["MessageRequest"];
+            /** @description Name for people, 1 to 200 characters. By default the slug. */
+            name?: string | null;
+            pace?: components["schemas"]["CampaignPace"] | null;
+            schedule?: components["schemas"]["CampaignSchedule"] | null;
+            /** @description Name in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`. */
+            slug: string;
+            test?: components["schemas"]["CampaignTest"] | null;
+            /** @description Variants of the content for shares of the audience, at most 10. */
+            variants?: components["schemas"]["CampaignVariant"][];
         };
         /** @description Progress of a campaign over all runs. */
         CampaignProgress: {
@@ -3776,7 +3960,7 @@ export interface components {
             /** @description Whether all recipients of the messages that were made have been found. */
             expanded: boolean;
             /** @description By push service, all runs together. */
-            gateways: components["schemas"]["CampaignGatewayView"][];
+            gateways: components["schemas"]["CampaignGatewayHealth"][];
             /** @description Push services at which deliveries wait, those that are held longest first. It does not end before they are released. */
             held: components["schemas"]["CampaignHold"][];
             /**
@@ -3801,11 +3985,11 @@ export interface components {
              */
             rate_per_second?: number | null;
             /** @description Last 50 runs, the latest first. `links.runs` leads to all of them, with their figures. */
-            runs: components["schemas"]["CampaignRunView"][];
+            runs: components["schemas"]["CampaignRunResponse"][];
             /** @description Results of all deliveries of all runs: the sum. `runs` has those of each run. */
             total: components["schemas"]["CampaignCounts"];
             /** @description Of its variants, in their order, all runs together. */
-            variants: components["schemas"]["CampaignVariantView"][];
+            variants: components["schemas"]["CampaignVariantResponse"][];
         };
         /** @description Receipts of accepted deliveries: lower bounds. */
         CampaignReports: {
@@ -3916,12 +4100,28 @@ export interface components {
             /** @description Results of this run's deliveries. */
             total: components["schemas"]["CampaignCounts"];
             /** @description Of its variants, in their order. */
-            variants: components["schemas"]["CampaignVariantView"][];
+            variants: components["schemas"]["CampaignVariantResponse"][];
             /** @description The variant that won; null: none has. */
             winner?: string | null;
         };
+        /** @description A page of a list. */
+        CampaignRunFiguresPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["CampaignRunFigures"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /** @description Run of a campaign. */
-        CampaignRunView: {
+        CampaignRunResponse: {
             /**
              * Format: date-time
              * @description The time that it is for.
@@ -4008,7 +4208,9 @@ export interface components {
         CampaignVariant: {
             hour?: components["schemas"]["CampaignHour"] | null;
             /** @description Members of the message that are otherwise, such as `content`. */
-            message: Record<string, never>;
+            message: {
+                [key: string]: unknown;
+            };
             /** @description Name of the variant, 1 to 64 characters. */
             name: string;
             /**
@@ -4018,7 +4220,7 @@ export interface components {
             weight?: number | null;
         };
         /** @description A variant, and how it goes. */
-        CampaignVariantView: {
+        CampaignVariantResponse: {
             /** @description Results of its deliveries. */
             counts: components["schemas"]["CampaignCounts"];
             /** @description Name of the variant. */
@@ -4052,16 +4254,95 @@ export interface components {
          * @description Maximum messages to a person in a rolling window: to a user in all browsers together, to an anonymous person in one. Messages
          *     beyond a cap end as `capped`. Transactional messages have no caps.
          */
-        CapsView: {
+        CapSettings: {
             /** @description Caps, all of which hold; at most 12, and at most 4 over the same tiers. Empty: there are none. */
             caps: components["schemas"]["Cap"][];
         };
+        /** @description Description of metrics over time. */
+        ChartMetadata: {
+            /**
+             * Format: date-time
+             * @description Time until which the data are complete. Later figures may still grow.
+             */
+            complete_until: string;
+            /**
+             * Format: date-time
+             * @description Start of the first step: `since`, rounded down to whole steps, or without `step` to stored minutes, hours or
+             *     days.
+             */
+            from: string;
+            /** @description Number of points in `data`. */
+            row_count: number;
+            /** @description As it was asked for. */
+            step?: string | null;
+            /**
+             * Format: date-time
+             * @description The end of the last one: `until`, rounded up likewise.
+             */
+            until: string;
+        };
+        /** @description One step of one group. */
+        ChartPoint: {
+            /** @description The group: a value for each of `by`. */
+            dimensions: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description A number for each of `measures`. Null: no base or no measurement, or more receipts than were requested within the step,
+             *     because they arrive later.
+             */
+            metrics: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: date-time
+             * @description Start of the step in UTC. Absent without `step`.
+             */
+            time_bucket?: string | null;
+        };
         /** @description Metrics over time. */
-        ChartView: {
+        ChartResponse: {
             /** @description A point for each group and step, by time and then by group; steps in which nothing happened are there, too. */
-            data: components["schemas"]["PointView"][];
+            data: components["schemas"]["ChartPoint"][];
             /** @description Description of the data. */
-            metadata: components["schemas"]["Metadata"];
+            metadata: components["schemas"]["ChartMetadata"];
+        };
+        /** @description Result of one check. */
+        CheckResult: {
+            /** @description Recommended action. Null if there is none, or if it is obvious. */
+            advice?: string | null;
+            /** @description Subject of the check in one to three words: `partitions`, `master key file`. */
+            check: string;
+            /** @description Result of the check in one sentence. */
+            detail: string;
+            /** @description Severity of the result. */
+            health: components["schemas"]["Health"];
+            /** @description Command, setting or statement to copy that carries out the advice. Null if there is none. */
+            line?: string | null;
+        };
+        /** @description A page of a list. */
+        CheckResultPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["CheckResult"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /** @description Result of all checks. */
+        CheckResults: components["schemas"]["CheckResultPage"] & {
+            /**
+             * Format: date-time
+             * @description Time of the checks.
+             */
+            at: string;
         };
         /** @description One class of a histogram. */
         Class: {
@@ -4084,7 +4365,7 @@ export interface components {
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
         /** @description Consent of a person. */
-        ConsentView: {
+        ConsentResponse: {
             /**
              * Format: date-time
              * @description Time of the consent. Null: unknown.
@@ -4098,48 +4379,94 @@ export interface components {
          * @enum {string}
          */
         ContentState: "shown" | "withheld" | "deleted";
-        /** @description Content of a message in the members of its request. Absent members are left out. */
-        ContentView: {
-            compact?: components["schemas"]["Notification"] | null;
-            content?: components["schemas"]["Notification"] | null;
-            /** @description Whether it is shown. */
-            content_state: components["schemas"]["ContentState"];
-            /** @description Data of `template`. */
-            data?: Record<string, never> | null;
-            /** @description Beside `payload`: whether our envelope is around it. */
-            envelope?: boolean | null;
-            payload?: components["schemas"]["Payload"] | null;
-            template?: components["schemas"]["Template"] | null;
-        };
-        /** @description The end of a timetable before the last retry of its policy. */
-        CutShort: {
+        /** @description Something that was done to dead letters. */
+        DeadLetterActionResponse: {
+            /** @description `replay`, `discard` or `export`. */
+            action: string;
+            /** @description Caller: the id of an API key, or `local` for the command line. */
+            actor: string;
             /**
-             * Format: double
-             * @description Seconds after acceptance. A retry that is due then or later is not made.
+             * Format: date-time
+             * @description Time of its start.
              */
-            after_s: number;
-            /** @description `ttl`: the time to live ends. `guide_window`: the 24 hours of the guide's form end. */
-            by: string;
+            at: string;
+            /**
+             * Format: int64
+             * @description Number of dead letters.
+             */
+            count: number;
+            /**
+             * Format: date-time
+             * @description Time of its last part.
+             */
+            ended_at: string;
+            /** @description Filter of the dead letters. */
+            filter: {
+                [key: string]: unknown;
+            };
+            /** @description Id of the operation. */
+            id: components["schemas"]["ActionId"];
+        };
+        /** @description A page of a list. */
+        DeadLetterActionResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["DeadLetterActionResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
             /**
              * Format: int32
-             * @description Retries that the policy allows.
+             * @description Maximum rows of a page.
              */
-            retries_allowed: number;
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
         };
-        /**
-         * @description Text that may be cut.
-         * @enum {string}
-         */
-        Cuttable: "body";
-        /**
-         * @description Day of the week.
-         * @enum {string}
-         */
-        Day: "mon" | "tue" | "wed" | "thu" | "fri" | "sat" | "sun";
+        /** @description Result of an operation, or of its dry run. */
+        DeadLetterActionResult: {
+            /** @description With `dry_run`: the dead letters that fit, by what was sent; the 1,000 largest groups. */
+            by_message?: components["schemas"]["DeadLetterGroup"][] | null;
+            /** @description With `dry_run`: the dead letters that fit, by why they died. */
+            by_reason?: components["schemas"]["DeadLetterGroup"][] | null;
+            /** @description Whether this was only counted. */
+            dry_run: boolean;
+            /**
+             * Format: int64
+             * @description Letters that were replayed or discarded.
+             */
+            handled: number;
+            id?: components["schemas"]["ActionId"] | null;
+            /**
+             * Format: int64
+             * @description Open dead letters that fit.
+             */
+            matched: number;
+            /** @description The messages that replay them, the first 1,000. */
+            messages: components["schemas"]["MessageId"][];
+            /**
+             * Format: int64
+             * @description Letters that are left to repeat the request for: those beyond the cap.
+             */
+            remaining: number;
+            /**
+             * Format: int64
+             * @description Those whose subscription is no longer active: they cannot be replayed, and stay open.
+             */
+            unreachable: number;
+            /**
+             * Format: int64
+             * @description Further ones of messages to a user, or to subscriptions by id, whose user has left that browser since. A replay would show
+             *     them to another person: they cannot be replayed, and stay open.
+             */
+            user_left: number;
+        };
         /** @description A dead letter with everything that is known of it. */
-        DeadLetterDetail: components["schemas"]["DeadLetterView"] & {
+        DeadLetterDetail: components["schemas"]["DeadLetterResponse"] & {
             /** @description Content to send. */
-            content?: Record<string, never> | null;
+            content?: {
+                [key: string]: unknown;
+            } | null;
             /** @description Whether the content is shown. */
             content_state: components["schemas"]["ContentState"];
             /**
@@ -4148,9 +4475,11 @@ export interface components {
              */
             dropped?: string[] | null;
             /** @description Attempts in order. */
-            history: components["schemas"]["AttemptView"][];
+            history: components["schemas"]["AttemptResponse"][];
             /** @description The policy in force when it died. */
-            policy?: Record<string, never> | null;
+            policy?: {
+                [key: string]: unknown;
+            } | null;
         };
         /** @description Filter of dead letters, which match all given members. */
         DeadLetterFilter: {
@@ -4196,14 +4525,25 @@ export interface components {
              */
             newest: string;
         };
+        /** @description A page of a list. */
+        DeadLetterGroupPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["DeadLetterGroup"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         DeadLetterId: string;
-        /**
-         * @description State of a dead letter, as stored in `dead_letters.state`.
-         * @enum {string}
-         */
-        DeadLetterState: "open" | "replayed" | "discarded" | "closed";
         /** @description A delivery that ended in failure. */
-        DeadLetterView: {
+        DeadLetterResponse: {
             /**
              * Format: date-time
              * @description Time of the death.
@@ -4251,18 +4591,39 @@ export interface components {
             /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
         };
+        /** @description A page of a list. */
+        DeadLetterResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["DeadLetterResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /**
+         * @description State of a dead letter, as stored in `dead_letters.state`.
+         * @enum {string}
+         */
+        DeadLetterState: "open" | "replayed" | "discarded" | "closed";
         /**
          * @description Reason why a delivery is dead. The name is stored in `dead_letters.reason` and never changes its meaning. Each reason
          *     leaves a dead letter that waits to be replayed or discarded, and an event of the app.
          * @enum {string}
          */
         DeadReason: "bad_request" | "unauthorized" | "payload_too_large" | "non_retryable" | "redirected" | "http_4xx" | "endpoint_forbidden" | "retries_exhausted" | "lease_exhausted" | "tampered" | "replayed" | "unsealable" | "unrenderable" | "too_long";
-        /** @enum {string} */
-        DeliveryState: "queued" | "dispatching" | "retrying" | "accepted" | "gone" | "expired" | "dead" | "cancelled" | "capped";
+        /** @description Delivery policy in one of three forms. Members of several forms cannot be combined. */
+        DeliveryPolicy: components["schemas"]["GuidePolicy"] | components["schemas"]["PhasedPolicy"] | components["schemas"]["ScriptedPolicy"];
         /** @description A delivery: one message to one subscription. */
-        DeliveryView: {
+        DeliveryResponse: {
             /** @description Attempts in order. */
-            attempts: components["schemas"]["AttemptView"][];
+            attempts: components["schemas"]["AttemptResponse"][];
             /**
              * @description Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
              *     Null: not accepted, or its push carries no receipt.
@@ -4274,12 +4635,30 @@ export interface components {
              */
             due_at?: string | null;
             /** @description Reports of its browser in order. */
-            receipts: components["schemas"]["ReceiptView"][];
+            receipts: components["schemas"]["ReceiptResponse"][];
             /** @description State of the delivery. */
             state: components["schemas"]["DeliveryState"];
             /** @description Recipient of the delivery. */
             subscription: components["schemas"]["SubscriptionId"];
         };
+        /** @description A page of a list. */
+        DeliveryResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["DeliveryResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /** @enum {string} */
+        DeliveryState: "queued" | "dispatching" | "retrying" | "accepted" | "gone" | "expired" | "dead" | "cancelled" | "capped";
         /** @description A diagnosis: findings of a subscription's browser, and the server's view of the subscription when the browser began. */
         Diagnosis: {
             /** @description Findings of the browser. Empty: it has not reported them. */
@@ -4296,7 +4675,7 @@ export interface components {
              * @description Time at which it is deleted.
              */
             expires_at: string;
-            server?: components["schemas"]["DiagnosisServerView"] | null;
+            server?: components["schemas"]["DiagnosisServer"] | null;
             subscription: components["schemas"]["SubscriptionId"];
             test?: components["schemas"]["DiagnosisTest"] | null;
         };
@@ -4327,7 +4706,7 @@ export interface components {
             checks: components["schemas"]["DiagnosisCheck"][];
         };
         /** @description The server's view of a subscription. */
-        DiagnosisServerView: {
+        DiagnosisServer: {
             /** @description Whether new subscriptions are made with that key. */
             key_is_active: boolean;
             /**
@@ -4358,22 +4737,12 @@ export interface components {
             status?: number | null;
         };
         /**
-         * @description Missing reaction that makes recipients of a campaign get its follow-up.
-         * @enum {string}
-         */
-        DidNot: "click" | "display";
-        /**
          * @description Direction of a notification's text.
          * @enum {string}
          */
         Direction: "auto" | "ltr" | "rtl";
-        /**
-         * @description Reason why a webhook is disabled.
-         * @enum {string}
-         */
-        DisabledWhy: "asked" | "gone" | "failing";
         /** @description Dead letters to discard. */
-        DiscardBody: {
+        DiscardRequest: {
             /**
              * Format: int64
              * @description Maximum number, 1 to 100,000. By default 10,000. The oldest letters come first.
@@ -4406,14 +4775,6 @@ export interface components {
             /** @description Warnings: about the policy, or about broadcasts that recipients do not welcome. */
             warnings?: components["schemas"]["FieldError"][];
         };
-        /** @description Number of ended sessions. */
-        Ended: {
-            /**
-             * Format: int64
-             * @description Number of ended sessions.
-             */
-            ended: number;
-        };
         /**
          * @description Result of a delivery; [`Retry`](Ending::Retry) is the result of an attempt.
          *
@@ -4427,14 +4788,14 @@ export interface components {
          */
         EngagementLevel: "unknown" | "fine" | "watch" | "warning";
         /** @description Engagement with an app's notifications. */
-        EngagementView: {
+        EngagementResponse: {
             /**
              * Format: date-time
              * @description The beginning of the first day.
              */
             from: string;
             /** @description By push service, those to which something was sent in this time or in the same time before. */
-            gateways: components["schemas"]["GatewayView"][];
+            gateways: components["schemas"]["GatewayEngagement"][];
             /**
              * Format: date-time
              * @description The end of the last one.
@@ -4442,37 +4803,9 @@ export interface components {
             until: string;
         };
         EntryId: string;
-        /** @description Entry of the audit log. */
-        EntryView: {
-            /** @description Action: `api_key.created`, `message.cancelled` … */
-            action: string;
-            /** @description Actor: the id of an API key or a teammate, `local` or `nobody`. */
-            actor: string;
-            /** @description Kind of the actor: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a failed sign-in. */
-            actor_kind: string;
-            /** @description Address of the client. Null for the command line. An app's own log omits the addresses of operators. */
-            address?: string | null;
-            app?: components["schemas"]["AppId"] | null;
-            /**
-             * Format: date-time
-             * @description Time of the action.
-             */
-            at: string;
-            /** @description Further details of the action. */
-            detail: Record<string, never>;
-            /** @description Id of the entry. */
-            id: components["schemas"]["EntryId"];
-            /**
-             * Format: int64
-             * @description To how many. What was done in several transactions has an entry for each, with the same target.
-             */
-            n: number;
-            /** @description Object of the action: an id, or a name. A user is shown as a label, which is always the same. */
-            target: string;
-        };
         ErasureId: string;
         /** @description Erasure of a user. The audit log has the same under the user's label, for longer. */
-        ErasureView: {
+        ErasureResponse: {
             /**
              * Format: date-time
              * @description Time of completion. Null: it is still running.
@@ -4550,13 +4883,8 @@ export interface components {
             kind: "sla.missed";
         };
         EventId: string;
-        /**
-         * @description Event types of webhooks. Names never change.
-         * @enum {string}
-         */
-        EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test";
         /** @description Something that happened. What is alike within a minute is one event with a count. */
-        EventView: components["schemas"]["EventData"] & {
+        EventResponse: components["schemas"]["EventData"] & {
             /**
              * Format: date-time
              * @description Time of the first occurrence within its minute.
@@ -4570,13 +4898,34 @@ export interface components {
             /** @description Id of the event. */
             id: components["schemas"]["EventId"];
         };
+        /** @description A page of a list. */
+        EventResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["EventResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /**
+         * @description Event types of webhooks. Names never change.
+         * @enum {string}
+         */
+        EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test";
         /**
          * @description Code of an explanation's sentence. A name never changes its meaning. New ones may be added.
          * @enum {string}
          */
         ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "subscription_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "app_held" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
         /** @description Story of one delivery in plain words, from stored facts. */
-        ExplanationView: {
+        ExplanationResponse: {
             /** @description Message that was sent. */
             message: components["schemas"]["MessageId"];
             /**
@@ -4619,6 +4968,22 @@ export interface components {
             state: components["schemas"]["ExportState"];
         };
         ExportId: string;
+        /** @description A page of a list. */
+        ExportPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["Export"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /** @enum {string} */
         ExportState: "running" | "complete" | "broken_off";
         /** @description One thing that is wrong with a request, and where. */
@@ -4632,31 +4997,8 @@ export interface components {
             /** @description RFC 6901 pointer into the body. */
             pointer?: string | null;
         };
-        /** @description Result of one check. */
-        Finding: {
-            /** @description Recommended action. Null if there is none, or if it is obvious. */
-            advice?: string | null;
-            /** @description Subject of the check in one to three words: `partitions`, `master key file`. */
-            check: string;
-            /** @description Result of the check in one sentence. */
-            detail: string;
-            /** @description Severity of the result. */
-            health: components["schemas"]["Health"];
-            /** @description Command, setting or statement to copy that carries out the advice. Null if there is none. */
-            line?: string | null;
-        };
-        /** @description Result of all checks. */
-        Findings: {
-            /**
-             * Format: date-time
-             * @description Time of the checks.
-             */
-            at: string;
-            /** @description Everything that was looked at, the gravest first. */
-            data: components["schemas"]["Finding"][];
-        };
         /** @description Limits to set. They replace the previous ones. A pause stays. */
-        FlowBody: {
+        FlowRequest: {
             /**
              * Format: int32
              * @description POSTs at a time, 1 to 1,000,000.
@@ -4670,7 +5012,7 @@ export interface components {
             rate?: number | null;
         };
         /** @description Limits of a flow, and waiting deliveries. */
-        FlowView: {
+        FlowResponse: {
             /** @description Tiers of which nothing is let through since the runaway guard holds them. */
             held: components["schemas"]["Tier"][];
             /**
@@ -4703,26 +5045,18 @@ export interface components {
             /** @description Whether there are more of them than were counted. */
             waiting_or_more: boolean;
         };
+        /**
+         * @description Missing reaction that makes recipients of a campaign get its follow-up.
+         * @enum {string}
+         */
+        FollowCondition: "click" | "display";
         /** @description A page of what a search found. */
-        FoundDeliveries: {
-            /** @description The rows, those of the newest messages first. */
-            data: components["schemas"]["FoundDelivery"][];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older messages. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
+        FoundDeliveries: components["schemas"]["FoundDeliveryPage"] & {
             /**
              * Format: date-time
              * @description End of this page's search: no matching delivery was made between the last row and this time. Null on the last page.
              */
             looked_back_to?: string | null;
-            /** @description Iterator of the previous page, with newer messages. Null on the first one. */
-            prev_iterator?: string | null;
         };
         /** @description A delivery, as a search shows it. */
         FoundDelivery: {
@@ -4742,7 +5076,7 @@ export interface components {
              * @description The subscription's lane; null: it was deleted.
              */
             lane?: number | null;
-            last_attempt?: components["schemas"]["AttemptView"] | null;
+            last_attempt?: components["schemas"]["AttemptResponse"] | null;
             /** @description Message that was sent. */
             message: components["schemas"]["MessageId"];
             /** @description State of the delivery. */
@@ -4754,37 +5088,89 @@ export interface components {
             /** @description The user that the subscription belongs to now. */
             user_id?: string | null;
         };
+        /** @description A page of a list. */
+        FoundDeliveryPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["FoundDelivery"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /**
          * @description Push service of a browser.
          * @enum {string}
          */
         Gateway: "fcm" | "mozilla" | "wns" | "apple" | "other";
         /** @description The same at one push service. */
-        GatewayView: {
+        GatewayEngagement: {
             /** @description In as many days before it. */
-            before: components["schemas"]["PeriodView"];
+            before: components["schemas"]["PolicyPeriod"];
             /** @description Name of the push service. */
             gateway: components["schemas"]["Gateway"];
             /** @description Rating of the notifications in its browsers. */
             level: components["schemas"]["EngagementLevel"];
             /** @description Counts of this time. */
-            now: components["schemas"]["PeriodView"];
+            now: components["schemas"]["PolicyPeriod"];
+        };
+        /** @description State of a lane's way to one origin. */
+        GatewayOrigin: {
+            /** @description `closed`, `open` or `half_open`. */
+            breaker: string;
+            /**
+             * @description The only replica with this breaker, because it reaches no push service (by its network, or by its clock, with which
+             *     certificates are invalid). Null: all replicas.
+             */
+            breaker_of?: string | null;
+            /**
+             * Format: date-time
+             * @description Time of the last change.
+             */
+            changed_at: string;
+            /** @description Note of the operator, for callers that may read data of the whole server. */
+            held_note?: string | null;
+            /** @description Why: `throttled` (the gateway asked for it), `operator`, `key_refused`, `mass_gone` (it suddenly calls many subscriptions gone). */
+            held_reason?: string | null;
+            /**
+             * Format: date-time
+             * @description End of the hold, before which no push starts.
+             */
+            held_until?: string | null;
+            /**
+             * Format: double
+             * @description Length of the breaker's last opening in seconds.
+             */
+            open_s?: number | null;
+            /**
+             * Format: date-time
+             * @description Time from which an open breaker lets probes through.
+             */
+            open_until?: string | null;
+            /** @description `https://host[:port]`, or `*`: what was last ordered for all origins, those met later included. */
+            origin: string;
+            /**
+             * Format: int32
+             * @description Maximum plaintext octets, padding included, that the gateway seems to accept.
+             */
+            payload_max?: number | null;
+            /** @description The worker that probes, while one does. */
+            prober?: string | null;
         };
         /** @description A role, and where it holds. */
-        GrantView: {
+        GrantResponse: {
             app?: components["schemas"]["AppId"] | null;
             /** @description Role of the teammate there. */
             role: components["schemas"]["Role"];
         };
-        /** @description Counts of dead letters. */
-        Groups: {
-            /** @description The groups, the largest first. */
-            data: components["schemas"]["DeadLetterGroup"][];
-            /** @description Whether these are all: at most 1,000 are shown. */
-            done: boolean;
-        };
         /** @description Limits of the guard. Absent ones are those of the server. */
-        GuardBody: {
+        GuardRequest: {
             /**
              * Format: int64
              * @description Deliveries for each active subscription within a quarter of an hour, 0 to 1,000; 0: any number is right.
@@ -4797,7 +5183,7 @@ export interface components {
             floor?: number | null;
         };
         /** @description Guard against an app that sends far more than its size explains. */
-        GuardView: {
+        GuardResponse: {
             /**
              * Format: int32
              * @description Deliveries for each active subscription; null: as the server has it; 0: nothing is too much.
@@ -4821,51 +5207,114 @@ export interface components {
              */
             limit?: number | null;
             /** @description Deliveries within the last quarter of an hour, or since its last release, according to metrics over time. */
-            sent: components["schemas"]["SentView"];
+            sent: components["schemas"]["SentDeliveries"];
         };
-        /** @description Result of an operation, or of its dry run. */
-        Handled: {
-            /** @description With `dry_run`: the dead letters that fit, by what was sent; the 1,000 largest groups. */
-            by_message?: components["schemas"]["DeadLetterGroup"][] | null;
-            /** @description With `dry_run`: the dead letters that fit, by why they died. */
-            by_reason?: components["schemas"]["DeadLetterGroup"][] | null;
-            /** @description Whether this was only counted. */
-            dry_run: boolean;
+        /** @description Exponential backoff with jitter. */
+        GuidePolicy: {
             /**
-             * Format: int64
-             * @description Letters that were replayed or discarded.
+             * Format: int32
+             * @description Delay before the first retry, in milliseconds.
              */
-            handled: number;
-            id?: components["schemas"]["ActionId"] | null;
+            baseDelayMs?: number | null;
             /**
-             * Format: int64
-             * @description Open dead letters that fit.
+             * Format: int32
+             * @description Tiers only: consecutive failures that open the circuit breaker.
              */
-            matched: number;
-            /** @description The messages that replay them, the first 1,000. */
-            messages: components["schemas"]["MessageId"][];
+            circuitConsecutiveFailures?: number | null;
             /**
-             * Format: int64
-             * @description Letters that are left to repeat the request for: those beyond the cap.
+             * Format: double
+             * @description Tiers only: share of failed attempts that opens a lane's circuit breaker.
              */
-            remaining: number;
+            circuitFailureThreshold?: number | null;
             /**
-             * Format: int64
-             * @description Those whose subscription is no longer active: they cannot be replayed, and stay open.
+             * Format: int32
+             * @description Tiers only: fewest attempts that make a share.
              */
-            unreachable: number;
+            circuitMinAttempts?: number | null;
             /**
-             * Format: int64
-             * @description Further ones of messages to a user, or to subscriptions by id, whose user has left that browser since. A replay would show
-             *     them to another person: they cannot be replayed, and stay open.
+             * Format: int32
+             * @description Tiers only: longest time that the circuit breaker stays open, in milliseconds.
              */
-            user_left: number;
+            circuitOpenMaxMs?: number | null;
+            /**
+             * Format: int32
+             * @description Tiers only: first time that the circuit breaker stays open, in milliseconds.
+             */
+            circuitOpenMs?: number | null;
+            /** @description Topics only: ignores the policies of subscriptions. */
+            disableSubscriptionOverrides?: boolean | null;
+            /**
+             * Format: int32
+             * @description Retries without delay, first.
+             */
+            immediateRetries?: number | null;
+            /**
+             * Format: double
+             * @description Share of the delay that is random, 0 to 1.
+             */
+            jitterPercent?: number | null;
+            /**
+             * Format: int32
+             * @description Maximum retries.
+             */
+            maxAttempts?: number | null;
+            /**
+             * Format: int32
+             * @description Longest delay, in milliseconds.
+             */
+            maxDelayMs?: number | null;
+            /** @description `guide`: the published values. */
+            preset?: string | null;
+            /**
+             * Format: int32
+             * @description Tiers only: seconds for which a retry may be made.
+             */
+            retryTokenTtlSec?: number | null;
         };
         /**
          * @description Result of a check, most severe first.
          * @enum {string}
          */
         Health: "failure" | "warning" | "ok";
+        /** @description The process is healthy. */
+        HealthResponse: {
+            /** @description Always `ok`. */
+            status: string;
+        };
+        /** @description Phases of retries, as Amazon SNS has them. */
+        HealthyRetryPolicy: {
+            backoffFunction?: components["schemas"]["Backoff"] | null;
+            /**
+             * Format: int32
+             * @description Longest delay in seconds; 20 by default.
+             */
+            maxDelayTarget?: number | null;
+            /**
+             * Format: int32
+             * @description Shortest delay in seconds; 20 by default.
+             */
+            minDelayTarget?: number | null;
+            /**
+             * Format: int32
+             * @description Retries at the longest delay, after the backoff.
+             */
+            numMaxDelayRetries?: number | null;
+            /**
+             * Format: int32
+             * @description Retries at the shortest delay, before the backoff.
+             */
+            numMinDelayRetries?: number | null;
+            /**
+             * Format: int32
+             * @description Retries without delay, first.
+             */
+            numNoDelayRetries?: number | null;
+            /**
+             * Format: int32
+             * @description Retries of all phases; 3 by default.
+             */
+            numRetries?: number | null;
+        };
         HookDeliveryId: string;
         /** @description Hours from one time of day to another, without the latter. They pass midnight if the latter is earlier. */
         Hours: {
@@ -4874,19 +5323,9 @@ export interface components {
             /** @example 08:00 */
             to: string;
         };
-        /** @description Report on lost subscriptions. */
-        Hygiene: {
-            /** @description Losses, the latest day first. Days without losses are left out. */
-            data: components["schemas"]["Loss"][];
-            /**
-             * Format: date-time
-             * @description Start of the report: a midnight in UTC.
-             */
-            since: string;
-        };
         IdentityKeyId: string;
         /** @description A key, without its secret. */
-        IdentityKeyView: {
+        IdentityKeyResponse: {
             /** @description Algorithm of signatures. */
             algorithm: components["schemas"]["Algorithm"];
             /**
@@ -4903,10 +5342,21 @@ export interface components {
             /** @description Secret of your backend: the characters of this text, the prefix included. It is shown only now. */
             secret?: string | null;
         };
-        /** @description All keys of an app. */
-        IdentityKeys: {
-            /** @description At most ten, the newest first. */
-            data: components["schemas"]["IdentityKeyView"][];
+        /** @description A page of a list. */
+        IdentityKeyResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["IdentityKeyResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A file of subscriptions, and how far it has come. */
         Import: {
@@ -4996,6 +5446,22 @@ export interface components {
             reason: string;
         };
         ImportId: string;
+        /** @description A page of a list. */
+        ImportPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["Import"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /** @description Invitation of a teammate. */
         Invitation: {
             /** @description Address of the teammate. No message is sent to it. */
@@ -5004,7 +5470,7 @@ export interface components {
             roles: components["schemas"]["NewGrant"][];
         };
         /** @description A teammate and the link by which they come in. */
-        Invited: components["schemas"]["TeammateView"] & {
+        InvitationResponse: components["schemas"]["TeammateResponse"] & {
             /** @description The link, for you to send them. */
             link: components["schemas"]["Link"];
         };
@@ -5013,6 +5479,23 @@ export interface components {
          * @enum {string}
          */
         Join: "anyone" | "server";
+        /** @description An order to a lane. The body may be left out. */
+        LaneOrderRequest: {
+            /** @description `https://host[:port]`; `*`, all origins, those met later included, by default. */
+            origin?: string | null;
+            /** @description Reason of a hold, 1 to 200 characters, for later readers. */
+            reason?: string | null;
+            /**
+             * Format: int32
+             * @description Hold and open: for so many seconds, 1 to 2,592,000 (30 days); 3,600 by default.
+             */
+            seconds?: number | null;
+            /**
+             * Format: date-time
+             * @description Hold and open, instead of `seconds`: until then.
+             */
+            until?: string | null;
+        };
         /** @description The reliability metrics of one lane. */
         LaneReliability: {
             /** @description The app it belongs to. */
@@ -5028,7 +5511,7 @@ export interface components {
             slis: components["schemas"]["MetricReading"][];
         };
         /** @description A lane: the deliveries to one push service under one VAPID key. */
-        LaneView: {
+        LaneResponse: {
             /** @description The app it belongs to. */
             app: components["schemas"]["AppId"];
             /**
@@ -5044,9 +5527,9 @@ export interface components {
              * @description Number of the lane.
              */
             lane: number;
-            last_words?: components["schemas"]["LastWords"] | null;
+            last_error?: components["schemas"]["LastError"] | null;
             /** @description States of its origins, where any are in force. */
-            origins: components["schemas"]["OriginView"][];
+            origins: components["schemas"]["GatewayOrigin"][];
             /**
              * Format: int64
              * @description Active subscriptions in it.
@@ -5060,8 +5543,24 @@ export interface components {
             /** @description The key that signs in it. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
+        /** @description A page of a list. */
+        LaneResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["LaneResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /** @description Last response of a push service to a POST that it did not accept, except about gone subscriptions. */
-        LastWords: {
+        LastError: {
             /**
              * Format: date-time
              * @description Time of the response.
@@ -5100,32 +5599,6 @@ export interface components {
             /** @description Path of the message. */
             self: string;
         };
-        /** @description Session of the caller. */
-        ListedView: {
-            /** @description Address of the client that began it. */
-            address?: string | null;
-            /**
-             * Format: date-time
-             * @description Time of its start.
-             */
-            began_at: string;
-            /** @description Browser of its start, by `User-Agent`. */
-            browser?: string | null;
-            /**
-             * Format: date-time
-             * @description End in any case.
-             */
-            expires_at: string;
-            /** @description Id of the session. */
-            id: components["schemas"]["SessionId"];
-            /** @description Whether it is the one that asks. */
-            is_this: boolean;
-            /**
-             * Format: date-time
-             * @description Time of its last use, to the minute.
-             */
-            seen_at: string;
-        };
         /** @description Number of POSTs over time. */
         LoadSeries: {
             /** @description Accepted POSTs of that second. */
@@ -5139,7 +5612,7 @@ export interface components {
             posts_per_s: number[];
         };
         /** @description Log level, and its time. */
-        LogLevelBody: {
+        LogLevelRequest: {
             /**
              * @description A level (`error`, `warn`, `info`, `debug`, `trace`) for all of Bellwire, or levels of its parts, separated by commas:
              *     `info,bellwire_dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
@@ -5153,7 +5626,7 @@ export interface components {
             seconds?: number | null;
         };
         /** @description Temporary log level in addition to that of each process's start. */
-        LogLevelView: {
+        LogLevelResponse: {
             /** @description Levels of Bellwire's parts; null: what each process was started with (`BELLWIRE_LOG`) is all. */
             filter?: string | null;
             /**
@@ -5167,37 +5640,42 @@ export interface components {
              */
             until?: string | null;
         };
-        /** @description Subscriptions that were lost on one day, of one push service and VAPID key. */
-        Loss: {
+        /** @description Report on lost subscriptions. */
+        LostSubscriptions: components["schemas"]["SubscriptionLossPage"] & {
             /**
-             * Format: date
-             * @description The day, in UTC.
+             * Format: date-time
+             * @description Start of the report: a midnight in UTC.
              */
-            day: string;
-            /** @description Push service of the subscriptions. */
-            gateway: components["schemas"]["Gateway"];
-            /**
-             * Format: int64
-             * @description Subscriptions that the push service reported as gone.
-             */
-            gone: number;
-            /**
-             * Format: int64
-             * @description Subscriptions that were refused too often and get no pushes any longer.
-             */
-            suspended: number;
-            /** @description The key that they were made with. */
-            vapid_key_id: components["schemas"]["VapidKeyId"];
+            since: string;
         };
-        /**
-         * @description Maker of a topic, as stored in `topics.made_by`.
-         * @enum {string}
-         */
-        Maker: "browser" | "server";
         /** @description Batch of messages. */
         MessageBatch: {
             /** @description 1 to 1,000 messages to named subscriptions or users. */
-            messages: components["schemas"]["NewMessageBody"][];
+            messages: components["schemas"]["MessageRequest"][];
+        };
+        /** @description Result of a batch. */
+        MessageBatchResponse: {
+            /** @description Messages that were accepted, now or before. */
+            accepted: number;
+            /** @description Messages that were refused. */
+            refused: number;
+            /** @description Results of the messages, in order. */
+            results: components["schemas"]["BatchResult"][];
+        };
+        /** @description Content of a message in the members of its request. Absent members are left out. */
+        MessageContentResponse: {
+            compact?: components["schemas"]["Notification"] | null;
+            content?: components["schemas"]["Notification"] | null;
+            /** @description Whether it is shown. */
+            content_state: components["schemas"]["ContentState"];
+            /** @description Data of `template`. */
+            data?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Beside `payload`: whether our envelope is around it. */
+            envelope?: boolean | null;
+            payload?: components["schemas"]["Payload"] | null;
+            template?: components["schemas"]["Template"] | null;
         };
         /**
          * @description The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
@@ -5334,8 +5812,48 @@ export interface components {
              */
             waiting: number;
         };
+        /** @description Message to send to recipients. */
+        MessageRequest: {
+            /** @description A push service keeps only the newest message of this key for a browser that is away; 1 to 200 characters. */
+            collapse_key?: string | null;
+            compact?: components["schemas"]["Notification"] | null;
+            content?: components["schemas"]["Notification"] | null;
+            /** @description Data for the template, in addition to its recipient: any JSON, at most 8,192 octets. */
+            data?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown. */
+            envelope?: boolean | null;
+            /** @description In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters. */
+            idempotency_key?: string | null;
+            /** @description Your own name for it, by which it can be cancelled; 1 to 255 characters. Free again once all its deliveries have ended. */
+            key?: string | null;
+            payload?: components["schemas"]["Payload"] | null;
+            policy?: components["schemas"]["DeliveryPolicy"] | null;
+            /**
+             * Format: date-time
+             * @description Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
+             *     begins then. A time in the past by less than five minutes counts as now.
+             * @example 2026-12-01T09:00:00Z
+             * @example 2026-12-01T09:00:00
+             */
+            send_at?: string | null;
+            sunset?: components["schemas"]["SunsetRule"] | null;
+            template?: components["schemas"]["TemplateRef"] | null;
+            tier?: components["schemas"]["TierRef"] | null;
+            /** @description The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`. */
+            timezone?: string | null;
+            /** @description Recipients of the message. */
+            to: components["schemas"]["Recipients"];
+            /**
+             * Format: int64
+             * @description Time to live in seconds, 0 to 2,419,200; by default the tier's.
+             */
+            ttl?: number | null;
+            urgency?: components["schemas"]["Urgency"] | null;
+        };
         /** @description A message, without its content. */
-        MessageView: {
+        MessageResponse: {
             /**
              * Format: date-time
              * @description Time of `send_at`, else of the acceptance. The time to live begins then.
@@ -5363,8 +5881,7 @@ export interface components {
             key?: string | null;
             /** @description Links to related resources. */
             links: components["schemas"]["Links"];
-            /** @description Delivery policy of the message, including the retry headers of its request. */
-            policy?: Record<string, never> | null;
+            policy?: components["schemas"]["DeliveryPolicy"] | null;
             progress?: components["schemas"]["MessageProgress"] | null;
             /**
              * Format: date-time
@@ -5382,7 +5899,9 @@ export interface components {
             /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
             /** @description `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once. */
-            to: Record<string, never>;
+            to: {
+                [key: string]: unknown;
+            };
             /** @description Value of the `Topic` header: a hash of the collapse key. */
             topic_header?: string | null;
             /**
@@ -5393,40 +5912,27 @@ export interface components {
             /** @description Urgency for push services. */
             urgency: components["schemas"]["Urgency"];
         };
-        /** @description Description of metrics over time. */
-        Metadata: {
+        /** @description A page of a list. */
+        MessageResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["MessageResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
             /**
-             * Format: date-time
-             * @description Time until which the data are complete. Later figures may still grow.
+             * Format: int32
+             * @description Maximum rows of a page.
              */
-            complete_until: string;
-            /**
-             * Format: date-time
-             * @description Start of the first step: `time[start]`, rounded down to whole steps, or without `granularity` to stored minutes, hours or
-             *     days.
-             */
-            from: string;
-            /** @description As it was asked for. */
-            granularity?: string | null;
-            /** @description Number of points in `data`. */
-            row_count: number;
-            /**
-             * Format: date-time
-             * @description The end of the last one: `time[end]`, rounded up likewise.
-             */
-            until: string;
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
         };
         /**
          * @description A way to sign in.
          * @enum {string}
          */
         Method: "password" | "link" | "api_key" | "oidc";
-        /** @description Ways to sign in to this server. */
-        Methods: {
-            /** @description The ways that there are. */
-            methods: components["schemas"]["Method"][];
-            oidc?: components["schemas"]["OidcMethod"] | null;
-        };
         /** @description A reliability metric with its verdict. */
         MetricReading: {
             /**
@@ -5454,27 +5960,6 @@ export interface components {
              */
             value?: number | null;
         };
-        /** @description The reliability metrics of an hour. */
-        MetricsView: {
-            /** @description All of it together. */
-            all: components["schemas"]["ReliabilityView"];
-            /**
-             * Format: date-time
-             * @description Start of the time.
-             */
-            from: string;
-            /** @description By lane: those in the worst state first, a hundred at most. */
-            lanes: components["schemas"]["LaneReliability"][];
-            /** @description Metrics by tier. */
-            tiers: {
-                [key: string]: components["schemas"]["ReliabilityView"];
-            };
-            /**
-             * Format: date-time
-             * @description End of the time.
-             */
-            until: string;
-        };
         /** @description A new API key. */
         NewApiKey: {
             /**
@@ -5488,7 +5973,7 @@ export interface components {
             scopes: components["schemas"]["Scope"][];
         };
         /** @description A new API key and its secret. */
-        NewApiKeyView: components["schemas"]["ApiKeyView"] & {
+        NewApiKeyResponse: components["schemas"]["ApiKeyResponse"] & {
             /** @description Secret for `Authorization: Bearer …`. It is shown only now. */
             secret: string;
         };
@@ -5512,9 +5997,9 @@ export interface components {
             topics?: string[];
         };
         /** @description A new app and the VAPID key that it begins with. */
-        NewAppView: components["schemas"]["AppView"] & {
+        NewAppResponse: components["schemas"]["AppResponse"] & {
             /** @description First VAPID key of the app. */
-            vapid_key: components["schemas"]["VapidKeyView"];
+            vapid_key: components["schemas"]["VapidKeyResponse"];
         };
         /** @description A consent that was given. */
         NewConsent: {
@@ -5543,65 +6028,31 @@ export interface components {
             /** @description Name of the key for people, 1 to 200 characters. */
             name: string;
             /** @description For `ES256`: the public key, as PEM text or as a JWK. */
-            public_key?: Record<string, never> | null;
+            public_key?: {
+                [key: string]: unknown;
+            } | null;
             /** @description For `HS256`: a secret that your backend has already, of another server: 32 to 255 octets of ASCII. By default one is made. */
             secret?: string | null;
-        };
-        /** @description Message to send to recipients. */
-        NewMessageBody: {
-            /** @description A push service keeps only the newest message of this key for a browser that is away; 1 to 200 characters. */
-            collapse_key?: string | null;
-            compact?: components["schemas"]["Notification"] | null;
-            content?: components["schemas"]["Notification"] | null;
-            /** @description Data for the template, in addition to its recipient: any JSON, at most 8,192 octets. */
-            data?: Record<string, never> | null;
-            /** @description False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown. */
-            envelope?: boolean | null;
-            /** @description In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters. */
-            idempotency_key?: string | null;
-            /** @description Your own name for it, by which it can be cancelled; 1 to 255 characters. Free again once all its deliveries have ended. */
-            key?: string | null;
-            payload?: components["schemas"]["Payload"] | null;
-            /** @description Delivery policy of the message. */
-            policy?: Record<string, never> | null;
-            /**
-             * Format: date-time
-             * @description Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
-             *     begins then. A time in the past by less than five minutes counts as now.
-             * @example 2026-12-01T09:00:00Z
-             * @example 2026-12-01T09:00:00
-             */
-            send_at?: string | null;
-            sunset?: components["schemas"]["SunsetRule"] | null;
-            template?: components["schemas"]["TemplateRef"] | null;
-            tier?: components["schemas"]["TierRef"] | null;
-            /** @description The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`. */
-            timezone?: string | null;
-            /** @description Recipients of the message. */
-            to: components["schemas"]["Recipients"];
-            /**
-             * Format: int64
-             * @description Time to live in seconds, 0 to 2,419,200; by default the tier's.
-             */
-            ttl?: number | null;
-            urgency?: components["schemas"]["Urgency"] | null;
         };
         /** @description A passkey that an authenticator has made. */
         NewPasskey: {
             /** @description Result of `navigator.credentials.create()`, in the form of its `toJSON()`. */
-            credential: Record<string, never>;
+            credential: {
+                [key: string]: unknown;
+            };
             /** @description Name, 1 to 64 characters. */
             name: string;
         };
         /** @description A subscription to register or refresh. */
         NewSubscription: {
             /** @description All attributes: strings, numbers and booleans, at most 2,048 octets of JSON. From a browser only if the app lets it. */
-            attributes?: Record<string, never> | null;
+            attributes?: {
+                [key: string]: unknown;
+            } | null;
             consent?: components["schemas"]["NewConsent"] | null;
             /** @description A language tag (BCP 47). Also read: POSIX names such as `de_AT.UTF-8`, and the first language of a list. */
             locale?: string | null;
-            /** @description Delivery policy of the subscription. It requires an API key with the scope `policies`, too. */
-            policy?: Record<string, never> | null;
+            policy?: components["schemas"]["DeliveryPolicy"] | null;
             replaces?: components["schemas"]["Replaced"] | null;
             /** @description Value of `PushSubscription.toJSON()`. */
             subscription: components["schemas"]["PushSubscription"];
@@ -5616,15 +6067,6 @@ export interface components {
             /** @description The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id. */
             user_token?: string | null;
             vapid_key_id?: components["schemas"]["VapidKeyId"] | null;
-        };
-        /** @description A topic to make. */
-        NewTopic: {
-            /** @description Callers that may join it. By default `anyone`. */
-            join?: components["schemas"]["Join"];
-            /** @description Name: 1 to 128 letters, digits or any of `_.~%-`. */
-            name: string;
-            /** @description Delivery policy of messages to it, in one of the three forms; takes the scope `policies`, too. */
-            policy?: Record<string, never> | null;
         };
         /** @description A key to generate, or, with `private_key`, to import. */
         NewVapidKey: {
@@ -5648,8 +6090,7 @@ export interface components {
             max_events?: number | null;
             /** @description Name for people, 1 to 200 characters. */
             name: string;
-            /** @description Policy of retries: a delivery policy in one of the three forms, or null. */
-            policy?: Record<string, never> | null;
+            policy?: components["schemas"]["DeliveryPolicy"] | null;
             /**
              * @description Secret that its receiver already uses, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is
              *     generated.
@@ -5672,7 +6113,9 @@ export interface components {
             /** @description Text below it, up to 2,000 characters. */
             body?: string | null;
             /** @description Anything the page wants back on a click. The member `bellwire` is ours. */
-            data?: Record<string, never> | null;
+            data?: {
+                [key: string]: unknown;
+            } | null;
             /** @description Whether `data` may be left out where a gateway finds the notification too large. */
             data_optional?: boolean;
             dir?: components["schemas"]["Direction"] | null;
@@ -5720,66 +6163,6 @@ export interface components {
             /** @description Path on this server for the browser: a navigation, not a request of a script. */
             path: string;
         };
-        /** @description An order to a lane. The body may be left out. */
-        OrderBody: {
-            /** @description `https://host[:port]`; `*`, all origins, those met later included, by default. */
-            origin?: string | null;
-            /** @description Reason of a hold, 1 to 200 characters, for later readers. */
-            reason?: string | null;
-            /**
-             * Format: int32
-             * @description Hold and open: for so many seconds, 1 to 2,592,000 (30 days); 3,600 by default.
-             */
-            seconds?: number | null;
-            /**
-             * Format: date-time
-             * @description Hold and open, instead of `seconds`: until then.
-             */
-            until?: string | null;
-        };
-        /** @description State of a lane's way to one origin. */
-        OriginView: {
-            /** @description `closed`, `open` or `half_open`. */
-            breaker: string;
-            /**
-             * @description The only replica with this breaker, because it reaches no push service (by its network, or by its clock, with which
-             *     certificates are invalid). Null: all replicas.
-             */
-            breaker_of?: string | null;
-            /**
-             * Format: date-time
-             * @description Time of the last change.
-             */
-            changed_at: string;
-            /** @description Note of the operator, for callers that may read data of the whole server. */
-            held_note?: string | null;
-            /** @description Why: `throttled` (the gateway asked for it), `operator`, `key_refused`, `mass_gone` (it suddenly calls many subscriptions gone). */
-            held_reason?: string | null;
-            /**
-             * Format: date-time
-             * @description End of the hold, before which no push starts.
-             */
-            held_until?: string | null;
-            /**
-             * Format: double
-             * @description Length of the breaker's last opening in seconds.
-             */
-            open_s?: number | null;
-            /**
-             * Format: date-time
-             * @description Time from which an open breaker lets probes through.
-             */
-            open_until?: string | null;
-            /** @description `https://host[:port]`, or `*`: what was last ordered for all origins, those met later included. */
-            origin: string;
-            /**
-             * Format: int32
-             * @description Maximum plaintext octets, padding included, that the gateway seems to accept.
-             */
-            payload_max?: number | null;
-            /** @description The worker that probes, while one does. */
-            prober?: string | null;
-        };
         /** @description Time in which no request gets through. */
         Outage: {
             /**
@@ -5793,1105 +6176,14 @@ export interface components {
              */
             until_s?: number | null;
         };
-        /** @description All policies of an app. */
-        Overview: {
-            /**
-             * Format: int32
-             * @description Most `retries` of a policy in QStash's form, and how many there are if it names none: set with the app.
-             */
-            max_retries: number;
-            /** @description Names that a policy's `preset` may give. */
-            presets: string[];
-            /** @description Policies of all tiers. */
-            tiers: components["schemas"]["PolicyView"][];
-            /** @description Topics that have a policy, the newest first. */
-            topics: components["schemas"]["Page_PolicyView"];
-        };
-        /** @description A page of a list. */
-        Page_ActionView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /** @description `replay`, `discard` or `export`. */
-                action: string;
-                /** @description Caller: the id of an API key, or `local` for the command line. */
-                actor: string;
-                /**
-                 * Format: date-time
-                 * @description Time of its start.
-                 */
-                at: string;
-                /**
-                 * Format: int64
-                 * @description Number of dead letters.
-                 */
-                count: number;
-                /**
-                 * Format: date-time
-                 * @description Time of its last part.
-                 */
-                ended_at: string;
-                /** @description Filter of the dead letters. */
-                filter: Record<string, never>;
-                /** @description Id of the operation. */
-                id: components["schemas"]["ActionId"];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_AlertView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                app?: components["schemas"]["AppId"] | null;
-                /** @description Description for people. */
-                detail: string;
-                /**
-                 * Format: date-time
-                 * @description Time at which it was opened.
-                 */
-                first_at: string;
-                /** @description Id of the alert. */
-                id: components["schemas"]["AlertId"];
-                /** @description Kind of the alert. */
-                kind: components["schemas"]["AlertKind"];
-                /**
-                 * Format: date-time
-                 * @description Time of the last occurrence.
-                 */
-                last_at: string;
-                /**
-                 * Format: int64
-                 * @description Number of occurrences since the alert was opened.
-                 */
-                n: number;
-                /**
-                 * Format: date-time
-                 * @description Time at which it was resolved. Null: it is open.
-                 */
-                resolved_at?: string | null;
-                /** @description Subject of the alert: a key, a message, a lane, a metric. */
-                subject: string;
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_ApiKeyView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description Time of the creation.
-                 */
-                created_at: string;
-                /** @description Creator: the id of an API key or a teammate, or `local` for the command line. */
-                created_by: string;
-                /**
-                 * Format: date-time
-                 * @description Expiry, after which the key is invalid.
-                 */
-                expires_at?: string | null;
-                /** @description The first characters of its secret. */
-                hint: string;
-                /** @description Id of the key. */
-                id: components["schemas"]["ApiKeyId"];
-                /**
-                 * Format: date
-                 * @description The day, in UTC, on which a request last showed it. Null: never used.
-                 */
-                last_used_on?: string | null;
-                /** @description Name of the key for people. */
-                name: string;
-                /**
-                 * Format: date-time
-                 * @description Time of the revocation.
-                 */
-                revoked_at?: string | null;
-                /** @description Scopes of the key. */
-                scopes: components["schemas"]["Scope"][];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_AppView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /** @description Whether endpoints on hosts of no known push service are let in. */
-                allow_other_gateways: boolean;
-                /** @description Rights of browsers in addition to joining and leaving existing open topics. */
-                browsers_may: components["schemas"]["BrowserRight"][];
-                /**
-                 * Format: date-time
-                 * @description Time of the creation.
-                 */
-                created_at: string;
-                /**
-                 * Format: date-time
-                 * @description Start of its deletion.
-                 */
-                deleting_at?: string | null;
-                /** @description Id of the app. */
-                id: components["schemas"]["AppId"];
-                /**
-                 * Format: int32
-                 * @description Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
-                 */
-                max_retries: number;
-                /** @description Name of the app for people. */
-                name: string;
-                /** @description Origins that browsers may call from. */
-                origins: string[];
-                /** @description Short name of the app. */
-                slug: string;
-                /**
-                 * Format: int32
-                 * @description Turns of the app, relative to an app of weight 1, while deliveries of several apps wait.
-                 */
-                weight: number;
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_Campaign: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description Time of the last change or order.
-                 */
-                changed_at: string;
-                /**
-                 * Format: date-time
-                 * @description Time of the creation.
-                 */
-                created_at: string;
-                /** @description Id of the campaign. */
-                id: components["schemas"]["CampaignId"];
-                /** @description Links to related resources. */
-                links: components["schemas"]["CampaignLinks"];
-                /** @description Name of the campaign for people. */
-                name: string;
-                /**
-                 * Format: date-time
-                 * @description Time of its next step. Null: none by itself.
-                 */
-                next_at?: string | null;
-                progress?: components["schemas"]["CampaignProgress"] | null;
-                /**
-                 * Format: int32
-                 * @description Number of runs that have begun: more than one if it recurs.
-                 */
-                runs: number;
-                /** @description Name of the campaign in URLs. */
-                slug: string;
-                standing?: components["schemas"]["CampaignStanding"] | null;
-                /**
-                 * Format: date-time
-                 * @description Time of the start.
-                 */
-                started_at?: string | null;
-                /** @description State of the campaign. */
-                state: components["schemas"]["CampaignState"];
-                /** @description Tier of its messages. */
-                tier: components["schemas"]["Tier"];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_CampaignRunFigures: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description The time that it is for.
-                 */
-                at: string;
-                before?: components["schemas"]["CampaignRunChange"] | null;
-                /**
-                 * Format: double
-                 * @description Probability at the decision that the best variant is better than each of the others. Null: not decided.
-                 */
-                confidence?: number | null;
-                /**
-                 * Format: date-time
-                 * @description Time of its test's decision. Null: no test, or decided.
-                 */
-                decide_at?: string | null;
-                /**
-                 * Format: int64
-                 * @description Messages that were made and are kept still.
-                 */
-                messages: number;
-                /**
-                 * Format: int64
-                 * @description Messages that are still to be made.
-                 */
-                messages_to_make: number;
-                reports?: components["schemas"]["CampaignReports"] | null;
-                /**
-                 * Format: int32
-                 * @description Number of the run, from 1.
-                 */
-                run: number;
-                /** @description Results of this run's deliveries. */
-                total: components["schemas"]["CampaignCounts"];
-                /** @description Of its variants, in their order. */
-                variants: components["schemas"]["CampaignVariantView"][];
-                /** @description The variant that won; null: none has. */
-                winner?: string | null;
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_DeadLetterView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description Time of the death.
-                 */
-                at: string;
-                /**
-                 * Format: int64
-                 * @description Number of entries in its history.
-                 */
-                attempts: number;
-                /** @description The push service's words. */
-                detail?: string | null;
-                /** @description Push service of the recipient. */
-                gateway: components["schemas"]["Gateway"];
-                /** @description Id of the dead letter. */
-                id: components["schemas"]["DeadLetterId"];
-                /** @description Message that was sent. */
-                message: components["schemas"]["MessageId"];
-                /**
-                 * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
-                 *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
-                 *     `too_long`; or `gone` or `expired`.
-                 */
-                reason: string;
-                replay?: components["schemas"]["MessageId"] | null;
-                /**
-                 * Format: int32
-                 * @description Retries that were made.
-                 */
-                retries: number;
-                /**
-                 * Format: date-time
-                 * @description Time at which it was replayed or discarded.
-                 */
-                settled_at?: string | null;
-                /** @description State of the dead letter. */
-                state: components["schemas"]["DeadLetterState"];
-                /**
-                 * Format: int32
-                 * @description HTTP status of the last answer; null: there was none.
-                 */
-                status?: number | null;
-                /** @description Recipient of the message. */
-                subscription: components["schemas"]["SubscriptionId"];
-                /** @description Tier of the message. */
-                tier: components["schemas"]["Tier"];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_DeliveryView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /** @description Attempts in order. */
-                attempts: components["schemas"]["AttemptView"][];
-                /**
-                 * @description Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
-                 *     Null: not accepted, or its push carries no receipt.
-                 */
-                confirmation?: string | null;
-                /**
-                 * Format: date-time
-                 * @description Due time while it waits. Null while its message is paused.
-                 */
-                due_at?: string | null;
-                /** @description Reports of its browser in order. */
-                receipts: components["schemas"]["ReceiptView"][];
-                /** @description State of the delivery. */
-                state: components["schemas"]["DeliveryState"];
-                /** @description Recipient of the delivery. */
-                subscription: components["schemas"]["SubscriptionId"];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_EntryView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /** @description Action: `api_key.created`, `message.cancelled` … */
-                action: string;
-                /** @description Actor: the id of an API key or a teammate, `local` or `nobody`. */
-                actor: string;
-                /** @description Kind of the actor: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a failed sign-in. */
-                actor_kind: string;
-                /** @description Address of the client. Null for the command line. An app's own log omits the addresses of operators. */
-                address?: string | null;
-                app?: components["schemas"]["AppId"] | null;
-                /**
-                 * Format: date-time
-                 * @description Time of the action.
-                 */
-                at: string;
-                /** @description Further details of the action. */
-                detail: Record<string, never>;
-                /** @description Id of the entry. */
-                id: components["schemas"]["EntryId"];
-                /**
-                 * Format: int64
-                 * @description To how many. What was done in several transactions has an entry for each, with the same target.
-                 */
-                n: number;
-                /** @description Object of the action: an id, or a name. A user is shown as a label, which is always the same. */
-                target: string;
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_EventView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: (components["schemas"]["EventData"] & {
-                /**
-                 * Format: date-time
-                 * @description Time of the first occurrence within its minute.
-                 */
-                at: string;
-                /**
-                 * Format: int64
-                 * @description Number of occurrences within that minute.
-                 */
-                count: number;
-                /** @description Id of the event. */
-                id: components["schemas"]["EventId"];
-            })[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_Export: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /** @description Caller: the id of an API key or a teammate, or `local` for the command line. */
-                by: string;
-                /**
-                 * Format: date-time
-                 * @description Time of its end. Null: it is running, or its server crashed.
-                 */
-                ended_at?: string | null;
-                /** @description Id of the export. */
-                id: components["schemas"]["ExportId"];
-                /**
-                 * Format: int64
-                 * @description Lines that were handed over.
-                 */
-                lines: number;
-                /**
-                 * Format: date-time
-                 * @description Time of its start.
-                 */
-                started_at: string;
-                /** @description State of the export. */
-                state: components["schemas"]["ExportState"];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_Import: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: int64
-                 * @description Subscriptions that are new. This and the next counts may be ahead of `lines` until the end of the file was seen.
-                 */
-                added: number;
-                /**
-                 * Format: date-time
-                 * @description Time of its last progress.
-                 */
-                changed_at: string;
-                /**
-                 * Format: date-time
-                 * @description Time of its start.
-                 */
-                created_at: string;
-                /** @description Whether nothing of it stays. */
-                dry_run: boolean;
-                /** @description Faults, at most the first 1,000. Not in lists. */
-                faults?: components["schemas"]["ImportFault"][] | null;
-                /**
-                 * Format: date-time
-                 * @description Time at which the end of the file was read. Null: it was not, and the import can be resumed.
-                 */
-                finished_at?: string | null;
-                /** @description `ndjson`, `csv` or `json`. */
-                format: string;
-                /** @description Id of the import. */
-                id: components["schemas"]["ImportId"];
-                /** @description Unknown columns, at most 20. */
-                ignored: string[];
-                /**
-                 * Format: int64
-                 * @description Existing subscriptions, updated with the values of the file.
-                 */
-                known: number;
-                /**
-                 * Format: int64
-                 * @description Lines that were left out: those marked as unsubscribed by the file, those of subscriptions that have ended here, and lines
-                 *     of an export that are not subscriptions. Subscriptions that an export marks as unsubscribed are stored as such.
-                 */
-                left_out: number;
-                /**
-                 * Format: int64
-                 * @description Processed lines of the file (of an array: elements). An interrupted import resumes with the next one.
-                 */
-                lines: number;
-                /**
-                 * Format: int64
-                 * @description Of `left_out`: subscriptions that their push service called gone. `restore_pruned` brings them back.
-                 */
-                pruned: number;
-                /**
-                 * Format: int64
-                 * @description Lines that are wrong.
-                 */
-                refused: number;
-                /** @description Whether subscriptions that their push service called gone become active again. */
-                restore_pruned: boolean;
-                /**
-                 * Format: int64
-                 * @description Of `known`: subscriptions that became active again.
-                 */
-                restored: number;
-                /** @description The first ten rows of a dry run, column by column; only in its answer. */
-                sample?: components["schemas"]["SampleRow"][];
-                /**
-                 * Format: int64
-                 * @description Lines that were taken without a detail that cannot be read.
-                 */
-                warned: number;
-                /** @description Details that were left out, at most the first 1,000; not in lists. */
-                warnings?: components["schemas"]["ImportFault"][] | null;
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_LaneView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /** @description The app it belongs to. */
-                app: components["schemas"]["AppId"];
-                /**
-                 * Format: int64
-                 * @description POSTs that may be in flight in it at present, all workers and origins together: each origin's limit follows how it
-                 *     answers. Null: no worker has sent anything in it lately. A few seconds old.
-                 */
-                concurrency?: number | null;
-                /** @description Push service of the lane. */
-                gateway: components["schemas"]["Gateway"];
-                /**
-                 * Format: int32
-                 * @description Number of the lane.
-                 */
-                lane: number;
-                last_words?: components["schemas"]["LastWords"] | null;
-                /** @description States of its origins, where any are in force. */
-                origins: components["schemas"]["OriginView"][];
-                /**
-                 * Format: int64
-                 * @description Active subscriptions in it.
-                 */
-                subscriptions: number;
-                /**
-                 * Format: int64
-                 * @description Number of automatic openings of its breakers within the last hour.
-                 */
-                trips_last_hour: number;
-                /** @description The key that signs in it. */
-                vapid_key_id: components["schemas"]["VapidKeyId"];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_ListedView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /** @description Address of the client that began it. */
-                address?: string | null;
-                /**
-                 * Format: date-time
-                 * @description Time of its start.
-                 */
-                began_at: string;
-                /** @description Browser of its start, by `User-Agent`. */
-                browser?: string | null;
-                /**
-                 * Format: date-time
-                 * @description End in any case.
-                 */
-                expires_at: string;
-                /** @description Id of the session. */
-                id: components["schemas"]["SessionId"];
-                /** @description Whether it is the one that asks. */
-                is_this: boolean;
-                /**
-                 * Format: date-time
-                 * @description Time of its last use, to the minute.
-                 */
-                seen_at: string;
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_MessageView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description Time of `send_at`, else of the acceptance. The time to live begins then.
-                 */
-                accepted_at: string;
-                /**
-                 * Format: int64
-                 * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
-                 */
-                audience_estimate: number;
-                campaign?: components["schemas"]["CampaignId"] | null;
-                /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
-                content_deleted: boolean;
-                counts?: components["schemas"]["MessageCounts"] | null;
-                /** @description Whether every recipient has been found. */
-                expanded: boolean;
-                /**
-                 * Format: date-time
-                 * @description End of its time to live.
-                 */
-                expires_at: string;
-                /** @description Id of the message. */
-                id: components["schemas"]["MessageId"];
-                /** @description Your own name for it; null if a later message has taken that over. */
-                key?: string | null;
-                /** @description Links to related resources. */
-                links: components["schemas"]["Links"];
-                /** @description Delivery policy of the message, including the retry headers of its request. */
-                policy?: Record<string, never> | null;
-                progress?: components["schemas"]["MessageProgress"] | null;
-                /**
-                 * Format: date-time
-                 * @description Time at which its request was accepted, also with `send_at`.
-                 */
-                received_at: string;
-                replay_of?: components["schemas"]["MessageId"] | null;
-                /** @description Expression of its segment at the acceptance, which narrows these recipients. */
-                segment?: string | null;
-                /** @description Sender: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis. */
-                sent_by?: string | null;
-                /** @description State of the message. */
-                state: components["schemas"]["SendState"];
-                sunset?: components["schemas"]["SunsetRule"] | null;
-                /** @description Tier of the message. */
-                tier: components["schemas"]["Tier"];
-                /** @description `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once. */
-                to: Record<string, never>;
-                /** @description Value of the `Topic` header: a hash of the collapse key. */
-                topic_header?: string | null;
-                /**
-                 * Format: int32
-                 * @description Time to live, in seconds.
-                 */
-                ttl: number;
-                /** @description Urgency for push services. */
-                urgency: components["schemas"]["Urgency"];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_PolicyView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                backlog?: components["schemas"]["SubscriptionBacklog"] | null;
-                /** @description Of a tier: the policy of messages without any other, including the server's settings. */
-                in_force?: Record<string, never> | null;
-                /** @description Name of the tier or topic, or id of the subscription. */
-                name: string;
-                /** @description Kind of the place. */
-                place: components["schemas"]["PolicyLevel"];
-                /** @description The policy as it was written; null if there is none. */
-                policy?: Record<string, never> | null;
-                /** @description Warnings about the policy. */
-                warnings?: components["schemas"]["FieldError"][];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_SegmentView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description Time of the last change.
-                 */
-                changed_at: string;
-                /**
-                 * Format: date-time
-                 * @description Time of the creation.
-                 */
-                created_at: string;
-                /** @description Purpose, as written by its author. */
-                description?: string | null;
-                /** @description Expression of its members, in normal form. */
-                expression: string;
-                /** @description Name of the segment. */
-                name: string;
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_SubscriptionView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /** @description Values to select it by and to fill templates with. */
-                attributes: Record<string, never>;
-                consent?: components["schemas"]["ConsentView"] | null;
-                /**
-                 * Format: date-time
-                 * @description Time of the first registration.
-                 */
-                created_at: string;
-                /**
-                 * Format: date-time
-                 * @description Time at which it stopped being active.
-                 */
-                ended_at?: string | null;
-                /**
-                 * Format: date-time
-                 * @description `expirationTime` of the browser.
-                 */
-                expires_at?: string | null;
-                /** @description The push service behind its endpoint. */
-                gateway: components["schemas"]["Gateway"];
-                /** @description Id of the subscription. */
-                id: components["schemas"]["SubscriptionId"];
-                /**
-                 * Format: date-time
-                 * @description Day of the browser's last contact.
-                 */
-                last_seen: string;
-                /** @description Language tag of the browser. */
-                locale?: string | null;
-                /** @description Values of this request that a browser may not set in this app: they were left out, and the others are stored. */
-                refused?: components["schemas"]["RefusedView"][];
-                replaced_by?: components["schemas"]["SubscriptionId"] | null;
-                /**
-                 * Format: date-time
-                 * @description Messages accepted before this are not for it.
-                 */
-                since: string;
-                /** @description Whether it is sent to, or how it ended. */
-                state: components["schemas"]["SubscriptionState"];
-                /** @description Words to select it by. */
-                tags: string[];
-                /** @description An IANA time zone. */
-                timezone?: string | null;
-                /**
-                 * @description Token of the browser to change or delete it. Only for the caller that registers it, and for browsers that change it. Each
-                 *     change of `user_id` or keys, by any caller, ends the previous token.
-                 */
-                token?: string | null;
-                /** @description Topics that it is in. */
-                topics: string[];
-                /** @description User of the browser. Null: no user. */
-                user_id?: string | null;
-                /** @description The VAPID key that it was made with. */
-                vapid_key_id: components["schemas"]["VapidKeyId"];
-                /** @description Warnings about the policy in this request. */
-                warnings?: components["schemas"]["FieldError"][];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_TeammateView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description Time of the invitation.
-                 */
-                created_at: string;
-                /**
-                 * Format: date-time
-                 * @description Start of the suspension. Null: active.
-                 */
-                disabled_at?: string | null;
-                /** @description Address in lower case, for signing in. */
-                email: string;
-                /** @description Whether they have set a password. Without one they sign in by one-time links. */
-                has_password: boolean;
-                /** @description Id of the teammate. */
-                id: components["schemas"]["TeammateId"];
-                /**
-                 * Format: date-time
-                 * @description Expiry of the one-time link. Null: no link, or a used one.
-                 */
-                link_expires_at?: string | null;
-                /**
-                 * Format: date-time
-                 * @description Time at which the account at the OpenID provider was linked. Null: not linked.
-                 */
-                oidc_linked_at?: string | null;
-                /**
-                 * Format: int64
-                 * @description Number of passkeys. With one or more, a password, a link or an OpenID provider requires one of them in addition.
-                 */
-                passkeys: number;
-                /** @description Roles of the teammate. Empty: no permissions. */
-                roles: components["schemas"]["GrantView"][];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_TemplateView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description Time of the last change.
-                 */
-                changed_at: string;
-                /**
-                 * Format: date-time
-                 * @description Time of the creation.
-                 */
-                created_at: string;
-                /** @description Name of the template. */
-                name: string;
-                template?: components["schemas"]["Template"] | null;
-                /** @description Languages that can match no recipient; only in the answer of the request that sets the template. */
-                warnings?: components["schemas"]["FieldError"][];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_TopicView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description Time of the creation.
-                 */
-                created_at: string;
-                /** @description Callers that may join and leave it: `anyone`, or only a `server` with its key. */
-                join: components["schemas"]["Join"];
-                /** @description Maker of the topic. */
-                made_by: components["schemas"]["Maker"];
-                /**
-                 * Format: int64
-                 * @description Number of subscriptions in it.
-                 */
-                members: number;
-                /** @description Name of the topic. */
-                name: string;
-                /** @description Warnings about the policy that it was created with. */
-                warnings?: components["schemas"]["FieldError"][];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_VapidKeyView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: date-time
-                 * @description Time of creation or import.
-                 */
-                created_at: string;
-                /** @description Id of the key. */
-                id: components["schemas"]["VapidKeyId"];
-                /** @description `applicationServerKey` for pages, in base64url. */
-                public_key: string;
-                /**
-                 * Format: date-time
-                 * @description Time at which another key replaced it.
-                 */
-                retired_at?: string | null;
-                /** @description Use of the key. */
-                state: components["schemas"]["VapidKeyRole"];
-                /** @description The `sub` claim: whom push services may contact. */
-                subject: string;
-                /**
-                 * Format: int64
-                 * @description Active subscriptions that depend on it; only in lists.
-                 */
-                subscriptions?: number | null;
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
-        };
-        /** @description A page of a list. */
-        Page_WebhookDeliveryView: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
-            data: {
-                /**
-                 * Format: int32
-                 * @description Number of attempts.
-                 */
-                attempts: number;
-                /**
-                 * Format: date-time
-                 * @description Time of the creation.
-                 */
-                created_at: string;
-                /**
-                 * Format: date-time
-                 * @description Time of the next attempt, if pending.
-                 */
-                due_at?: string | null;
-                /**
-                 * Format: date-time
-                 * @description Time at which it was accepted, or failed for good.
-                 */
-                ended_at?: string | null;
-                /**
-                 * Format: int32
-                 * @description Number of its events.
-                 */
-                events: number;
-                /** @description Id of the request: the `webhook-id` of each attempt. */
-                id: components["schemas"]["HookDeliveryId"];
-                /** @description State of the request. */
-                state: components["schemas"]["WebhookDeliveryState"];
-            }[];
-            /** @description Whether this is the last page. */
-            done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
-            iterator?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum rows of a page.
-             */
-            limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
-            prev_iterator?: string | null;
+        /** @description Something that was left out of a browser's request, while the rest of it holds. */
+        PartialWarning: {
+            /** @description `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`. */
+            code: string;
+            /** @description Why, and what would allow it. */
+            detail: string;
+            /** @description Place in the body (RFC 6901). */
+            pointer: string;
         };
         /** @description Changes of a passkey. */
         PasskeyChange: {
@@ -6909,7 +6201,9 @@ export interface components {
              * @description Argument of `PublicKeyCredential.parseCreationOptionsFromJSON()`, whose result is `publicKey` of
              *     `navigator.credentials.create()`.
              */
-            options: Record<string, never>;
+            options: {
+                [key: string]: unknown;
+            };
         };
         PasskeyId: string;
         /** @description Challenge for a passkey before its owner is signed in. */
@@ -6923,10 +6217,12 @@ export interface components {
              * @description Argument of `PublicKeyCredential.parseRequestOptionsFromJSON()`, whose result is `publicKey` of
              *     `navigator.credentials.get()`.
              */
-            options: Record<string, never>;
+            options: {
+                [key: string]: unknown;
+            };
         };
         /** @description Passkey of a teammate. */
-        PasskeyView: {
+        PasskeyResponse: {
             /**
              * Format: date-time
              * @description Time of its addition.
@@ -6944,10 +6240,21 @@ export interface components {
             /** @description Transports of its authenticator: `usb`, `nfc`, `ble`, `smart-card`, `hybrid` or `internal`. */
             transports: string[];
         };
-        /** @description All passkeys of a teammate. */
-        Passkeys: {
-            /** @description At most ten, the newest first. */
-            data: components["schemas"]["PasskeyView"][];
+        /** @description A page of a list. */
+        PasskeyResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["PasskeyResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description Number of removed passkeys. */
         PasskeysRemoved: {
@@ -6978,68 +6285,12 @@ export interface components {
         };
         /** @description A period: seconds, or a duration such as `1m30s`. */
         Period: number | string;
-        /**
-         * @description Results of notifications by time of the event. Notifications that are displayed, clicked or closed today may have been sent
-         *     before.
-         */
-        PeriodView: {
-            /**
-             * Format: int64
-             * @description Pushes that the push service took.
-             */
-            accepted: number;
-            /**
-             * Format: double
-             * @description `clicked` of `displayed`; null: none was displayed, as far as is known.
-             */
-            click_share?: number | null;
-            /**
-             * Format: int64
-             * @description Number of clicked notifications.
-             */
-            clicked: number;
-            /**
-             * Format: double
-             * @description `closed` of `displayed`; null: not known.
-             */
-            close_share?: number | null;
-            /**
-             * Format: int64
-             * @description Closed notifications. Null if no browser reported one, and for Firefox, which cannot distinguish a person from a timeout.
-             */
-            closed?: number | null;
-            /**
-             * Format: double
-             * @description `displayed` divided by `receipts_asked`. Null: no receipt was requested, or browsers do not report them.
-             */
-            display_share?: number | null;
-            /**
-             * Format: int64
-             * @description First reports of each kind.
-             */
-            displayed: number;
-            /**
-             * Format: int64
-             * @description Notifications that were displayed and neither clicked nor closed; null: not known.
-             */
-            ignored?: number | null;
-            /**
-             * Format: double
-             * @description `ignored` of `displayed`; null: not known.
-             */
-            ignored_share?: number | null;
-            /**
-             * Format: int64
-             * @description Those of them that a receipt was asked for: all that can be reported on.
-             */
-            receipts_asked: number;
-        };
         /** @description Something that was sent to a person, or is to be. */
         PersonDelivery: components["schemas"]["FoundDelivery"] & {
             /** @description Reports of its browser. */
-            receipts: components["schemas"]["ReceiptView"][];
+            receipts: components["schemas"]["ReceiptResponse"][];
             /** @description Content of the message, while it is stored: until some minutes after its last delivery has ended. */
-            said: components["schemas"]["ContentView"];
+            said: components["schemas"]["MessageContentResponse"];
         };
         /** @description All that is kept of a person. */
         PersonExport: components["schemas"]["PersonHead"] & {
@@ -7105,7 +6356,7 @@ export interface components {
             user_id: string;
         };
         /** @description A subscription, as its person is told of it. */
-        PersonSubscription: components["schemas"]["SubscriptionView"] & {
+        PersonSubscription: components["schemas"]["SubscriptionResponse"] & {
             /** @description Origin of its endpoint. The rest of it, and its keys, are secrets that would allow sending to it. */
             endpoint_origin: string;
         };
@@ -7114,55 +6365,164 @@ export interface components {
          * @enum {string}
          */
         Phase: "immediate" | "pre_backoff" | "backoff" | "post_backoff";
-        /** @description One step of one group. */
-        PointView: {
-            /** @description The group: a value for each of `dimensions[]`. */
-            dimensions: Record<string, never>;
+        /** @description Phases of retries as Amazon SNS has them, or a preset of them. */
+        PhasedPolicy: {
             /**
-             * @description A number for each of `measures[]`. Null: no base or no measurement, or more receipts than were requested within the step,
-             *     because they arrive later.
+             * Format: int32
+             * @description Tiers only: consecutive failures that open the circuit breaker.
              */
-            metrics: Record<string, never>;
+            circuitConsecutiveFailures?: number | null;
             /**
-             * Format: date-time
-             * @description Start of the step in UTC. Absent without `granularity`.
+             * Format: double
+             * @description Tiers only: share of failed attempts that opens a lane's circuit breaker.
              */
-            time_bucket?: string | null;
+            circuitFailureThreshold?: number | null;
+            /**
+             * Format: int32
+             * @description Tiers only: fewest attempts that make a share.
+             */
+            circuitMinAttempts?: number | null;
+            /**
+             * Format: int32
+             * @description Tiers only: longest time that the circuit breaker stays open, in milliseconds.
+             */
+            circuitOpenMaxMs?: number | null;
+            /**
+             * Format: int32
+             * @description Tiers only: first time that the circuit breaker stays open, in milliseconds.
+             */
+            circuitOpenMs?: number | null;
+            /** @description Topics only: ignores the policies of subscriptions. */
+            disableSubscriptionOverrides?: boolean | null;
+            /** @description Deprecated; has no effect. */
+            guaranteed?: boolean | null;
+            healthyRetryPolicy?: components["schemas"]["HealthyRetryPolicy"] | null;
+            preset?: components["schemas"]["Preset"] | null;
+            requestPolicy?: components["schemas"]["RequestPolicy"] | null;
+            /**
+             * Format: int32
+             * @description Tiers only: seconds for which a retry may be made.
+             */
+            retryTokenTtlSec?: number | null;
+            /** @description Deprecated; has no effect. */
+            sicklyRetryPolicy?: {
+                [key: string]: unknown;
+            } | null;
+            throttlePolicy?: components["schemas"]["ThrottlePolicy"] | null;
         };
         /**
          * @description Place of a policy.
          * @enum {string}
          */
         PolicyLevel: "message" | "subscription" | "topic" | "tier";
-        /** @description Policy set at one place. */
-        PolicyView: {
-            backlog?: components["schemas"]["SubscriptionBacklog"] | null;
-            /** @description Of a tier: the policy of messages without any other, including the server's settings. */
-            in_force?: Record<string, never> | null;
-            /** @description Name of the tier or topic, or id of the subscription. */
-            name: string;
-            /** @description Kind of the place. */
-            place: components["schemas"]["PolicyLevel"];
-            /** @description The policy as it was written; null if there is none. */
-            policy?: Record<string, never> | null;
-            /** @description Warnings about the policy. */
-            warnings?: components["schemas"]["FieldError"][];
+        /** @description All policies of an app. */
+        PolicyOverview: {
+            /**
+             * Format: int32
+             * @description Most `retries` of a policy in QStash's form, and how many there are if it names none: set with the app.
+             */
+            max_retries: number;
+            /** @description Names that a policy's `preset` may give. */
+            presets: string[];
+            /** @description Policies of all tiers. */
+            tiers: components["schemas"]["PolicyResponse"][];
+        };
+        /**
+         * @description Results of notifications by time of the event. Notifications that are displayed, clicked or closed today may have been sent
+         *     before.
+         */
+        PolicyPeriod: {
+            /**
+             * Format: int64
+             * @description Pushes that the push service took.
+             */
+            accepted: number;
+            /**
+             * Format: double
+             * @description `clicked` of `displayed`; null: none was displayed, as far as is known.
+             */
+            click_share?: number | null;
+            /**
+             * Format: int64
+             * @description Number of clicked notifications.
+             */
+            clicked: number;
+            /**
+             * Format: double
+             * @description `closed` of `displayed`; null: not known.
+             */
+            close_share?: number | null;
+            /**
+             * Format: int64
+             * @description Closed notifications. Null if no browser reported one, and for Firefox, which cannot distinguish a person from a timeout.
+             */
+            closed?: number | null;
+            /**
+             * Format: double
+             * @description `displayed` divided by `receipts_asked`. Null: no receipt was requested, or browsers do not report them.
+             */
+            display_share?: number | null;
+            /**
+             * Format: int64
+             * @description First reports of each kind.
+             */
+            displayed: number;
+            /**
+             * Format: int64
+             * @description Notifications that were displayed and neither clicked nor closed; null: not known.
+             */
+            ignored?: number | null;
+            /**
+             * Format: double
+             * @description `ignored` of `displayed`; null: not known.
+             */
+            ignored_share?: number | null;
+            /**
+             * Format: int64
+             * @description Those of them that a receipt was asked for: all that can be reported on.
+             */
+            receipts_asked: number;
         };
         /** @description A policy that can be named instead of written. */
-        PresetView: {
+        PolicyPreset: {
             /** @description Name of the preset. */
             name: string;
             /** @description Form in which a policy names it. */
-            policy: Record<string, never>;
+            policy: components["schemas"]["DeliveryPolicy"];
             /** @description Timetable of its retries. */
             timetable: components["schemas"]["Timetable"];
         };
+        /** @description A page of a list. */
+        PolicyPresetPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["PolicyPreset"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /** @description Delivery whose timetable is requested. */
+        PolicyPreviewRequest: {
+            place?: components["schemas"]["PolicyLevel"] | null;
+            policy?: components["schemas"]["DeliveryPolicy"] | null;
+            subscription?: components["schemas"]["SubscriptionId"] | null;
+            tier?: components["schemas"]["TierRef"] | null;
+            /** @description The topic that the message would be addressed to. */
+            topic?: string | null;
+        };
         /** @description Policy in force, and its timetable. */
-        Preview: {
+        PolicyPreviewResponse: {
             /** @description The policy in force, defaults filled in. Its members may stem from several places and forms. */
-            policy: Record<string, never>;
+            policy: components["schemas"]["DeliveryPolicy"];
             /** @description Place that set each member. */
-            set_by: components["schemas"]["SetByView"];
+            set_by: components["schemas"]["PolicySources"];
             /** @description The tier that it is about. */
             tier: components["schemas"]["Tier"];
             /** @description The retries, as they follow on failures. */
@@ -7176,16 +6536,48 @@ export interface components {
             warnings?: components["schemas"]["FieldError"][];
             when_throttled?: components["schemas"]["Timetable"] | null;
         };
-        /** @description Delivery whose timetable is requested. */
-        PreviewBody: {
-            place?: components["schemas"]["PolicyLevel"] | null;
-            /** @description A policy to try: it stands in for the one that is set at `place`. */
-            policy?: Record<string, never> | null;
-            subscription?: components["schemas"]["SubscriptionId"] | null;
-            tier?: components["schemas"]["TierRef"] | null;
-            /** @description The topic that the message would be addressed to. */
-            topic?: string | null;
+        /** @description Policy set at one place. */
+        PolicyResponse: {
+            backlog?: components["schemas"]["SubscriptionBacklog"] | null;
+            in_force?: components["schemas"]["DeliveryPolicy"] | null;
+            /** @description Name of the tier or topic, or id of the subscription. */
+            name: string;
+            /** @description Kind of the place. */
+            place: components["schemas"]["PolicyLevel"];
+            policy?: components["schemas"]["DeliveryPolicy"] | null;
+            /** @description Warnings about the policy. */
+            warnings?: components["schemas"]["FieldError"][];
         };
+        /** @description A page of a list. */
+        PolicyResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["PolicyResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /** @description Place that set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did. */
+        PolicySources: {
+            /** @description Place of the label of raw payloads. */
+            request: string;
+            /** @description Place of the timetable of retries. */
+            retry: string;
+            /** @description Place of the rate limit of one subscription. */
+            throttle: string;
+        };
+        /**
+         * @description Fixed policies that can be named instead of written, exempt from the bounds of written ones.
+         * @enum {string}
+         */
+        Preset: "sns-aws-managed" | "sns-customer-managed";
         /** @description Response to a refused request, as `application/problem+json`. */
         Problem: {
             /**
@@ -7255,7 +6647,6 @@ export interface components {
              * @example too_many_templates
              * @example too_many_topics
              * @example too_many_webhooks
-             * @example topic_exists
              * @example topic_in_use
              * @example transfers_busy
              * @example unauthorized
@@ -7293,7 +6684,7 @@ export interface components {
              * @description Status of HTTP.
              */
             status: number;
-            /** @description The status in words. */
+            /** @description Summary of this kind of problem. */
             title: string;
             /** @description Page of this kind of problem: `/docs/problems/` and the code. */
             type: string;
@@ -7346,7 +6737,7 @@ export interface components {
             p99_s: number;
         };
         /** @description Waiting deliveries of all apps. */
-        QueueView: {
+        QueueResponse: {
             /**
              * Format: double
              * @description For how long the oldest of them has been due, in seconds.
@@ -7359,26 +6750,6 @@ export interface components {
             waiting: number;
             /** @description Whether there may be more of them than were counted. */
             waiting_or_more: boolean;
-        };
-        /** @description Number of a segment's active subscriptions. */
-        ReachView: {
-            /**
-             * Format: int64
-             * @description Number of members.
-             */
-            count: number;
-            /** @description Whether they were counted, not estimated from a sample. */
-            exact: boolean;
-            /**
-             * Format: int64
-             * @description Margin in both directions, in 95 of 100 cases. 0 if counted.
-             */
-            margin: number;
-            /**
-             * Format: int64
-             * @description Number of all active subscriptions.
-             */
-            of: number;
         };
         /** @description Report about a delivery. */
         ReceiptInput: {
@@ -7399,8 +6770,10 @@ export interface components {
          * @enum {string}
          */
         ReceiptKind: "displayed" | "clicked" | "closed";
+        /** @description One report, or up to 100: for the description of the API. The handler looks at the first character. */
+        ReceiptReports: components["schemas"]["ReceiptInput"] | components["schemas"]["ReceiptInput"][];
         /** @description Report of a browser. */
-        ReceiptView: {
+        ReceiptResponse: {
             /** @description The button that was clicked, if it was one. */
             action?: string | null;
             /**
@@ -7457,17 +6830,8 @@ export interface components {
             /** @description POSTs in each of the following 10 seconds. */
             posts_per_s: number[];
         };
-        /** @description Something that was left out of a browser's request, while the rest of it holds. */
-        RefusedView: {
-            /** @description `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`. */
-            code: string;
-            /** @description Why, and what would allow it. */
-            detail: string;
-            /** @description Place in the body (RFC 6901). */
-            pointer: string;
-        };
         /** @description The reliability metrics of some lanes and tiers. */
-        ReliabilityView: {
+        ReliabilityFigures: {
             /** @description Accepted deliveries by how many POSTs it took. */
             attempts_to_success: components["schemas"]["Class"][];
             /** @description Accepted deliveries by how many seconds after their message was accepted. */
@@ -7492,6 +6856,27 @@ export interface components {
             /** @description The five reliability metrics with target and state. */
             slis: components["schemas"]["MetricReading"][];
         };
+        /** @description The reliability metrics of an hour. */
+        ReliabilityResponse: {
+            /** @description All of it together. */
+            all: components["schemas"]["ReliabilityFigures"];
+            /**
+             * Format: date-time
+             * @description Start of the time.
+             */
+            from: string;
+            /** @description By lane: those in the worst state first, a hundred at most. */
+            lanes: components["schemas"]["LaneReliability"][];
+            /** @description Metrics by tier. */
+            tiers: {
+                [key: string]: components["schemas"]["ReliabilityFigures"];
+            };
+            /**
+             * Format: date-time
+             * @description End of the time.
+             */
+            until: string;
+        };
         /** @description A subscription to be replaced. */
         Replaced: {
             /** @description Id of the subscription. */
@@ -7500,7 +6885,7 @@ export interface components {
             token?: string | null;
         };
         /** @description Dead letters to replay. */
-        ReplayBody: {
+        ReplayRequest: {
             /**
              * Format: int64
              * @description Maximum number, 1 to 100,000. By default 10,000. Those of the oldest messages come first, and repeating the request
@@ -7517,8 +6902,11 @@ export interface components {
              */
             ttl?: number | null;
         };
-        /** @description One report, or up to 100: for the description of the API. The handler looks at the first character. */
-        Reports: components["schemas"]["ReceiptInput"] | components["schemas"]["ReceiptInput"][];
+        /** @description Properties of the request to the push service. */
+        RequestPolicy: {
+            /** @description Media type of the payload (RFC 9110 section 8.3.1). */
+            headerContentType?: string | null;
+        };
         /** @description Pruned subscriptions to restore. */
         RestoreRequest: {
             /** @description Count them, and restore none. */
@@ -7550,19 +6938,6 @@ export interface components {
              * @description Subscriptions that are active again; with `dry_run` those that would be.
              */
             restored: number;
-        };
-        /** @description Result of one message of a batch: `message` or `problem`. */
-        ResultView: {
-            message?: components["schemas"]["Accepted"] | null;
-            problem?: components["schemas"]["Problem"] | null;
-            /** @description Whether it was taken before, by a request with its idempotency key. */
-            replayed?: boolean;
-            /**
-             * Format: int32
-             * @description The HTTP status that it would have been answered with alone.
-             * @example 202
-             */
-            status: number;
         };
         /** @description Retries `first` to `last`, counted from 1, each after the same delay. */
         RetrySpan: {
@@ -7599,15 +6974,6 @@ export interface components {
              */
             shortest_s: number;
         };
-        /** @description Result of a revocation. */
-        Revoked: {
-            /**
-             * Format: int64
-             * @description Number of revoked keys: the named one and, unless they were kept, its descendants. Keys that were revoked before do not
-             *     count.
-             */
-            revoked: number;
-        };
         /**
          * @description Role of a teammate in an app, or in all apps and the server, as stored in `teammate_roles.role`.
          * @enum {string}
@@ -7639,6 +7005,48 @@ export interface components {
          * @enum {string}
          */
         Scope: "send" | "read" | "subscribers" | "messages" | "policies" | "settings" | "keys" | "export" | "operator" | "metrics";
+        /** @description Number of retries, and an expression for the delay, as QStash has them. */
+        ScriptedPolicy: {
+            /**
+             * Format: int32
+             * @description Tiers only: consecutive failures that open the circuit breaker.
+             */
+            circuitConsecutiveFailures?: number | null;
+            /**
+             * Format: double
+             * @description Tiers only: share of failed attempts that opens a lane's circuit breaker.
+             */
+            circuitFailureThreshold?: number | null;
+            /**
+             * Format: int32
+             * @description Tiers only: fewest attempts that make a share.
+             */
+            circuitMinAttempts?: number | null;
+            /**
+             * Format: int32
+             * @description Tiers only: longest time that the circuit breaker stays open, in milliseconds.
+             */
+            circuitOpenMaxMs?: number | null;
+            /**
+             * Format: int32
+             * @description Tiers only: first time that the circuit breaker stays open, in milliseconds.
+             */
+            circuitOpenMs?: number | null;
+            /** @description Topics only: ignores the policies of subscriptions. */
+            disableSubscriptionOverrides?: boolean | null;
+            /**
+             * Format: int32
+             * @description Maximum retries; the app's `max_retries` by default.
+             */
+            retries?: number | null;
+            /** @description Delay in milliseconds: an expression over `retried`, such as `pow(2, retried) * 1000`. */
+            retryDelay?: string | null;
+            /**
+             * Format: int32
+             * @description Tiers only: seconds for which a retry may be made.
+             */
+            retryTokenTtlSec?: number | null;
+        };
         /** @description Options of a new secret. */
         SecretRotation: {
             /**
@@ -7647,31 +7055,31 @@ export interface components {
              */
             overlap_hours?: number | null;
         };
-        /** @description Definition of a segment. */
-        SegmentBody: {
-            /** @description Purpose, up to 500 characters. */
-            description?: string | null;
-            /** @description Expression of its members, such as `plan = "pro" and last_seen < 30d`. */
-            expression: string;
-        };
         /** @description Preview of a segment. */
         SegmentPreview: {
             /** @description The expression, written out. */
             expression: string;
             /** @description Number of members now. */
-            reach: components["schemas"]["ReachView"];
+            reach: components["schemas"]["AudienceReachResponse"];
             /** @description Warnings: topics and messages in the expression that the app does not have. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description Segment to preview. */
-        SegmentPreviewBody: {
+        SegmentPreviewRequest: {
             /** @description Count instead of estimating. It may take 20 seconds; if they are not enough, the answer is an estimate all the same. */
             exact?: boolean;
             /** @description A segment's name, or an expression. */
             segment: string;
         };
+        /** @description Definition of a segment. */
+        SegmentRequest: {
+            /** @description Purpose, up to 500 characters. */
+            description?: string | null;
+            /** @description Expression of its members, such as `plan = "pro" and last_seen < 30d`. */
+            expression: string;
+        };
         /** @description Stored segment. */
-        SegmentView: {
+        SegmentResponse: {
             /**
              * Format: date-time
              * @description Time of the last change.
@@ -7689,13 +7097,29 @@ export interface components {
             /** @description Name of the segment. */
             name: string;
         };
+        /** @description A page of a list. */
+        SegmentResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["SegmentResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /**
          * @description State of a message.
          * @enum {string}
          */
         SendState: "scheduled" | "sending" | "paused" | "cancelled" | "done";
         /** @description Deliveries, as they are counted and held: one-time codes apart from all others. */
-        SentView: {
+        SentDeliveries: {
             /**
              * Format: int64
              * @description Promotional ones and those for engagement.
@@ -7717,13 +7141,57 @@ export interface components {
             /** @description Code of the sentence, for programs. */
             code: components["schemas"]["ExplanationCode"];
             /** @description The values that the text was made from. Members whose names end in `_s` are seconds, in `_ms` milliseconds. */
-            facts: Record<string, never>;
+            facts: {
+                [key: string]: unknown;
+            };
             /** @description The same for people. */
             text: string;
         };
         SessionId: string;
+        /** @description Session of the caller. */
+        SessionListResponse: {
+            /** @description Address of the client that began it. */
+            address?: string | null;
+            /**
+             * Format: date-time
+             * @description Time of its start.
+             */
+            began_at: string;
+            /** @description Browser of its start, by `User-Agent`. */
+            browser?: string | null;
+            /**
+             * Format: date-time
+             * @description End in any case.
+             */
+            expires_at: string;
+            /** @description Id of the session. */
+            id: components["schemas"]["SessionId"];
+            /** @description Whether it is the one that asks. */
+            is_this: boolean;
+            /**
+             * Format: date-time
+             * @description Time of its last use, to the minute.
+             */
+            seen_at: string;
+        };
+        /** @description A page of a list. */
+        SessionListResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["SessionListResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /** @description Session of the caller, with its permissions. */
-        SessionView: {
+        SessionResponse: {
             api_key?: components["schemas"]["ApiKeyId"] | null;
             /**
              * Format: date-time
@@ -7742,18 +7210,22 @@ export interface components {
             /** @description Whether they may invite teammates, change their roles and remove them. */
             may_change_team: boolean;
             /** @description Roles of the teammate. An operator's key is `admin` everywhere, except for the team. */
-            roles: components["schemas"]["GrantView"][];
+            roles: components["schemas"]["GrantResponse"][];
             teammate?: components["schemas"]["TeammateId"] | null;
         };
-        /** @description Place that set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did. */
-        SetByView: {
-            /** @description Place of the label of raw payloads. */
-            request: string;
-            /** @description Place of the timetable of retries. */
-            retry: string;
-            /** @description Place of the rate limit of one subscription. */
-            throttle: string;
+        /** @description Number of ended sessions. */
+        SessionsEndedResponse: {
+            /**
+             * Format: int64
+             * @description Number of ended sessions.
+             */
+            ended: number;
         };
+        /**
+         * @description Text that may be cut.
+         * @enum {string}
+         */
+        ShortenedText: "body";
         /**
          * @description Proof of a sign-in: `email` and `password`, `api_key`, `link`, or `oidc` after the provider has sent the browser back; with
          *     `passkey` if one was requested.
@@ -7773,9 +7245,17 @@ export interface components {
             /** @description True, where the OpenID provider has sent you back to `?sign_in=passkey`: you are asked for a passkey (202). */
             oidc?: boolean | null;
             /** @description Result of `navigator.credentials.get()` for the `options` of a 202, in the form of its `toJSON()`. */
-            passkey?: Record<string, never> | null;
+            passkey?: {
+                [key: string]: unknown;
+            } | null;
             /** @description Password of the teammate. */
             password?: string | null;
+        };
+        /** @description Ways to sign in to this server. */
+        SignInMethods: {
+            /** @description The ways that there are. */
+            methods: components["schemas"]["Method"][];
+            oidc?: components["schemas"]["OidcMethod"] | null;
         };
         /** @description Result of a simulation. */
         Simulation: {
@@ -7903,19 +7383,6 @@ export interface components {
          * @enum {string}
          */
         SliState: "unknown" | "ok" | "warn" | "alert";
-        /** @description Invented recipient. */
-        SomebodyBody: {
-            /** @description Attributes of the recipient. */
-            attributes?: Record<string, never>;
-            /** @description A BCP 47 language tag. */
-            locale?: string | null;
-            /** @description Words that they are selected by. */
-            tags?: string[];
-            /** @description An IANA time zone. */
-            timezone?: string | null;
-            /** @description The site's own name for them. */
-            user_id?: string | null;
-        };
         /** @description Waiting deliveries of one subscription: retries, and those beyond its `maxReceivesPerSecond`. */
         SubscriptionBacklog: {
             /**
@@ -7937,7 +7404,9 @@ export interface components {
         /** @description Changes of a subscription (RFC 7396): absent members stay, null removes. */
         SubscriptionChange: {
             /** @description Attributes to set, or with null to remove. From a browser only if the app lets it. */
-            attributes?: Record<string, never> | null;
+            attributes?: {
+                [key: string]: unknown;
+            } | null;
             /** @description A language tag, read as on registration. */
             locale?: string | null;
             /** @description All tags. From a browser only if the app lets it. */
@@ -7952,17 +7421,51 @@ export interface components {
             user_token?: string | null;
         };
         SubscriptionId: string;
-        /**
-         * @description State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In each state, registering its
-         *     endpoint again makes it active and begins its next life. Deliveries for an earlier life are not sent to it.
-         * @enum {string}
-         */
-        SubscriptionState: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
+        /** @description Subscriptions that were lost on one day, of one push service and VAPID key. */
+        SubscriptionLoss: {
+            /**
+             * Format: date
+             * @description The day, in UTC.
+             */
+            day: string;
+            /** @description Push service of the subscriptions. */
+            gateway: components["schemas"]["Gateway"];
+            /**
+             * Format: int64
+             * @description Subscriptions that the push service reported as gone.
+             */
+            gone: number;
+            /**
+             * Format: int64
+             * @description Subscriptions that were refused too often and get no pushes any longer.
+             */
+            suspended: number;
+            /** @description The key that they were made with. */
+            vapid_key_id: components["schemas"]["VapidKeyId"];
+        };
+        /** @description A page of a list. */
+        SubscriptionLossPage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["SubscriptionLoss"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /** @description A subscription. Its endpoint and keys are secrets and never shown. */
-        SubscriptionView: {
+        SubscriptionResponse: {
             /** @description Values to select it by and to fill templates with. */
-            attributes: Record<string, never>;
-            consent?: components["schemas"]["ConsentView"] | null;
+            attributes: {
+                [key: string]: unknown;
+            };
+            consent?: components["schemas"]["ConsentResponse"] | null;
             /**
              * Format: date-time
              * @description Time of the first registration.
@@ -7990,7 +7493,7 @@ export interface components {
             /** @description Language tag of the browser. */
             locale?: string | null;
             /** @description Values of this request that a browser may not set in this app: they were left out, and the others are stored. */
-            refused?: components["schemas"]["RefusedView"][];
+            refused?: components["schemas"]["PartialWarning"][];
             replaced_by?: components["schemas"]["SubscriptionId"] | null;
             /**
              * Format: date-time
@@ -8017,6 +7520,28 @@ export interface components {
             /** @description Warnings about the policy in this request. */
             warnings?: components["schemas"]["FieldError"][];
         };
+        /** @description A page of a list. */
+        SubscriptionResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["SubscriptionResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /**
+         * @description State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In each state, registering its
+         *     endpoint again makes it active and begins its next life. Deliveries for an earlier life are not sent to it.
+         * @enum {string}
+         */
+        SubscriptionState: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
         /** @description Rule that leaves out recipients who meet all conditions. At least one of `unclicked` and `unclicked_for`. */
         SunsetRule: {
             /**
@@ -8033,12 +7558,12 @@ export interface components {
         TeammateChange: {
             /** @description Whether they are shut out: their sessions end, and they cannot sign in. */
             disabled?: boolean | null;
-            /** @description All their roles from now on, at most 100. */
+            /** @description All their roles from now on, at most 100; null: none. */
             roles?: components["schemas"]["NewGrant"][] | null;
         };
         TeammateId: string;
         /** @description Teammate of the server. */
-        TeammateView: {
+        TeammateResponse: {
             /**
              * Format: date-time
              * @description Time of the invitation.
@@ -8071,7 +7596,23 @@ export interface components {
              */
             passkeys: number;
             /** @description Roles of the teammate. Empty: no permissions. */
-            roles: components["schemas"]["GrantView"][];
+            roles: components["schemas"]["GrantResponse"][];
+        };
+        /** @description A page of a list. */
+        TeammateResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["TeammateResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A notification in which every text may be a template of minijinja's, in several languages if wanted. */
         Template: {
@@ -8102,9 +7643,11 @@ export interface components {
             unrenderable: number;
         };
         /** @description A template to try on everybody whom a message would reach. */
-        TemplateCheckBody: {
+        TemplateCheckRequest: {
             /** @description Data of the message for the template. */
-            data?: Record<string, never> | null;
+            data?: {
+                [key: string]: unknown;
+            } | null;
             /** @description The name of a stored template, or one in the same form. */
             template: components["schemas"]["TemplateRef"];
             /** @description Recipients of the message. */
@@ -8118,10 +7661,12 @@ export interface components {
             variants: components["schemas"]["VariantPreview"][];
         };
         /** @description Template to try, and its recipient: at most one of `subscription`, `user` and `recipient`. */
-        TemplatePreviewBody: {
+        TemplatePreviewRequest: {
             /** @description Data of the message for the template. */
-            data?: Record<string, never> | null;
-            recipient?: components["schemas"]["SomebodyBody"] | null;
+            data?: {
+                [key: string]: unknown;
+            } | null;
+            recipient?: components["schemas"]["TestRecipient"] | null;
             subscription?: components["schemas"]["SubscriptionId"] | null;
             /** @description The name of a stored template, or one in the same form. */
             template: components["schemas"]["TemplateRef"];
@@ -8130,14 +7675,8 @@ export interface components {
         };
         /** @description Schema of [`TemplateRef`]. */
         TemplateRef: string | components["schemas"]["Template"];
-        /** @description A template in another language. It stands for itself: nothing is taken from the other ones. */
-        TemplateVariant: {
-            compact?: components["schemas"]["Notification"] | null;
-            /** @description Notification. Its `lang` defaults to its locale. */
-            content: components["schemas"]["Notification"];
-        };
         /** @description Stored template. */
-        TemplateView: {
+        TemplateResponse: {
             /**
              * Format: date-time
              * @description Time of the last change.
@@ -8154,6 +7693,51 @@ export interface components {
             /** @description Languages that can match no recipient; only in the answer of the request that sets the template. */
             warnings?: components["schemas"]["FieldError"][];
         };
+        /** @description A page of a list. */
+        TemplateResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["TemplateResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /** @description A template in another language. It stands for itself: nothing is taken from the other ones. */
+        TemplateVariant: {
+            compact?: components["schemas"]["Notification"] | null;
+            /** @description Notification. Its `lang` defaults to its locale. */
+            content: components["schemas"]["Notification"];
+        };
+        /** @description Invented recipient. */
+        TestRecipient: {
+            /** @description Attributes of the recipient. */
+            attributes?: {
+                [key: string]: unknown;
+            };
+            /** @description A BCP 47 language tag. */
+            locale?: string | null;
+            /** @description Words that they are selected by. */
+            tags?: string[];
+            /** @description An IANA time zone. */
+            timezone?: string | null;
+            /** @description The site's own name for them. */
+            user_id?: string | null;
+        };
+        /** @description Limit of deliveries to one subscription. */
+        ThrottlePolicy: {
+            /**
+             * Format: int32
+             * @description Maximum deliveries per second.
+             */
+            maxReceivesPerSecond?: number | null;
+        };
         /**
          * @description Decides policy, weight, window and defaults of a message. Read by its name or its number, 1, 2 or 3; written by name.
          * @enum {string}
@@ -8162,7 +7746,7 @@ export interface components {
         TierRef: components["schemas"]["Tier"] | (1 | 2 | 3);
         /** @description The retries of a policy in order. Times are nominal: holds, breakers and the time that POSTs take come on top. */
         Timetable: {
-            cut_short?: components["schemas"]["CutShort"] | null;
+            cut_short?: components["schemas"]["TimetableCut"] | null;
             /** @description The form it was written in: `guide`, `sns` or `qstash`. */
             form: string;
             /**
@@ -8193,17 +7777,43 @@ export interface components {
              */
             window_s: number;
         };
+        /** @description The end of a timetable before the last retry of its policy. */
+        TimetableCut: {
+            /**
+             * Format: double
+             * @description Seconds after acceptance. A retry that is due then or later is not made.
+             */
+            after_s: number;
+            /** @description `ttl`: the time to live ends. `guide_window`: the 24 hours of the guide's form end. */
+            by: string;
+            /**
+             * Format: int32
+             * @description Retries that the policy allows.
+             */
+            retries_allowed: number;
+        };
         /** @description Rule for recipients whose rendered text is too long. */
         TooLong: "dead" | {
             /** @description This is cut, and ends in an ellipsis; dead, if that is not enough. */
-            cut: components["schemas"]["Cuttable"];
+            cut: components["schemas"]["ShortenedText"];
         };
         /** @description Changes of a topic. */
         TopicChange: {
             join?: components["schemas"]["Join"] | null;
         };
+        /**
+         * @description Maker of a topic, as stored in `topics.made_by`.
+         * @enum {string}
+         */
+        TopicMaker: "browser" | "server";
+        /** @description Settings of a topic. */
+        TopicRequest: {
+            /** @description Callers that may join it. By default `anyone`. */
+            join?: components["schemas"]["Join"];
+            policy?: components["schemas"]["DeliveryPolicy"] | null;
+        };
         /** @description Topic of an app. */
-        TopicView: {
+        TopicResponse: {
             /**
              * Format: date-time
              * @description Time of the creation.
@@ -8212,7 +7822,7 @@ export interface components {
             /** @description Callers that may join and leave it: `anyone`, or only a `server` with its key. */
             join: components["schemas"]["Join"];
             /** @description Maker of the topic. */
-            made_by: components["schemas"]["Maker"];
+            made_by: components["schemas"]["TopicMaker"];
             /**
              * Format: int64
              * @description Number of subscriptions in it.
@@ -8222,6 +7832,22 @@ export interface components {
             name: string;
             /** @description Warnings about the policy that it was created with. */
             warnings?: components["schemas"]["FieldError"][];
+        };
+        /** @description A page of a list. */
+        TopicResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["TopicResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description Why a template fails for a recipient. */
         TrialFailure: components["schemas"]["FieldError"] & {
@@ -8241,20 +7867,15 @@ export interface components {
             subject: string;
         };
         /** @description A whole key pair, to take to another server. */
-        VapidKeyExport: components["schemas"]["VapidKeyView"] & {
+        VapidKeyExport: components["schemas"]["VapidKeyResponse"] & {
             /** @description The private number in base64url, as most `web-push` libraries want it. */
             private_key: string;
             /** @description The same as PKCS#8 PEM. */
             private_key_pem: string;
         };
         VapidKeyId: string;
-        /**
-         * @description Use of a key, as stored in `vapid_keys.state`.
-         * @enum {string}
-         */
-        VapidKeyRole: "active" | "retired";
         /** @description A VAPID key, without its private half. */
-        VapidKeyView: {
+        VapidKeyResponse: {
             /**
              * Format: date-time
              * @description Time of creation or import.
@@ -8279,6 +7900,27 @@ export interface components {
              */
             subscriptions?: number | null;
         };
+        /** @description A page of a list. */
+        VapidKeyResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["VapidKeyResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /**
+         * @description Use of a key, as stored in `vapid_keys.state`.
+         * @enum {string}
+         */
+        VapidKeyRole: "active" | "retired";
         /** @description Rendered template in one language. */
         VariantPreview: {
             compact?: components["schemas"]["Notification"] | null;
@@ -8318,35 +7960,31 @@ export interface components {
         /** @description Changes of a webhook. Other members stay. */
         WebhookChange: {
             /** @description Whether it receives events. While it does not, its pending requests wait. Events of that time are not sent later. */
-            enabled?: boolean | null;
+            enabled?: boolean;
             /** @description Events that it receives. */
-            events?: components["schemas"]["EventType"][] | null;
+            events?: components["schemas"]["EventType"][];
             /**
              * Format: int32
-             * @description Maximum events of a request.
+             * @description Maximum events of a request, 1 to 500; null: the default.
              */
             max_events?: number | null;
             /** @description Name for people. */
-            name?: string | null;
-            /** @description Policy of retries. Null: the default. */
-            policy?: Record<string, never> | null;
+            name?: string;
+            policy?: components["schemas"]["DeliveryPolicy"] | null;
             /** @description URL of its receiver. */
-            url?: string | null;
+            url?: string;
         };
-        /**
-         * @description State of a request to a webhook's receiver.
-         * @enum {string}
-         */
-        WebhookDeliveryState: "pending" | "delivered" | "failed";
         /** @description Request with its attempts and, until it is accepted, its events. */
-        WebhookDeliveryStory: components["schemas"]["WebhookDeliveryView"] & {
+        WebhookDeliveryDetail: components["schemas"]["WebhookDeliveryResponse"] & {
             /** @description Events of the request. Null once it was accepted. */
-            body?: Record<string, never>[] | null;
+            body?: {
+                [key: string]: unknown;
+            }[] | null;
             /** @description The last 200 tries, in order. */
             tries: components["schemas"]["WebhookAttempt"][];
         };
         /** @description A request to a webhook's receiver. */
-        WebhookDeliveryView: {
+        WebhookDeliveryResponse: {
             /**
              * Format: int32
              * @description Number of attempts.
@@ -8377,6 +8015,32 @@ export interface components {
             /** @description State of the request. */
             state: components["schemas"]["WebhookDeliveryState"];
         };
+        /** @description A page of a list. */
+        WebhookDeliveryResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["WebhookDeliveryResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /**
+         * @description State of a request to a webhook's receiver.
+         * @enum {string}
+         */
+        WebhookDeliveryState: "pending" | "delivered" | "failed";
+        /**
+         * @description Reason why a webhook is disabled.
+         * @enum {string}
+         */
+        WebhookDisabledReason: "asked" | "gone" | "failing";
         WebhookId: string;
         /** @description Failed requests to repeat: one, or all since a time. */
         WebhookReplay: {
@@ -8395,13 +8059,8 @@ export interface components {
              */
             replayed: number;
         };
-        /**
-         * @description Whether a webhook is sent events.
-         * @enum {string}
-         */
-        WebhookState: "active" | "disabled";
         /** @description Webhook of an app. */
-        WebhookView: {
+        WebhookResponse: {
             /** @description State of its circuit breaker: `closed`, `open` or `half_open`. */
             breaker: string;
             /**
@@ -8418,7 +8077,7 @@ export interface components {
             created_at: string;
             /** @description Creator: the id of an API key or a teammate, or `local` for the command line. */
             created_by: string;
-            disabled_why?: components["schemas"]["DisabledWhy"] | null;
+            disabled_why?: components["schemas"]["WebhookDisabledReason"] | null;
             /**
              * Format: int64
              * @description Events that were dropped since too many requests waited.
@@ -8460,8 +8119,7 @@ export interface components {
              * @description Requests that are to be made.
              */
             pending: number;
-            /** @description Policy of retries, in its written form. Null: the preset `sns-customer-managed`, 50 retries in over six hours. */
-            policy?: Record<string, never> | null;
+            policy?: components["schemas"]["DeliveryPolicy"] | null;
             /** @description Secret for signatures, `whsec_…`. It is shown only now. */
             secret?: string | null;
             /** @description State: `enabled` or `disabled`. */
@@ -8469,16 +8127,32 @@ export interface components {
             /** @description URL of the receiver, with the scope `keys`; scheme and host otherwise. The URLs of many receivers are secrets. */
             url: string;
         };
-        /** @description All webhooks of an app. */
-        Webhooks: {
-            /** @description At most ten, the newest first. */
-            data: components["schemas"]["WebhookView"][];
+        /** @description A page of a list. */
+        WebhookResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["WebhookResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
         };
-        /** @description The process is healthy. */
-        Well: {
-            /** @description Always `ok`. */
-            status: string;
-        };
+        /**
+         * @description Whether a webhook is sent events.
+         * @enum {string}
+         */
+        WebhookState: "active" | "disabled";
+        /**
+         * @description Day of the week.
+         * @enum {string}
+         */
+        WeekDay: "mon" | "tue" | "wed" | "thu" | "fri" | "sat" | "sun";
         /**
          * @description Rule for the rest of an audience without a winner.
          * @enum {string}
@@ -8487,7 +8161,7 @@ export interface components {
         /** @description Written form of a [`Window`]. */
         WrittenWindow: {
             /** @description Days of the week. Empty: all days. */
-            days?: components["schemas"]["Day"][];
+            days?: components["schemas"]["WeekDay"][];
             /**
              * @description Time of day at which it opens.
              * @example 10:00
@@ -8639,7 +8313,7 @@ export interface operations {
                      *       "status": "…"
                      *     }
                      */
-                    "application/json": components["schemas"]["Well"];
+                    "application/json": components["schemas"]["HealthResponse"];
                 };
             };
             default: components["responses"]["Problem"];
@@ -8665,7 +8339,7 @@ export interface operations {
                      *       "status": "…"
                      *     }
                      */
-                    "application/json": components["schemas"]["Well"];
+                    "application/json": components["schemas"]["HealthResponse"];
                 };
             };
             default: components["responses"]["Problem"];
@@ -8713,11 +8387,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_AlertView"];
+                    "application/json": components["schemas"]["AlertResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -8764,7 +8438,7 @@ export interface operations {
                      *       "subject": "mailto:push@shop.example"
                      *     }
                      */
-                    "application/json": components["schemas"]["AlertView"];
+                    "application/json": components["schemas"]["AlertResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -8823,11 +8497,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_AppView"];
+                    "application/json": components["schemas"]["AppResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -8908,7 +8582,7 @@ export interface operations {
                      *       "weight": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["NewAppView"];
+                    "application/json": components["schemas"]["NewAppResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -8964,7 +8638,7 @@ export interface operations {
                      *       "weight": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["AppView"];
+                    "application/json": components["schemas"]["AppResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -9024,7 +8698,7 @@ export interface operations {
                      *       "weight": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["AppView"];
+                    "application/json": components["schemas"]["AppResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -9088,7 +8762,7 @@ export interface operations {
                      *       "weight": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["AppView"];
+                    "application/json": components["schemas"]["AppResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -9152,11 +8826,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_ApiKeyView"];
+                    "application/json": components["schemas"]["ApiKeyResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -9227,7 +8901,7 @@ export interface operations {
                      *       "secret": "…"
                      *     }
                      */
-                    "application/json": components["schemas"]["NewApiKeyView"];
+                    "application/json": components["schemas"]["NewApiKeyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -9270,7 +8944,7 @@ export interface operations {
                      *       "revoked": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["Revoked"];
+                    "application/json": components["schemas"]["ApiKeysRevoked"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -9341,11 +9015,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_EntryView"];
+                    "application/json": components["schemas"]["AuditEntryResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -9404,7 +9078,7 @@ export interface operations {
                      *       "timezone": "Europe/Berlin"
                      *     }
                      */
-                    "application/json": components["schemas"]["CalendarView"];
+                    "application/json": components["schemas"]["CalendarSettings"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -9454,7 +9128,7 @@ export interface operations {
                  *       "timezone": "Europe/Berlin"
                  *     }
                  */
-                "application/json": components["schemas"]["CalendarView"];
+                "application/json": components["schemas"]["CalendarSettings"];
             };
         };
         responses: {
@@ -9482,7 +9156,7 @@ export interface operations {
                      *       "timezone": "Europe/Berlin"
                      *     }
                      */
-                    "application/json": components["schemas"]["CalendarView"];
+                    "application/json": components["schemas"]["CalendarSettings"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -9495,6 +9169,38 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    calendar_delete: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -9653,11 +9359,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_Campaign"];
+                    "application/json": components["schemas"]["CampaignPage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -9731,7 +9437,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["CampaignBody"];
+                "application/json": components["schemas"]["CampaignPlan"];
             };
         };
         responses: {
@@ -10102,7 +9808,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["CampaignBody"];
+                "application/json": components["schemas"]["CampaignPlan"];
             };
         };
         responses: {
@@ -10698,10 +10404,14 @@ export interface operations {
                      *           "displayed": 0,
                      *           "gateway": "fcm"
                      *         }
-                     *       ]
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["CampaignGateways"];
+                    "application/json": components["schemas"]["CampaignGatewayReportsPage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -10753,10 +10463,14 @@ export interface operations {
                      *           "displayed": 0,
                      *           "locale": "de-AT"
                      *         }
-                     *       ]
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["CampaignLocales"];
+                    "application/json": components["schemas"]["CampaignLocaleReportsPage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -11025,14 +10739,18 @@ export interface operations {
                      *         "idempotency_key": "…",
                      *         "key": "…",
                      *         "payload": "…",
-                     *         "policy": {},
+                     *         "policy": {
+                     *           "baseDelayMs": 1000,
+                     *           "maxAttempts": 5,
+                     *           "maxDelayMs": 60000
+                     *         },
                      *         "send_at": "2026-12-01T09:00:00Z",
                      *         "sunset": {
-                     *           "unclicked": 0,
+                     *           "unclicked": 1,
                      *           "unclicked_for": "…",
                      *           "welcome": "…"
                      *         },
-                     *         "template": "…",
+                     *         "template": "welcome",
                      *         "tier": "transactional",
                      *         "timezone": "Europe/Vienna",
                      *         "to": {
@@ -11064,7 +10782,7 @@ export interface operations {
                      *       "slug": "shop",
                      *       "test": {
                      *         "after": 60,
-                     *         "confidence": 0.5,
+                     *         "confidence": 0.8,
                      *         "otherwise": "first",
                      *         "share": 0.5
                      *       },
@@ -11078,7 +10796,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["CampaignBody"];
+                    "application/json": components["schemas"]["CampaignPlan"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -11348,11 +11066,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_CampaignRunFigures"];
+                    "application/json": components["schemas"]["CampaignRunFiguresPage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -11746,7 +11464,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["CapsView"];
+                    "application/json": components["schemas"]["CapSettings"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -11802,7 +11520,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["CapsView"];
+                "application/json": components["schemas"]["CapSettings"];
             };
         };
         responses: {
@@ -11825,7 +11543,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["CapsView"];
+                    "application/json": components["schemas"]["CapSettings"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -11838,6 +11556,38 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    caps_delete: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -11949,11 +11699,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_DeadLetterView"];
+                    "application/json": components["schemas"]["DeadLetterResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -12014,11 +11764,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_ActionView"];
+                    "application/json": components["schemas"]["DeadLetterActionResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -12057,7 +11807,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": components["schemas"]["DiscardBody"];
+                "application/json": components["schemas"]["DiscardRequest"];
             };
         };
         responses: {
@@ -12095,7 +11845,7 @@ export interface operations {
                      *       "user_left": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["Handled"];
+                    "application/json": components["schemas"]["DeadLetterActionResult"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -12154,7 +11904,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-ndjson": components["schemas"]["DeadLetterView"];
+                    "application/x-ndjson": components["schemas"]["DeadLetterResponse"];
                     "text/csv": string;
                 };
             };
@@ -12223,10 +11973,13 @@ export interface operations {
                      *           "newest": "2026-12-01T09:00:00Z"
                      *         }
                      *       ],
-                     *       "done": true
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Groups"];
+                    "application/json": components["schemas"]["DeadLetterGroupPage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -12269,7 +12022,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": components["schemas"]["ReplayBody"];
+                "application/json": components["schemas"]["ReplayRequest"];
             };
         };
         responses: {
@@ -12309,7 +12062,7 @@ export interface operations {
                      *       "user_left": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["Handled"];
+                    "application/json": components["schemas"]["DeadLetterActionResult"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -12603,9 +12356,9 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
+                     *       "limit": 0,
                      *       "looked_back_to": "2026-12-01T09:00:00Z",
-                     *       "prev_iterator": "…"
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
                     "application/json": components["schemas"]["FoundDeliveries"];
@@ -12656,7 +12409,7 @@ export interface operations {
                      *           "ok": true
                      *         }
                      *       ],
-                     *       "code": "…",
+                     *       "code": "7K2M9QXA",
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
                      *       "server": {
@@ -12803,7 +12556,7 @@ export interface operations {
                      *       "until": "2026-12-01T09:00:00Z"
                      *     }
                      */
-                    "application/json": components["schemas"]["EngagementView"];
+                    "application/json": components["schemas"]["EngagementResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -12856,7 +12609,7 @@ export interface operations {
                      *       "webhook_requests": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["ErasureView"];
+                    "application/json": components["schemas"]["ErasureResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -12918,11 +12671,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_EventView"];
+                    "application/json": components["schemas"]["EventResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -13049,7 +12802,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "by": "…",
+                     *           "by": "local",
                      *           "ended_at": "2026-12-01T09:00:00Z",
                      *           "id": "exp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "lines": 0,
@@ -13059,11 +12812,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_Export"];
+                    "application/json": components["schemas"]["ExportPage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -13118,7 +12871,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -13160,7 +12913,7 @@ export interface operations {
                  *       "rate": 100
                  *     }
                  */
-                "application/json": components["schemas"]["FlowBody"];
+                "application/json": components["schemas"]["FlowRequest"];
             };
         };
         responses: {
@@ -13184,7 +12937,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -13265,7 +13018,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -13309,7 +13062,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -13353,7 +13106,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -13403,7 +13156,7 @@ export interface operations {
                      *       }
                      *     }
                      */
-                    "application/json": components["schemas"]["GuardView"];
+                    "application/json": components["schemas"]["GuardResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -13443,7 +13196,7 @@ export interface operations {
                  *       "factor": 5
                  *     }
                  */
-                "application/json": components["schemas"]["GuardBody"];
+                "application/json": components["schemas"]["GuardRequest"];
             };
         };
         responses: {
@@ -13468,7 +13221,7 @@ export interface operations {
                      *       }
                      *     }
                      */
-                    "application/json": components["schemas"]["GuardView"];
+                    "application/json": components["schemas"]["GuardResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -13485,18 +13238,12 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    hygiene_report: {
+    guard_delete: {
         parameters: {
-            query?: {
-                /**
-                 * @description Days up to today, 1 to 366. By default 30. Subscriptions that ended longer ago than the server's retention are no longer
-                 *     counted.
-                 */
-                days?: number;
-            };
+            query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
-                "If-None-Match"?: string;
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
             };
             path: {
                 /** @description Id or slug */
@@ -13506,33 +13253,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
-            200: {
-                headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "data": [
-                     *         {
-                     *           "day": "2026-12-01",
-                     *           "gateway": "fcm",
-                     *           "gone": 0,
-                     *           "suspended": 0,
-                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
-                     *         }
-                     *       ],
-                     *       "since": "2026-12-01T09:00:00Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Hygiene"];
-                };
-            };
-            /** @description You have it: `If-None-Match` names it */
-            304: {
+            /** @description Done; there is no body */
+            204: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13542,13 +13264,65 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    guard_release: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "factor": 0,
+                     *       "floor": 0,
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "held_at": "2026-12-01T09:00:00Z",
+                     *       "limit": 0,
+                     *       "sent": {
+                     *         "other": 0,
+                     *         "transactional": 0
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["GuardResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
     };
     identity_keys_list: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` or `prev_iterator` of another page. */
+                iterator?: string;
+            };
             header?: {
                 /** @description `ETag`s that you have: 304 if it is one of them still */
                 "If-None-Match"?: string;
@@ -13580,10 +13354,14 @@ export interface operations {
                      *           "name": "news",
                      *           "secret": "…"
                      *         }
-                     *       ]
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["IdentityKeys"];
+                    "application/json": components["schemas"]["IdentityKeyResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -13644,7 +13422,7 @@ export interface operations {
                      *       "secret": "…"
                      *     }
                      */
-                    "application/json": components["schemas"]["IdentityKeyView"];
+                    "application/json": components["schemas"]["IdentityKeyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -13733,7 +13511,7 @@ export interface operations {
                      *             }
                      *           ],
                      *           "finished_at": "2026-12-01T09:00:00Z",
-                     *           "format": "…",
+                     *           "format": "ndjson",
                      *           "id": "imp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "ignored": [
                      *             "…"
@@ -13755,7 +13533,7 @@ export interface operations {
                      *                 }
                      *               ],
                      *               "line": 0,
-                     *               "outcome": "…"
+                     *               "outcome": "read"
                      *             }
                      *           ],
                      *           "warned": 0,
@@ -13770,11 +13548,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_Import"];
+                    "application/json": components["schemas"]["ImportPage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -13856,7 +13634,7 @@ export interface operations {
                      *         }
                      *       ],
                      *       "finished_at": "2026-12-01T09:00:00Z",
-                     *       "format": "…",
+                     *       "format": "ndjson",
                      *       "id": "imp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "ignored": [
                      *         "…"
@@ -13878,7 +13656,7 @@ export interface operations {
                      *             }
                      *           ],
                      *           "line": 0,
-                     *           "outcome": "…"
+                     *           "outcome": "read"
                      *         }
                      *       ],
                      *       "warned": 0,
@@ -13945,7 +13723,7 @@ export interface operations {
                      *         }
                      *       ],
                      *       "finished_at": "2026-12-01T09:00:00Z",
-                     *       "format": "…",
+                     *       "format": "ndjson",
                      *       "id": "imp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "ignored": [
                      *         "…"
@@ -13967,7 +13745,7 @@ export interface operations {
                      *             }
                      *           ],
                      *           "line": 0,
-                     *           "outcome": "…"
+                     *           "outcome": "read"
                      *         }
                      *       ],
                      *       "warned": 0,
@@ -14062,7 +13840,7 @@ export interface operations {
                      *         }
                      *       ],
                      *       "finished_at": "2026-12-01T09:00:00Z",
-                     *       "format": "…",
+                     *       "format": "ndjson",
                      *       "id": "imp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "ignored": [
                      *         "…"
@@ -14084,7 +13862,7 @@ export interface operations {
                      *             }
                      *           ],
                      *           "line": 0,
-                     *           "outcome": "…"
+                     *           "outcome": "read"
                      *         }
                      *       ],
                      *       "warned": 0,
@@ -14109,6 +13887,71 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    lost_subscriptions_report: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Days up to today, 1 to 366. By default 30. Subscriptions that ended longer ago than the server's retention are no longer
+                 *     counted.
+                 */
+                days?: number;
+            };
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "day": "2026-12-01",
+                     *           "gateway": "fcm",
+                     *           "gone": 0,
+                     *           "suspended": 0,
+                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "since": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LostSubscriptions"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -14185,7 +14028,11 @@ export interface operations {
                      *             "resume": "…",
                      *             "self": "…"
                      *           },
-                     *           "policy": {},
+                     *           "policy": {
+                     *             "baseDelayMs": 1000,
+                     *             "maxAttempts": 5,
+                     *             "maxDelayMs": 60000
+                     *           },
                      *           "progress": {
                      *             "accepted": 0,
                      *             "cancelled": 0,
@@ -14199,27 +14046,27 @@ export interface operations {
                      *           "received_at": "2026-12-01T09:00:00Z",
                      *           "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "segment": "…",
-                     *           "sent_by": "…",
+                     *           "sent_by": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "state": "scheduled",
                      *           "sunset": {
-                     *             "unclicked": 0,
+                     *             "unclicked": 1,
                      *             "unclicked_for": "…",
                      *             "welcome": "…"
                      *           },
                      *           "tier": "transactional",
                      *           "to": {},
-                     *           "topic_header": "…",
+                     *           "topic_header": "bmV3cw",
                      *           "ttl": 0,
                      *           "urgency": "very-low"
                      *         }
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_MessageView"];
+                    "application/json": components["schemas"]["MessageResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -14273,7 +14120,7 @@ export interface operations {
                  *       "ttl": 86400
                  *     }
                  */
-                "application/json": components["schemas"]["NewMessageBody"];
+                "application/json": components["schemas"]["MessageRequest"];
             };
         };
         responses: {
@@ -14437,7 +14284,7 @@ export interface operations {
                      *             ]
                      *           },
                      *           "problem": {
-                     *             "code": "…",
+                     *             "code": "7K2M9QXA",
                      *             "detail": "…",
                      *             "errors": [
                      *               {
@@ -14459,7 +14306,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["BatchView"];
+                    "application/json": components["schemas"]["MessageBatchResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -14536,7 +14383,11 @@ export interface operations {
                      *         "resume": "…",
                      *         "self": "…"
                      *       },
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "progress": {
                      *         "accepted": 0,
                      *         "cancelled": 0,
@@ -14550,21 +14401,21 @@ export interface operations {
                      *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
-                     *       "sent_by": "…",
+                     *       "sent_by": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "state": "scheduled",
                      *       "sunset": {
-                     *         "unclicked": 0,
+                     *         "unclicked": 1,
                      *         "unclicked_for": "…",
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
                      *       "to": {},
-                     *       "topic_header": "…",
+                     *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
                      *       "urgency": "very-low"
                      *     }
                      */
-                    "application/json": components["schemas"]["MessageView"];
+                    "application/json": components["schemas"]["MessageResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -14638,7 +14489,11 @@ export interface operations {
                      *         "resume": "…",
                      *         "self": "…"
                      *       },
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "progress": {
                      *         "accepted": 0,
                      *         "cancelled": 0,
@@ -14652,21 +14507,21 @@ export interface operations {
                      *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
-                     *       "sent_by": "…",
+                     *       "sent_by": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "state": "scheduled",
                      *       "sunset": {
-                     *         "unclicked": 0,
+                     *         "unclicked": 1,
                      *         "unclicked_for": "…",
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
                      *       "to": {},
-                     *       "topic_header": "…",
+                     *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
                      *       "urgency": "very-low"
                      *     }
                      */
-                    "application/json": components["schemas"]["MessageView"];
+                    "application/json": components["schemas"]["MessageResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -14738,7 +14593,11 @@ export interface operations {
                      *         "resume": "…",
                      *         "self": "…"
                      *       },
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "progress": {
                      *         "accepted": 0,
                      *         "cancelled": 0,
@@ -14752,21 +14611,21 @@ export interface operations {
                      *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
-                     *       "sent_by": "…",
+                     *       "sent_by": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "state": "scheduled",
                      *       "sunset": {
-                     *         "unclicked": 0,
+                     *         "unclicked": 1,
                      *         "unclicked_for": "…",
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
                      *       "to": {},
-                     *       "topic_header": "…",
+                     *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
                      *       "urgency": "very-low"
                      *     }
                      */
-                    "application/json": components["schemas"]["MessageView"];
+                    "application/json": components["schemas"]["MessageResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -14839,7 +14698,11 @@ export interface operations {
                      *         "resume": "…",
                      *         "self": "…"
                      *       },
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "progress": {
                      *         "accepted": 0,
                      *         "cancelled": 0,
@@ -14853,21 +14716,21 @@ export interface operations {
                      *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
-                     *       "sent_by": "…",
+                     *       "sent_by": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "state": "scheduled",
                      *       "sunset": {
-                     *         "unclicked": 0,
+                     *         "unclicked": 1,
                      *         "unclicked_for": "…",
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
                      *       "to": {},
-                     *       "topic_header": "…",
+                     *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
                      *       "urgency": "very-low"
                      *     }
                      */
-                    "application/json": components["schemas"]["MessageView"];
+                    "application/json": components["schemas"]["MessageResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -15092,7 +14955,7 @@ export interface operations {
                      *       }
                      *     }
                      */
-                    "application/json": components["schemas"]["ContentView"];
+                    "application/json": components["schemas"]["MessageContentResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -15168,11 +15031,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_DeliveryView"];
+                    "application/json": components["schemas"]["DeliveryResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -15240,7 +15103,7 @@ export interface operations {
                      *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["DeliveryView"];
+                    "application/json": components["schemas"]["DeliveryResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -15303,7 +15166,7 @@ export interface operations {
                      *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["DeliveryView"];
+                    "application/json": components["schemas"]["DeliveryResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -15356,7 +15219,7 @@ export interface operations {
                      *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["ExplanationView"];
+                    "application/json": components["schemas"]["ExplanationResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -15419,7 +15282,7 @@ export interface operations {
                      *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["DeliveryView"];
+                    "application/json": components["schemas"]["DeliveryResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -15486,7 +15349,11 @@ export interface operations {
                      *         "resume": "…",
                      *         "self": "…"
                      *       },
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "progress": {
                      *         "accepted": 0,
                      *         "cancelled": 0,
@@ -15500,21 +15367,21 @@ export interface operations {
                      *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
-                     *       "sent_by": "…",
+                     *       "sent_by": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "state": "scheduled",
                      *       "sunset": {
-                     *         "unclicked": 0,
+                     *         "unclicked": 1,
                      *         "unclicked_for": "…",
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
                      *       "to": {},
-                     *       "topic_header": "…",
+                     *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
                      *       "urgency": "very-low"
                      *     }
                      */
-                    "application/json": components["schemas"]["MessageView"];
+                    "application/json": components["schemas"]["MessageResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -15581,7 +15448,11 @@ export interface operations {
                      *         "resume": "…",
                      *         "self": "…"
                      *       },
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "progress": {
                      *         "accepted": 0,
                      *         "cancelled": 0,
@@ -15595,21 +15466,21 @@ export interface operations {
                      *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
-                     *       "sent_by": "…",
+                     *       "sent_by": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "state": "scheduled",
                      *       "sunset": {
-                     *         "unclicked": 0,
+                     *         "unclicked": 1,
                      *         "unclicked_for": "…",
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
                      *       "to": {},
-                     *       "topic_header": "…",
+                     *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
                      *       "urgency": "very-low"
                      *     }
                      */
-                    "application/json": components["schemas"]["MessageView"];
+                    "application/json": components["schemas"]["MessageResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -15624,30 +15495,30 @@ export interface operations {
     metrics_chart: {
         parameters: {
             query: {
-                /** @description From when on (RFC 3339) */
-                "time[start]": string;
-                /** @description Until when, not included (RFC 3339) */
-                "time[end]": string;
+                /** @description Start of the range (RFC 3339); by default one hour before `until` */
+                since?: string;
+                /** @description End of the range, excluded (RFC 3339); by default now */
+                until?: string;
                 /** @description Length of a step; absent: one sum for the whole range */
-                granularity?: string;
+                step?: string;
                 /** @description What to show */
-                "measures[]": string[];
+                measures: string[];
                 /** @description What to break it down by */
-                "dimensions[]"?: string[];
+                by?: string[];
                 /** @description Only these lanes, by number */
-                "filters[lane]"?: number[];
+                lane?: number[];
                 /** @description Only these gateways */
-                "filters[gateway]"?: string[];
+                gateway?: string[];
                 /** @description Only these tiers */
-                "filters[tier]"?: string[];
+                tier?: string[];
                 /** @description Only these messages */
-                "filters[message]"?: string[];
+                message?: string[];
                 /** @description Of `ended`, only these outcomes */
-                "filters[outcome]"?: string[];
+                outcome?: string[];
                 /** @description Of `attempts`, only these */
-                "filters[status]"?: string[];
+                status?: string[];
                 /** @description Of `subscriptions_lost`, only these */
-                "filters[reason]"?: string[];
+                reason?: string[];
             };
             header?: {
                 /** @description `ETag`s that you have: 304 if it is one of them still */
@@ -15681,13 +15552,13 @@ export interface operations {
                      *       "metadata": {
                      *         "complete_until": "2026-12-01T09:00:00Z",
                      *         "from": "2026-12-01T09:00:00Z",
-                     *         "granularity": "…",
                      *         "row_count": 0,
+                     *         "step": "…",
                      *         "until": "2026-12-01T09:00:00Z"
                      *       }
                      *     }
                      */
-                    "application/json": components["schemas"]["ChartView"];
+                    "application/json": components["schemas"]["ChartResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -15824,7 +15695,7 @@ export interface operations {
                      *       "until": "2026-12-01T09:00:00Z"
                      *     }
                      */
-                    "application/json": components["schemas"]["MetricsView"];
+                    "application/json": components["schemas"]["ReliabilityResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -15844,12 +15715,7 @@ export interface operations {
     };
     policies_list: {
         parameters: {
-            query?: {
-                /** @description Rows per page, 1 to 250; 50 by default. */
-                limit?: number;
-                /** @description `iterator` or `prev_iterator` of another page. */
-                iterator?: string;
-            };
+            query?: never;
             header?: {
                 /** @description `ETag`s that you have: 304 if it is one of them still */
                 "If-None-Match"?: string;
@@ -15883,10 +15749,18 @@ export interface operations {
                      *             "throttled": 0,
                      *             "waiting": 0
                      *           },
-                     *           "in_force": {},
+                     *           "in_force": {
+                     *             "baseDelayMs": 1000,
+                     *             "maxAttempts": 5,
+                     *             "maxDelayMs": 60000
+                     *           },
                      *           "name": "news",
                      *           "place": "message",
-                     *           "policy": {},
+                     *           "policy": {
+                     *             "baseDelayMs": 1000,
+                     *             "maxAttempts": 5,
+                     *             "maxDelayMs": 60000
+                     *           },
                      *           "warnings": [
                      *             {
                      *               "detail": "…",
@@ -15896,37 +15770,10 @@ export interface operations {
                      *             }
                      *           ]
                      *         }
-                     *       ],
-                     *       "topics": {
-                     *         "data": [
-                     *           {
-                     *             "backlog": {
-                     *               "oldest_s": 0.5,
-                     *               "throttled": 0,
-                     *               "waiting": 0
-                     *             },
-                     *             "in_force": {},
-                     *             "name": "news",
-                     *             "place": "message",
-                     *             "policy": {},
-                     *             "warnings": [
-                     *               {
-                     *                 "detail": "…",
-                     *                 "header": "…",
-                     *                 "parameter": "…",
-                     *                 "pointer": "…"
-                     *               }
-                     *             ]
-                     *           }
-                     *         ],
-                     *         "done": true,
-                     *         "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *         "limit": 1,
-                     *         "prev_iterator": "…"
-                     *       }
+                     *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["Overview"];
+                    "application/json": components["schemas"]["PolicyOverview"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -15968,38 +15815,48 @@ export interface operations {
                 };
                 content: {
                     /**
-                     * @example [
-                     *       {
-                     *         "name": "news",
-                     *         "policy": {},
-                     *         "timetable": {
-                     *           "cut_short": {
-                     *             "after_s": 0.5,
-                     *             "by": "…",
-                     *             "retries_allowed": 0
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "name": "news",
+                     *           "policy": {
+                     *             "baseDelayMs": 1000,
+                     *             "maxAttempts": 5,
+                     *             "maxDelayMs": 60000
                      *           },
-                     *           "form": "…",
-                     *           "longest_window_s": 0.5,
-                     *           "posts": 0,
-                     *           "retries": 0,
-                     *           "rows": [
-                     *             {
-                     *               "delay_s": 0.5,
-                     *               "elapsed_s": 0.5,
-                     *               "first": 0,
-                     *               "last": 0,
-                     *               "longest_s": 0.5,
-                     *               "phase": "immediate",
-                     *               "shortest_s": 0.5
-                     *             }
-                     *           ],
-                     *           "shortest_window_s": 0.5,
-                     *           "window_s": 0.5
+                     *           "timetable": {
+                     *             "cut_short": {
+                     *               "after_s": 0.5,
+                     *               "by": "local",
+                     *               "retries_allowed": 0
+                     *             },
+                     *             "form": "…",
+                     *             "longest_window_s": 0.5,
+                     *             "posts": 0,
+                     *             "retries": 0,
+                     *             "rows": [
+                     *               {
+                     *                 "delay_s": 0.5,
+                     *                 "elapsed_s": 0.5,
+                     *                 "first": 0,
+                     *                 "last": 0,
+                     *                 "longest_s": 0.5,
+                     *                 "phase": "immediate",
+                     *                 "shortest_s": 0.5
+                     *               }
+                     *             ],
+                     *             "shortest_window_s": 0.5,
+                     *             "window_s": 0.5
+                     *           }
                      *         }
-                     *       }
-                     *     ]
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
+                     *     }
                      */
-                    "application/json": components["schemas"]["PresetView"][];
+                    "application/json": components["schemas"]["PolicyPresetPage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -16041,7 +15898,7 @@ export interface operations {
                  *       "topic": "news"
                  *     }
                  */
-                "application/json": components["schemas"]["PreviewBody"];
+                "application/json": components["schemas"]["PolicyPreviewRequest"];
             };
         };
         responses: {
@@ -16053,7 +15910,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "set_by": {
                      *         "request": "…",
                      *         "retry": "…",
@@ -16063,7 +15924,7 @@ export interface operations {
                      *       "timetable": {
                      *         "cut_short": {
                      *           "after_s": 0.5,
-                     *           "by": "…",
+                     *           "by": "local",
                      *           "retries_allowed": 0
                      *         },
                      *         "form": "…",
@@ -16096,7 +15957,7 @@ export interface operations {
                      *       "when_throttled": {
                      *         "cut_short": {
                      *           "after_s": 0.5,
-                     *           "by": "…",
+                     *           "by": "local",
                      *           "retries_allowed": 0
                      *         },
                      *         "form": "…",
@@ -16119,7 +15980,7 @@ export interface operations {
                      *       }
                      *     }
                      */
-                    "application/json": components["schemas"]["Preview"];
+                    "application/json": components["schemas"]["PolicyPreviewResponse"];
                     "image/svg+xml": string;
                     "text/plain": string;
                 };
@@ -16165,7 +16026,7 @@ export interface operations {
                  *       "topic": "news"
                  *     }
                  */
-                "application/json": components["schemas"]["PreviewBody"];
+                "application/json": components["schemas"]["PolicyPreviewRequest"];
             };
         };
         responses: {
@@ -16325,10 +16186,18 @@ export interface operations {
                      *         "throttled": 0,
                      *         "waiting": 0
                      *       },
-                     *       "in_force": {},
+                     *       "in_force": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "name": "news",
                      *       "place": "message",
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "warnings": [
                      *         {
                      *           "detail": "…",
@@ -16339,7 +16208,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["PolicyView"];
+                    "application/json": components["schemas"]["PolicyResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -16373,18 +16242,14 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description A delivery policy in one of the three forms */
         requestBody: {
             content: {
                 /**
                  * @example {
-                 *       "baseDelayMs": 2000,
-                 *       "jitterPercent": 0.2,
-                 *       "maxAttempts": 5,
-                 *       "maxDelayMs": 60000
+                 *       "maxAttempts": 3
                  *     }
                  */
-                "application/json": Record<string, never>;
+                "application/json": components["schemas"]["DeliveryPolicy"];
             };
         };
         responses: {
@@ -16401,10 +16266,18 @@ export interface operations {
                      *         "throttled": 0,
                      *         "waiting": 0
                      *       },
-                     *       "in_force": {},
+                     *       "in_force": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "name": "news",
                      *       "place": "message",
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "warnings": [
                      *         {
                      *           "detail": "…",
@@ -16415,7 +16288,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["PolicyView"];
+                    "application/json": components["schemas"]["PolicyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -16497,10 +16370,18 @@ export interface operations {
                      *         "throttled": 0,
                      *         "waiting": 0
                      *       },
-                     *       "in_force": {},
+                     *       "in_force": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "name": "news",
                      *       "place": "message",
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "warnings": [
                      *         {
                      *           "detail": "…",
@@ -16511,7 +16392,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["PolicyView"];
+                    "application/json": components["schemas"]["PolicyResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -16546,18 +16427,14 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description A delivery policy in one of the three forms */
         requestBody: {
             content: {
                 /**
                  * @example {
-                 *       "baseDelayMs": 2000,
-                 *       "jitterPercent": 0.2,
-                 *       "maxAttempts": 5,
-                 *       "maxDelayMs": 60000
+                 *       "maxAttempts": 3
                  *     }
                  */
-                "application/json": Record<string, never>;
+                "application/json": components["schemas"]["DeliveryPolicy"];
             };
         };
         responses: {
@@ -16574,10 +16451,18 @@ export interface operations {
                      *         "throttled": 0,
                      *         "waiting": 0
                      *       },
-                     *       "in_force": {},
+                     *       "in_force": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "name": "news",
                      *       "place": "message",
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "warnings": [
                      *         {
                      *           "detail": "…",
@@ -16588,7 +16473,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["PolicyView"];
+                    "application/json": components["schemas"]["PolicyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -16639,6 +16524,89 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    policies_topics_list_topics: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` or `prev_iterator` of another page. */
+                iterator?: string;
+            };
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "backlog": {
+                     *             "oldest_s": 0.5,
+                     *             "throttled": 0,
+                     *             "waiting": 0
+                     *           },
+                     *           "in_force": {
+                     *             "baseDelayMs": 1000,
+                     *             "maxAttempts": 5,
+                     *             "maxDelayMs": 60000
+                     *           },
+                     *           "name": "news",
+                     *           "place": "message",
+                     *           "policy": {
+                     *             "baseDelayMs": 1000,
+                     *             "maxAttempts": 5,
+                     *             "maxDelayMs": 60000
+                     *           },
+                     *           "warnings": [
+                     *             {
+                     *               "detail": "…",
+                     *               "header": "…",
+                     *               "parameter": "…",
+                     *               "pointer": "…"
+                     *             }
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PolicyResponsePage"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     policies_topics_show_topic: {
         parameters: {
             query?: never;
@@ -16670,10 +16638,18 @@ export interface operations {
                      *         "throttled": 0,
                      *         "waiting": 0
                      *       },
-                     *       "in_force": {},
+                     *       "in_force": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "name": "news",
                      *       "place": "message",
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "warnings": [
                      *         {
                      *           "detail": "…",
@@ -16684,7 +16660,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["PolicyView"];
+                    "application/json": components["schemas"]["PolicyResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -16718,18 +16694,14 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description A delivery policy in one of the three forms */
         requestBody: {
             content: {
                 /**
                  * @example {
-                 *       "baseDelayMs": 2000,
-                 *       "jitterPercent": 0.2,
-                 *       "maxAttempts": 5,
-                 *       "maxDelayMs": 60000
+                 *       "maxAttempts": 3
                  *     }
                  */
-                "application/json": Record<string, never>;
+                "application/json": components["schemas"]["DeliveryPolicy"];
             };
         };
         responses: {
@@ -16746,10 +16718,18 @@ export interface operations {
                      *         "throttled": 0,
                      *         "waiting": 0
                      *       },
-                     *       "in_force": {},
+                     *       "in_force": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "name": "news",
                      *       "place": "message",
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "warnings": [
                      *         {
                      *           "detail": "…",
@@ -16760,7 +16740,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["PolicyView"];
+                    "application/json": components["schemas"]["PolicyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -16828,7 +16808,7 @@ export interface operations {
                  *       "receipt": "AZR6PI8AcAAAAAECAwQFBgcICQoLDA0ODw"
                  *     }
                  */
-                "application/json": components["schemas"]["Reports"];
+                "application/json": components["schemas"]["ReceiptReports"];
                 "text/plain": string;
             };
         };
@@ -16862,51 +16842,6 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
-            429: components["responses"]["TooManyRequests"];
-            default: components["responses"]["Problem"];
-        };
-    };
-    release: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id or slug */
-                app: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Done; the body contains the result */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "factor": 0,
-                     *       "floor": 0,
-                     *       "held": [
-                     *         "transactional"
-                     *       ],
-                     *       "held_at": "2026-12-01T09:00:00Z",
-                     *       "limit": 0,
-                     *       "sent": {
-                     *         "other": 0,
-                     *         "transactional": 0
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["GuardView"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -16952,11 +16887,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_SegmentView"];
+                    "application/json": components["schemas"]["SegmentResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -16991,7 +16926,7 @@ export interface operations {
                  *       "segment": "country in (\"AT\", \"DE\") and not topic(\"news\")"
                  *     }
                  */
-                "application/json": components["schemas"]["SegmentPreviewBody"];
+                "application/json": components["schemas"]["SegmentPreviewRequest"];
             };
         };
         responses: {
@@ -17069,7 +17004,7 @@ export interface operations {
                      *       "name": "news"
                      *     }
                      */
-                    "application/json": components["schemas"]["SegmentView"];
+                    "application/json": components["schemas"]["SegmentResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -17111,7 +17046,7 @@ export interface operations {
                  *       "expression": "(plan = \"pro\" or tag(\"beta\")) and last_seen < 30d"
                  *     }
                  */
-                "application/json": components["schemas"]["SegmentBody"];
+                "application/json": components["schemas"]["SegmentRequest"];
             };
         };
         responses: {
@@ -17130,7 +17065,7 @@ export interface operations {
                      *       "name": "news"
                      *     }
                      */
-                    "application/json": components["schemas"]["SegmentView"];
+                    "application/json": components["schemas"]["SegmentResponse"];
                 };
             };
             /** @description It is new */
@@ -17148,7 +17083,7 @@ export interface operations {
                      *       "name": "news"
                      *     }
                      */
-                    "application/json": components["schemas"]["SegmentView"];
+                    "application/json": components["schemas"]["SegmentResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -17302,6 +17237,38 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    slas_delete: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     subscriptions_list: {
         parameters: {
             query?: {
@@ -17358,7 +17325,7 @@ export interface operations {
                      *           "locale": "de-AT",
                      *           "refused": [
                      *             {
-                     *               "code": "…",
+                     *               "code": "7K2M9QXA",
                      *               "detail": "…",
                      *               "pointer": "…"
                      *             }
@@ -17388,11 +17355,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_SubscriptionView"];
+                    "application/json": components["schemas"]["SubscriptionResponsePage"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -17456,7 +17423,7 @@ export interface operations {
                      *       "locale": "de-AT",
                      *       "refused": [
                      *         {
-                     *           "code": "…",
+                     *           "code": "7K2M9QXA",
                      *           "detail": "…",
                      *           "pointer": "…"
                      *         }
@@ -17484,7 +17451,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["SubscriptionView"];
+                    "application/json": components["schemas"]["SubscriptionResponse"];
                 };
             };
             /** @description Made; the body shows it */
@@ -17509,7 +17476,7 @@ export interface operations {
                      *       "locale": "de-AT",
                      *       "refused": [
                      *         {
-                     *           "code": "…",
+                     *           "code": "7K2M9QXA",
                      *           "detail": "…",
                      *           "pointer": "…"
                      *         }
@@ -17537,7 +17504,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["SubscriptionView"];
+                    "application/json": components["schemas"]["SubscriptionResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -17641,7 +17608,7 @@ export interface operations {
                      *       "locale": "de-AT",
                      *       "refused": [
                      *         {
-                     *           "code": "…",
+                     *           "code": "7K2M9QXA",
                      *           "detail": "…",
                      *           "pointer": "…"
                      *         }
@@ -17669,7 +17636,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["SubscriptionView"];
+                    "application/json": components["schemas"]["SubscriptionResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -17756,7 +17723,7 @@ export interface operations {
                      *       "locale": "de-AT",
                      *       "refused": [
                      *         {
-                     *           "code": "…",
+                     *           "code": "7K2M9QXA",
                      *           "detail": "…",
                      *           "pointer": "…"
                      *         }
@@ -17784,7 +17751,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["SubscriptionView"];
+                    "application/json": components["schemas"]["SubscriptionResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -17829,7 +17796,7 @@ export interface operations {
                      *           "ok": true
                      *         }
                      *       ],
-                     *       "code": "…",
+                     *       "code": "7K2M9QXA",
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
                      *       "server": {
@@ -18064,11 +18031,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_TemplateView"];
+                    "application/json": components["schemas"]["TemplateResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -18121,7 +18088,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": components["schemas"]["TemplateCheckBody"];
+                "application/json": components["schemas"]["TemplateCheckRequest"];
             };
         };
         responses: {
@@ -18202,7 +18169,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": components["schemas"]["TemplatePreviewBody"];
+                "application/json": components["schemas"]["TemplatePreviewRequest"];
             };
         };
         responses: {
@@ -18468,7 +18435,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["TemplateView"];
+                    "application/json": components["schemas"]["TemplateResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -18671,7 +18638,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["TemplateView"];
+                    "application/json": components["schemas"]["TemplateResponse"];
                 };
             };
             /** @description Made; the body shows it */
@@ -18818,7 +18785,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["TemplateView"];
+                    "application/json": components["schemas"]["TemplateResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -18918,11 +18885,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_TopicView"];
+                    "application/json": components["schemas"]["TopicResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -18936,72 +18903,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            default: components["responses"]["Problem"];
-        };
-    };
-    topics_create: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
-                "Idempotency-Key"?: string;
-            };
-            path: {
-                /** @description Id or slug */
-                app: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "join": "anyone",
-                 *       "name": "news"
-                 *     }
-                 */
-                "application/json": components["schemas"]["NewTopic"];
-            };
-        };
-        responses: {
-            /** @description Made; the body shows it */
-            201: {
-                headers: {
-                    /** @description `true`: a repeat of the first answer */
-                    "Idempotent-Replayed"?: "true";
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "join": "anyone",
-                     *       "made_by": "browser",
-                     *       "members": 0,
-                     *       "name": "news",
-                     *       "warnings": [
-                     *         {
-                     *           "detail": "…",
-                     *           "header": "…",
-                     *           "parameter": "…",
-                     *           "pointer": "…"
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["TopicView"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            408: components["responses"]["TooSlow"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -19047,7 +18948,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["TopicView"];
+                    "application/json": components["schemas"]["TopicResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -19061,6 +18962,99 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    topics_set: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "join": "anyone"
+                 *     }
+                 */
+                "application/json": components["schemas"]["TopicRequest"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "join": "anyone",
+                     *       "made_by": "browser",
+                     *       "members": 0,
+                     *       "name": "news",
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TopicResponse"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "join": "anyone",
+                     *       "made_by": "browser",
+                     *       "members": 0,
+                     *       "name": "news",
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TopicResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -19146,7 +19140,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["TopicView"];
+                    "application/json": components["schemas"]["TopicResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -19254,7 +19248,7 @@ export interface operations {
                      *       "webhook_requests": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["ErasureView"];
+                    "application/json": components["schemas"]["ErasureResponse"];
                 };
             };
             /** @description Accepted; it is being done */
@@ -19274,7 +19268,7 @@ export interface operations {
                      *       "webhook_requests": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["ErasureView"];
+                    "application/json": components["schemas"]["ErasureResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -19308,7 +19302,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "app": "…",
+                     *       "app": "shop",
                      *       "complete": true,
                      *       "deliveries": [
                      *         {
@@ -19558,7 +19552,7 @@ export interface operations {
                      *           },
                      *           "created_at": "2026-12-01T09:00:00Z",
                      *           "ended_at": "2026-12-01T09:00:00Z",
-                     *           "endpoint_origin": "…",
+                     *           "endpoint_origin": "https://fcm.googleapis.com",
                      *           "expires_at": "2026-12-01T09:00:00Z",
                      *           "gateway": "fcm",
                      *           "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
@@ -19566,7 +19560,7 @@ export interface operations {
                      *           "locale": "de-AT",
                      *           "refused": [
                      *             {
-                     *               "code": "…",
+                     *               "code": "7K2M9QXA",
                      *               "detail": "…",
                      *               "pointer": "…"
                      *             }
@@ -19651,11 +19645,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_VapidKeyView"];
+                    "application/json": components["schemas"]["VapidKeyResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -19716,7 +19710,7 @@ export interface operations {
                      *       "subscriptions": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["VapidKeyView"];
+                    "application/json": components["schemas"]["VapidKeyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -19767,7 +19761,7 @@ export interface operations {
                      *       "subscriptions": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["VapidKeyView"];
+                    "application/json": components["schemas"]["VapidKeyResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -19827,7 +19821,7 @@ export interface operations {
                      *       "subscriptions": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["VapidKeyView"];
+                    "application/json": components["schemas"]["VapidKeyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -19890,7 +19884,12 @@ export interface operations {
     };
     webhooks_list: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` or `prev_iterator` of another page. */
+                iterator?: string;
+            };
             header?: {
                 /** @description `ETag`s that you have: 304 if it is one of them still */
                 "If-None-Match"?: string;
@@ -19915,7 +19914,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "breaker": "…",
+                     *           "breaker": "closed",
                      *           "changed_at": "2026-12-01T09:00:00Z",
                      *           "changed_by": "local",
                      *           "created_at": "2026-12-01T09:00:00Z",
@@ -19933,15 +19932,23 @@ export interface operations {
                      *           "name": "news",
                      *           "open_until": "2026-12-01T09:00:00Z",
                      *           "pending": 0,
-                     *           "policy": {},
+                     *           "policy": {
+                     *             "baseDelayMs": 1000,
+                     *             "maxAttempts": 5,
+                     *             "maxDelayMs": 60000
+                     *           },
                      *           "secret": "…",
                      *           "state": "active",
                      *           "url": "https://shop.example/bookings/7"
                      *         }
-                     *       ]
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Webhooks"];
+                    "application/json": components["schemas"]["WebhookResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -20000,7 +20007,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "breaker": "…",
+                     *       "breaker": "closed",
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "changed_by": "local",
                      *       "created_at": "2026-12-01T09:00:00Z",
@@ -20018,13 +20025,17 @@ export interface operations {
                      *       "name": "news",
                      *       "open_until": "2026-12-01T09:00:00Z",
                      *       "pending": 0,
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "secret": "…",
                      *       "state": "active",
                      *       "url": "https://shop.example/bookings/7"
                      *     }
                      */
-                    "application/json": components["schemas"]["WebhookView"];
+                    "application/json": components["schemas"]["WebhookResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -20066,7 +20077,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "breaker": "…",
+                     *       "breaker": "closed",
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "changed_by": "local",
                      *       "created_at": "2026-12-01T09:00:00Z",
@@ -20084,13 +20095,17 @@ export interface operations {
                      *       "name": "news",
                      *       "open_until": "2026-12-01T09:00:00Z",
                      *       "pending": 0,
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "secret": "…",
                      *       "state": "active",
                      *       "url": "https://shop.example/bookings/7"
                      *     }
                      */
-                    "application/json": components["schemas"]["WebhookView"];
+                    "application/json": components["schemas"]["WebhookResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -20174,7 +20189,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "breaker": "…",
+                     *       "breaker": "closed",
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "changed_by": "local",
                      *       "created_at": "2026-12-01T09:00:00Z",
@@ -20192,13 +20207,17 @@ export interface operations {
                      *       "name": "news",
                      *       "open_until": "2026-12-01T09:00:00Z",
                      *       "pending": 0,
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "secret": "…",
                      *       "state": "active",
                      *       "url": "https://shop.example/bookings/7"
                      *     }
                      */
-                    "application/json": components["schemas"]["WebhookView"];
+                    "application/json": components["schemas"]["WebhookResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -20261,11 +20280,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_WebhookDeliveryView"];
+                    "application/json": components["schemas"]["WebhookDeliveryResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -20323,7 +20342,7 @@ export interface operations {
                      *       "tries": [
                      *         {
                      *           "at": "2026-12-01T09:00:00Z",
-                     *           "http_status": 0,
+                     *           "http_status": 100,
                      *           "number": 0,
                      *           "reason": "…",
                      *           "took_ms": 0
@@ -20331,7 +20350,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["WebhookDeliveryStory"];
+                    "application/json": components["schemas"]["WebhookDeliveryDetail"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -20428,7 +20447,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "breaker": "…",
+                     *       "breaker": "closed",
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "changed_by": "local",
                      *       "created_at": "2026-12-01T09:00:00Z",
@@ -20446,13 +20465,17 @@ export interface operations {
                      *       "name": "news",
                      *       "open_until": "2026-12-01T09:00:00Z",
                      *       "pending": 0,
-                     *       "policy": {},
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
                      *       "secret": "…",
                      *       "state": "active",
                      *       "url": "https://shop.example/bookings/7"
                      *     }
                      */
-                    "application/json": components["schemas"]["WebhookView"];
+                    "application/json": components["schemas"]["WebhookResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -20503,7 +20526,7 @@ export interface operations {
                      *       "state": "pending"
                      *     }
                      */
-                    "application/json": components["schemas"]["WebhookDeliveryView"];
+                    "application/json": components["schemas"]["WebhookDeliveryResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -20570,11 +20593,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_EntryView"];
+                    "application/json": components["schemas"]["AuditEntryResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -20622,10 +20645,14 @@ export interface operations {
                      *           "health": "failure",
                      *           "line": "…"
                      *         }
-                     *       ]
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Findings"];
+                    "application/json": components["schemas"]["CheckResults"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -20700,7 +20727,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["QueueView"];
+                    "application/json": components["schemas"]["QueueResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -20752,15 +20779,15 @@ export interface operations {
                      *           "concurrency": 0,
                      *           "gateway": "fcm",
                      *           "lane": 1,
-                     *           "last_words": {
+                     *           "last_error": {
                      *             "at": "2026-12-01T09:00:00Z",
                      *             "detail": "…",
                      *             "status": 100
                      *           },
                      *           "origins": [
                      *             {
-                     *               "breaker": "…",
-                     *               "breaker_of": "…",
+                     *               "breaker": "closed",
+                     *               "breaker_of": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *               "changed_at": "2026-12-01T09:00:00Z",
                      *               "held_note": "…",
                      *               "held_reason": "…",
@@ -20769,7 +20796,7 @@ export interface operations {
                      *               "open_until": "2026-12-01T09:00:00Z",
                      *               "origin": "https://shop.example",
                      *               "payload_max": 0,
-                     *               "prober": "…"
+                     *               "prober": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *             }
                      *           ],
                      *           "subscriptions": 0,
@@ -20779,11 +20806,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_LaneView"];
+                    "application/json": components["schemas"]["LaneResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -20828,15 +20855,15 @@ export interface operations {
                      *       "concurrency": 0,
                      *       "gateway": "fcm",
                      *       "lane": 1,
-                     *       "last_words": {
+                     *       "last_error": {
                      *         "at": "2026-12-01T09:00:00Z",
                      *         "detail": "…",
                      *         "status": 100
                      *       },
                      *       "origins": [
                      *         {
-                     *           "breaker": "…",
-                     *           "breaker_of": "…",
+                     *           "breaker": "closed",
+                     *           "breaker_of": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "changed_at": "2026-12-01T09:00:00Z",
                      *           "held_note": "…",
                      *           "held_reason": "…",
@@ -20845,7 +20872,7 @@ export interface operations {
                      *           "open_until": "2026-12-01T09:00:00Z",
                      *           "origin": "https://shop.example",
                      *           "payload_max": 0,
-                     *           "prober": "…"
+                     *           "prober": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *         }
                      *       ],
                      *       "subscriptions": 0,
@@ -20853,7 +20880,7 @@ export interface operations {
                      *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["LaneView"];
+                    "application/json": components["schemas"]["LaneResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -20888,7 +20915,7 @@ export interface operations {
                  *       "seconds": 600
                  *     }
                  */
-                "application/json": components["schemas"]["OrderBody"];
+                "application/json": components["schemas"]["LaneOrderRequest"];
             };
         };
         responses: {
@@ -20904,15 +20931,15 @@ export interface operations {
                      *       "concurrency": 0,
                      *       "gateway": "fcm",
                      *       "lane": 1,
-                     *       "last_words": {
+                     *       "last_error": {
                      *         "at": "2026-12-01T09:00:00Z",
                      *         "detail": "…",
                      *         "status": 100
                      *       },
                      *       "origins": [
                      *         {
-                     *           "breaker": "…",
-                     *           "breaker_of": "…",
+                     *           "breaker": "closed",
+                     *           "breaker_of": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "changed_at": "2026-12-01T09:00:00Z",
                      *           "held_note": "…",
                      *           "held_reason": "…",
@@ -20921,7 +20948,7 @@ export interface operations {
                      *           "open_until": "2026-12-01T09:00:00Z",
                      *           "origin": "https://shop.example",
                      *           "payload_max": 0,
-                     *           "prober": "…"
+                     *           "prober": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *         }
                      *       ],
                      *       "subscriptions": 0,
@@ -20929,7 +20956,7 @@ export interface operations {
                      *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["LaneView"];
+                    "application/json": components["schemas"]["LaneResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -20981,7 +21008,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -21022,7 +21049,7 @@ export interface operations {
                  *       "rate": 100
                  *     }
                  */
-                "application/json": components["schemas"]["FlowBody"];
+                "application/json": components["schemas"]["FlowRequest"];
             };
         };
         responses: {
@@ -21046,7 +21073,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21125,7 +21152,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21168,7 +21195,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21211,7 +21238,7 @@ export interface operations {
                      *       "waiting_or_more": true
                      *     }
                      */
-                    "application/json": components["schemas"]["FlowView"];
+                    "application/json": components["schemas"]["FlowResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21240,7 +21267,7 @@ export interface operations {
                  *       "seconds": 600
                  *     }
                  */
-                "application/json": components["schemas"]["OrderBody"];
+                "application/json": components["schemas"]["LaneOrderRequest"];
             };
         };
         responses: {
@@ -21256,15 +21283,15 @@ export interface operations {
                      *       "concurrency": 0,
                      *       "gateway": "fcm",
                      *       "lane": 1,
-                     *       "last_words": {
+                     *       "last_error": {
                      *         "at": "2026-12-01T09:00:00Z",
                      *         "detail": "…",
                      *         "status": 100
                      *       },
                      *       "origins": [
                      *         {
-                     *           "breaker": "…",
-                     *           "breaker_of": "…",
+                     *           "breaker": "closed",
+                     *           "breaker_of": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "changed_at": "2026-12-01T09:00:00Z",
                      *           "held_note": "…",
                      *           "held_reason": "…",
@@ -21273,7 +21300,7 @@ export interface operations {
                      *           "open_until": "2026-12-01T09:00:00Z",
                      *           "origin": "https://shop.example",
                      *           "payload_max": 0,
-                     *           "prober": "…"
+                     *           "prober": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *         }
                      *       ],
                      *       "subscriptions": 0,
@@ -21281,7 +21308,7 @@ export interface operations {
                      *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["LaneView"];
+                    "application/json": components["schemas"]["LaneResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21314,7 +21341,7 @@ export interface operations {
                  *       "seconds": 600
                  *     }
                  */
-                "application/json": components["schemas"]["OrderBody"];
+                "application/json": components["schemas"]["LaneOrderRequest"];
             };
         };
         responses: {
@@ -21330,15 +21357,15 @@ export interface operations {
                      *       "concurrency": 0,
                      *       "gateway": "fcm",
                      *       "lane": 1,
-                     *       "last_words": {
+                     *       "last_error": {
                      *         "at": "2026-12-01T09:00:00Z",
                      *         "detail": "…",
                      *         "status": 100
                      *       },
                      *       "origins": [
                      *         {
-                     *           "breaker": "…",
-                     *           "breaker_of": "…",
+                     *           "breaker": "closed",
+                     *           "breaker_of": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "changed_at": "2026-12-01T09:00:00Z",
                      *           "held_note": "…",
                      *           "held_reason": "…",
@@ -21347,7 +21374,7 @@ export interface operations {
                      *           "open_until": "2026-12-01T09:00:00Z",
                      *           "origin": "https://shop.example",
                      *           "payload_max": 0,
-                     *           "prober": "…"
+                     *           "prober": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *         }
                      *       ],
                      *       "subscriptions": 0,
@@ -21355,7 +21382,7 @@ export interface operations {
                      *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["LaneView"];
+                    "application/json": components["schemas"]["LaneResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21388,7 +21415,7 @@ export interface operations {
                  *       "seconds": 600
                  *     }
                  */
-                "application/json": components["schemas"]["OrderBody"];
+                "application/json": components["schemas"]["LaneOrderRequest"];
             };
         };
         responses: {
@@ -21404,15 +21431,15 @@ export interface operations {
                      *       "concurrency": 0,
                      *       "gateway": "fcm",
                      *       "lane": 1,
-                     *       "last_words": {
+                     *       "last_error": {
                      *         "at": "2026-12-01T09:00:00Z",
                      *         "detail": "…",
                      *         "status": 100
                      *       },
                      *       "origins": [
                      *         {
-                     *           "breaker": "…",
-                     *           "breaker_of": "…",
+                     *           "breaker": "closed",
+                     *           "breaker_of": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "changed_at": "2026-12-01T09:00:00Z",
                      *           "held_note": "…",
                      *           "held_reason": "…",
@@ -21421,7 +21448,7 @@ export interface operations {
                      *           "open_until": "2026-12-01T09:00:00Z",
                      *           "origin": "https://shop.example",
                      *           "payload_max": 0,
-                     *           "prober": "…"
+                     *           "prober": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *         }
                      *       ],
                      *       "subscriptions": 0,
@@ -21429,7 +21456,7 @@ export interface operations {
                      *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["LaneView"];
+                    "application/json": components["schemas"]["LaneResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21462,7 +21489,7 @@ export interface operations {
                  *       "seconds": 600
                  *     }
                  */
-                "application/json": components["schemas"]["OrderBody"];
+                "application/json": components["schemas"]["LaneOrderRequest"];
             };
         };
         responses: {
@@ -21478,15 +21505,15 @@ export interface operations {
                      *       "concurrency": 0,
                      *       "gateway": "fcm",
                      *       "lane": 1,
-                     *       "last_words": {
+                     *       "last_error": {
                      *         "at": "2026-12-01T09:00:00Z",
                      *         "detail": "…",
                      *         "status": 100
                      *       },
                      *       "origins": [
                      *         {
-                     *           "breaker": "…",
-                     *           "breaker_of": "…",
+                     *           "breaker": "closed",
+                     *           "breaker_of": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "changed_at": "2026-12-01T09:00:00Z",
                      *           "held_note": "…",
                      *           "held_reason": "…",
@@ -21495,7 +21522,7 @@ export interface operations {
                      *           "open_until": "2026-12-01T09:00:00Z",
                      *           "origin": "https://shop.example",
                      *           "payload_max": 0,
-                     *           "prober": "…"
+                     *           "prober": "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *         }
                      *       ],
                      *       "subscriptions": 0,
@@ -21503,7 +21530,7 @@ export interface operations {
                      *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["LaneView"];
+                    "application/json": components["schemas"]["LaneResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21546,7 +21573,7 @@ export interface operations {
                      *       "until": "2026-12-01T09:00:00Z"
                      *     }
                      */
-                    "application/json": components["schemas"]["LogLevelView"];
+                    "application/json": components["schemas"]["LogLevelResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -21583,7 +21610,7 @@ export interface operations {
                  *       "seconds": 900
                  *     }
                  */
-                "application/json": components["schemas"]["LogLevelBody"];
+                "application/json": components["schemas"]["LogLevelRequest"];
             };
         };
         responses: {
@@ -21600,7 +21627,7 @@ export interface operations {
                      *       "until": "2026-12-01T09:00:00Z"
                      *     }
                      */
-                    "application/json": components["schemas"]["LogLevelView"];
+                    "application/json": components["schemas"]["LogLevelResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21641,7 +21668,7 @@ export interface operations {
                      *       "until": "2026-12-01T09:00:00Z"
                      *     }
                      */
-                    "application/json": components["schemas"]["LogLevelView"];
+                    "application/json": components["schemas"]["LogLevelResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -21656,32 +21683,32 @@ export interface operations {
     metrics_chart_all: {
         parameters: {
             query: {
-                /** @description From when on (RFC 3339) */
-                "time[start]": string;
-                /** @description Until when, not included (RFC 3339) */
-                "time[end]": string;
+                /** @description Start of the range (RFC 3339); by default one hour before `until` */
+                since?: string;
+                /** @description End of the range, excluded (RFC 3339); by default now */
+                until?: string;
                 /** @description Length of a step: 1m, 5m, 10m, 15m, 30m, 1h, 2h, 3h, 4h, 6h, 12h or 1d, at most 1,500 of them; absent: one sum for the whole range */
-                granularity?: string;
+                step?: string;
                 /** @description What to show: ended, accepted, gone, expired, dead, cancelled, capped, attempts, retried, acceptance_rate, gone_rate, error_rate, displayed, clicked, closed, receipts_asked, display_rate, click_rate, latency_p50, latency_p90, latency_p95, latency_p99 (in seconds, within 19 %), subscriptions_won, subscriptions_lost, subscriptions_active */
-                "measures[]": string[];
+                measures: string[];
                 /** @description What to break it down by: app, lane, gateway, tier, message; `ended` by outcome, `attempts` by status, `subscriptions_lost` by reason */
-                "dimensions[]"?: string[];
+                by?: string[];
                 /** @description Only these apps, by id or slug */
-                "filters[app]"?: string[];
+                app?: string[];
                 /** @description Only these lanes, by number */
-                "filters[lane]"?: number[];
+                lane?: number[];
                 /** @description Only these gateways */
-                "filters[gateway]"?: components["schemas"]["Gateway"][];
+                gateway?: components["schemas"]["Gateway"][];
                 /** @description Only these tiers */
-                "filters[tier]"?: string[];
+                tier?: string[];
                 /** @description Only these messages, 20 at most, each to more than 100 recipients */
-                "filters[message]"?: string[];
+                message?: string[];
                 /** @description Of `ended`, only these outcomes */
-                "filters[outcome]"?: string[];
+                outcome?: string[];
                 /** @description Of `attempts`, only these: 2xx, 3xx, gone, 429, 4xx, 5xx, none */
-                "filters[status]"?: string[];
+                status?: string[];
                 /** @description Of `subscriptions_lost`, only these: gone, unsubscribed, replaced, expired, suspended, deleted */
-                "filters[reason]"?: string[];
+                reason?: string[];
             };
             header?: {
                 /** @description `ETag`s that you have: 304 if it is one of them still */
@@ -21712,13 +21739,13 @@ export interface operations {
                      *       "metadata": {
                      *         "complete_until": "2026-12-01T09:00:00Z",
                      *         "from": "2026-12-01T09:00:00Z",
-                     *         "granularity": "…",
                      *         "row_count": 0,
+                     *         "step": "…",
                      *         "until": "2026-12-01T09:00:00Z"
                      *       }
                      *     }
                      */
-                    "application/json": components["schemas"]["ChartView"];
+                    "application/json": components["schemas"]["ChartResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -21851,7 +21878,7 @@ export interface operations {
                      *       "until": "2026-12-01T09:00:00Z"
                      *     }
                      */
-                    "application/json": components["schemas"]["MetricsView"];
+                    "application/json": components["schemas"]["ReliabilityResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -21905,7 +21932,7 @@ export interface operations {
                      *       "teammate": "tm_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["SessionView"];
+                    "application/json": components["schemas"]["SessionResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -21964,7 +21991,7 @@ export interface operations {
                      *       "teammate": "tm_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
-                    "application/json": components["schemas"]["SessionView"];
+                    "application/json": components["schemas"]["SessionResponse"];
                 };
             };
             /** @description There is no session yet: a passkey has to sign this first */
@@ -22051,7 +22078,7 @@ export interface operations {
                      *       }
                      *     }
                      */
-                    "application/json": components["schemas"]["Methods"];
+                    "application/json": components["schemas"]["SignInMethods"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -22130,7 +22157,12 @@ export interface operations {
     };
     session_passkeys_list: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` or `prev_iterator` of another page. */
+                iterator?: string;
+            };
             header?: {
                 /** @description `ETag`s that you have: 304 if it is one of them still */
                 "If-None-Match"?: string;
@@ -22157,13 +22189,17 @@ export interface operations {
                      *           "last_used_at": "2026-12-01T09:00:00Z",
                      *           "name": "news",
                      *           "transports": [
-                     *             "…"
+                     *             "usb"
                      *           ]
                      *         }
-                     *       ]
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Passkeys"];
+                    "application/json": components["schemas"]["PasskeyResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -22224,11 +22260,11 @@ export interface operations {
                      *       "last_used_at": "2026-12-01T09:00:00Z",
                      *       "name": "news",
                      *       "transports": [
-                     *         "…"
+                     *         "usb"
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["PasskeyView"];
+                    "application/json": components["schemas"]["PasskeyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -22334,11 +22370,11 @@ export interface operations {
                      *       "last_used_at": "2026-12-01T09:00:00Z",
                      *       "name": "news",
                      *       "transports": [
-                     *         "…"
+                     *         "usb"
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["PasskeyView"];
+                    "application/json": components["schemas"]["PasskeyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -22432,11 +22468,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_ListedView"];
+                    "application/json": components["schemas"]["SessionListResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -22476,7 +22512,7 @@ export interface operations {
                      *       "ended": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["Ended"];
+                    "application/json": components["schemas"]["SessionsEndedResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -22562,11 +22598,11 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1,
-                     *       "prev_iterator": "…"
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
                      *     }
                      */
-                    "application/json": components["schemas"]["Page_TeammateView"];
+                    "application/json": components["schemas"]["TeammateResponsePage"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -22641,7 +22677,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["Invited"];
+                    "application/json": components["schemas"]["InvitationResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -22696,7 +22732,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["TeammateView"];
+                    "application/json": components["schemas"]["TeammateResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -22797,7 +22833,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["TeammateView"];
+                    "application/json": components["schemas"]["TeammateResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -22920,7 +22956,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["Invited"];
+                    "application/json": components["schemas"]["InvitationResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];

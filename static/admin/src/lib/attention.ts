@@ -3,9 +3,9 @@ import type { components } from "../api/schema";
 import { percent, relative, things } from "./format";
 import type { Tone } from "./words";
 
-type VapidKey = components["schemas"]["VapidKeyView"];
-type ApiKey = components["schemas"]["ApiKeyView"];
-type Teammate = components["schemas"]["TeammateView"];
+type VapidKey = components["schemas"]["VapidKeyResponse"];
+type ApiKey = components["schemas"]["ApiKeyResponse"];
+type Teammate = components["schemas"]["TeammateResponse"];
 
 const DAY_MS = 86_400_000;
 /** Days without use after which a key counts as forgotten. */

@@ -1,7 +1,7 @@
 /** The audit log in words. Pure. */
 import type { components, operations } from "../api/schema";
 
-type Entry = components["schemas"]["EntryView"];
+type Entry = components["schemas"]["AuditEntryResponse"];
 export type Action = NonNullable<NonNullable<operations["audit_log_list"]["parameters"]["query"]>["action"]>;
 
 /** Text of each action, after the actor's name. A new action needs an entry here. */

@@ -1,5 +1,5 @@
 /** A campaign that is being written, and what it is as a plan. Pure. */
-import type { CampaignHour, CampaignPlan, NewMessage } from "../api/types";
+import type { CampaignHour, CampaignPlan, MessageRequest } from "../api/types";
 import { TIERS } from "./messages";
 import { instantIn } from "./cron";
 import { BLANK as BLANK_MESSAGE, isAddressed, like, message, recipients, said, sunsetDraft, unsaid, type Draft as MessageDraft } from "./draft";
@@ -122,7 +122,7 @@ function saying(draft: MessageDraft, said: MessageDraft): MessageDraft {
 export const saidBy = (draft: Draft, n: number): MessageDraft => saying(draft.message, draft.variants[n]?.said ?? draft.message);
 
 /** Message draft with the content of that variant. */
-export function messageOf(draft: Draft, n = 0): NewMessage {
+export function messageOf(draft: Draft, n = 0): MessageRequest {
   const saying = message(saidBy(draft, n));
   const segment = draft.narrowed === "stored" ? draft.segment : draft.narrowed === "own" ? draft.expression.trim() : "";
   return { ...draft.more, ...saying, to: { ...recipients(draft.message), ...(segment ? { segment } : {}) } };
@@ -179,7 +179,7 @@ const SAYING = ["content", "template", "data"] as const;
 /** Members that a variant's content replaces. */
 const GIVING_WAY = new Set(["content", "compact", "payload", "envelope", "template"]);
 
-type Members = Partial<NewMessage>;
+type Members = Partial<MessageRequest>;
 
 /** A message with what is otherwise in a variant. */
 function over(message: Members, variant: Members): Members {

@@ -1,5 +1,5 @@
 /** State, progress and possible actions of a campaign, as texts and parts. Pure. */
-import type { Campaign, CampaignPlan, CampaignProgress, CampaignRun, CampaignRunFigures, CampaignSchedule, CampaignStanding, CampaignVariant } from "../api/types";
+import type { Campaign, CampaignPlan, CampaignProgress, CampaignRunResponse, CampaignRunFigures, CampaignSchedule, CampaignStanding, CampaignVariantResponse } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome } from "./figures";
 import { capital, clockTime, count, duration, percent, rate, relative, things, type Zone } from "./format";
 import type { Going, Part } from "./messages";
@@ -282,7 +282,7 @@ export function changeWords(before: CampaignRunFigures["before"]): string {
 }
 
 /** Winner, in a sentence. Undefined: there was no test. */
-export function winnerWords({ winner, confidence, decide_at }: CampaignRun, now: Date, zone: Zone): string | undefined {
+export function winnerWords({ winner, confidence, decide_at }: CampaignRunResponse, now: Date, zone: Zone): string | undefined {
   if (decide_at) return `Being tested: decided ${clockTime(new Date(decide_at), now, zone)}.`;
   if (winner) return `${winner} won${confidence == null ? "" : `: better than each other with a probability of ${percent(confidence)}`}.`;
   return confidence == null ? undefined : `No winner: the best one was better than each other with a probability of ${percent(confidence)} only.`;
@@ -300,7 +300,7 @@ export interface Interval {
 }
 
 /** Variants of which something is known. */
-export function intervals(variants: readonly CampaignVariant[]): Interval[] {
+export function intervals(variants: readonly CampaignVariantResponse[]): Interval[] {
   return variants.flatMap(({ name, weight, counts, reports }) => {
     const { click_rate: rate, click_rate_from: from, click_rate_to: to, clicked } = reports ?? {};
     if (rate == null || from == null || to == null) return [];

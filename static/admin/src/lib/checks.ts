@@ -1,23 +1,23 @@
 /** Findings of checks, as texts. Pure. */
-import type { Finding } from "../api/types";
+import type { CheckResult } from "../api/types";
 import type { Tone } from "./words";
 
-export const HEALTH_WORDS: Record<Finding["health"], { word: string; tone: Tone }> = {
+export const HEALTH_WORDS: Record<CheckResult["health"], { word: string; tone: Tone }> = {
   failure: { word: "Mend this", tone: "lost" },
   warning: { word: "Needs attention", tone: "retrying" },
   ok: { word: "All right", tone: "accepted" },
 };
 
 /** Findings that need an action, most severe first as the server orders them, and the others. */
-export function grouped(findings: readonly Finding[]): { wrong: Finding[]; right: Finding[] } {
+export function grouped(findings: readonly CheckResult[]): { wrong: CheckResult[]; right: CheckResult[] } {
   return { wrong: findings.filter(({ health }) => health !== "ok"), right: findings.filter(({ health }) => health === "ok") };
 }
 
 const things = (n: number) => (n === 1 ? "One thing" : `${n} things`);
 
 /** All findings in one sentence. */
-export function state(findings: readonly Finding[]): { tone: Tone; words: string } {
-  const n = (health: Finding["health"]) => findings.filter((finding) => finding.health === health).length;
+export function state(findings: readonly CheckResult[]): { tone: Tone; words: string } {
+  const n = (health: CheckResult["health"]) => findings.filter((finding) => finding.health === health).length;
   const [failures, warnings] = [n("failure"), n("warning")];
   if (failures === 0 && warnings === 0) return { tone: "accepted", words: "All is set up right" };
   const rest = warnings === 0 ? "" : `, ${warnings} more ${warnings === 1 ? "needs" : "need"} attention`;

@@ -1,5 +1,5 @@
 /** One delivery and its story, in words. Pure. */
-import type { DeliveryState, Explanation, Found, StorySentence } from "../api/types";
+import type { DeliveryState, ExplanationResponse, FoundDelivery, Sentence } from "../api/types";
 import { clockTime, duration, relative, things, type Zone } from "./format";
 import { gatewayName, type Tone } from "./words";
 
@@ -71,7 +71,7 @@ export function parts(text: string): Part[] {
 }
 
 /** A sentence, and the push service's own words, which stand apart. */
-export function quoted({ text, facts }: StorySentence): { text: string; words: string | undefined } {
+export function quoted({ text, facts }: Sentence): { text: string; words: string | undefined } {
   const words = (facts as { words?: unknown }).words;
   if (typeof words !== "string" || !words) return { text, words: undefined };
   return { text: text.replace(`, in its words “${words}”`, ""), words };
@@ -79,16 +79,16 @@ export function quoted({ text, facts }: StorySentence): { text: string; words: s
 
 /** Parts of a story: what holds of it all along, what was, what is, what will be. */
 export interface Chapters {
-  about: StorySentence[];
-  past: StorySentence[];
-  present: StorySentence[];
-  next: StorySentence[];
+  about: Sentence[];
+  past: Sentence[];
+  present: Sentence[];
+  next: Sentence[];
 }
 
 const ABOUT: readonly string[] = ["addressed", "policy_in_force", "policy_when_it_died", "message_replays", "content_deleted"];
 const PRESENT = /^(waits_|held_by|lease_|not_|handed_on|will_end|lane_|breaker_|flow_|no_worker|history_deleted|attempts_elsewhere)/;
 
-export function chapters(story: readonly StorySentence[]): Chapters {
+export function chapters(story: readonly Sentence[]): Chapters {
   const of: Chapters = { about: [], past: [], present: [], next: [] };
   for (const sentence of story) {
     const { code } = sentence;
@@ -101,7 +101,7 @@ export function chapters(story: readonly StorySentence[]): Chapters {
 }
 
 /** Effect of a step on the delivery. */
-export function toneOf({ code, facts }: StorySentence): Tone {
+export function toneOf({ code, facts }: Sentence): Tone {
   const ending = /^ended_(.*)$/.exec(code)?.[1];
   if (ending === "by_receipt" || code === "reported") return "accepted";
   if (ending) return stateWords(ending).tone;
@@ -114,7 +114,7 @@ export function toneOf({ code, facts }: StorySentence): Tone {
 }
 
 /** The answer to why, in one sentence: how it ended, or what it waits for. */
-export function answer({ state, story }: Pick<Explanation, "state" | "story">): StorySentence | undefined {
+export function answer({ state, story }: Pick<ExplanationResponse, "state" | "story">): Sentence | undefined {
   const { past, present, next } = chapters(story);
   const ended = past.findLast(({ code }) => code.startsWith("ended_"));
   if (ended && !isWaiting(state)) return ended;
@@ -125,7 +125,7 @@ export function answer({ state, story }: Pick<Explanation, "state" | "story">): 
 export const isWaiting = (state: string): boolean => state === "queued" || state === "retrying";
 
 /** Last action, for a list: `taken in 40 ms`, `due 14:10; 503 overloaded`. */
-export function lastWords({ state, due_at, last_attempt }: Pick<Found, "state" | "due_at" | "last_attempt">, now: Date, zone: Zone): string {
+export function lastWords({ state, due_at, last_attempt }: Pick<FoundDelivery, "state" | "due_at" | "last_attempt">, now: Date, zone: Zone): string {
   const due = due_at ? `due ${clockTime(new Date(due_at), now, zone)}` : "its message is paused";
   const { status, reason, took_ms } = last_attempt ?? {};
   const words = [status, reason].filter((word) => word != null && word !== "").join(" ");
@@ -162,9 +162,9 @@ export interface Subject {
 }
 
 /** The whole story as plain text for a ticket: times in UTC, nothing shortened. */
-export function report({ message, subscription, state, now, story }: Explanation, { app, person, gateway, lane }: Subject): string {
+export function report({ message, subscription, state, now, story }: ExplanationResponse, { app, person, gateway, lane }: Subject): string {
   const { about, past, present, next } = chapters(story);
-  const lines = (title: string, sentences: readonly StorySentence[]) => (sentences.length === 0 ? [] : ["", title, ...sentences.map(({ text }) => `- ${text}`)]);
+  const lines = (title: string, sentences: readonly Sentence[]) => (sentences.length === 0 ? [] : ["", title, ...sentences.map(({ text }) => `- ${text}`)]);
   const about_whom = [`App: ${app}`, person && `Person: ${person}`, gateway && `Push service: ${gatewayName(gateway)}`, lane !== undefined && `Lane: ${lane}`];
   return [
     `Delivery of ${message} to ${subscription}`,

@@ -1,5 +1,5 @@
 /** A message that is being written, and what it is as a request. Pure. */
-import type { NewMessage, Notification, SunsetRule, Tier } from "../api/types";
+import type { MessageRequest, Notification, SunsetRule, Tier } from "../api/types";
 
 export const AUDIENCES = ["all", "topic", "users", "subscriptions"] as const;
 export type AudienceKind = (typeof AUDIENCES)[number];
@@ -140,14 +140,14 @@ export function objectOf(text: string): Record<string, unknown> | undefined {
 }
 
 /** Content as members of a message. */
-export function said(draft: Draft): Pick<NewMessage, "content" | "template" | "data"> {
+export function said(draft: Draft): Pick<MessageRequest, "content" | "template" | "data"> {
   if (draft.says === "text") return { content: content(draft) };
   const data = objectOf(draft.data) ?? {};
   return { template: draft.template, ...(Object.keys(data).length > 0 ? { data: data as Record<string, never> } : {}) };
 }
 
 /** The same with a title, so that it can be checked before it has one, or names a template. */
-export function titled(message: NewMessage): NewMessage {
+export function titled(message: MessageRequest): MessageRequest {
   const { template, data: _, ...rest } = message;
   if (template === "") return { ...rest, content: { title: "–" } };
   return message.content ? { ...message, content: { ...message.content, title: message.content.title.trim() || "–" } } : message;
@@ -163,7 +163,7 @@ export function unsaid(draft: Draft): string | undefined {
   return objectOf(draft.data) ? undefined : "The template data must be a JSON object.";
 }
 
-export function recipients(draft: Draft): NewMessage["to"] {
+export function recipients(draft: Draft): MessageRequest["to"] {
   switch (draft.audience) {
     case "all":
       return { all: true };
@@ -203,14 +203,14 @@ export function sunsetWords({ unclicked, unclicked_for, welcome }: SunsetRule): 
 }
 
 /** The whole as a request. */
-export function message(draft: Draft): NewMessage {
+export function message(draft: Draft): MessageRequest {
   const sunset = sunsetOf(draft);
   return {
     to: recipients(draft),
     tier: draft.tier,
     ...said(draft),
     ...(draft.ttl ? { ttl: Number(draft.ttl) } : {}),
-    ...(draft.urgency ? { urgency: draft.urgency as NonNullable<NewMessage["urgency"]> } : {}),
+    ...(draft.urgency ? { urgency: draft.urgency as NonNullable<MessageRequest["urgency"]> } : {}),
     ...(sunset ? { sunset } : {}),
     ...(draft.collapseKey.trim() ? { collapse_key: draft.collapseKey.trim() } : {}),
     // Any policy is an object to the description.
@@ -222,7 +222,7 @@ export function message(draft: Draft): NewMessage {
 const TEST_TTL_S = 300;
 
 /** The message for one recipient, at once and at any hour, for every tier. */
-export function test(draft: Draft, kind: "users" | "subscriptions", id: string): NewMessage {
+export function test(draft: Draft, kind: "users" | "subscriptions", id: string): MessageRequest {
   return { to: kind === "users" ? { users: [id] } : { subscriptions: [id] }, tier: "transactional", ttl: TEST_TTL_S, ...said(draft) };
 }
 

@@ -1,11 +1,11 @@
 /** Texts and series of the overview. Pure. */
-import type { Alert, Chart, Flow, Lane, Reading } from "../api/types";
+import type { AlertResponse, ChartResponse, FlowResponse, LaneResponse, MetricReading } from "../api/types";
 import { atLeast, clockTime, count, duration, percent, rate, things, type Zone } from "./format";
 import { because, laneState } from "./lanes";
 import { gatewayName, type Tone } from "./words";
 
 /** Waiting deliveries: of one app, or of the whole server. */
-export type Queue = Pick<Flow, "waiting" | "waiting_or_more" | "oldest_waiting_s">;
+export type Queue = Pick<FlowResponse, "waiting" | "waiting_or_more" | "oldest_waiting_s">;
 
 /** Outcomes of deliveries, from the bottom of the chart to its top, with their style. */
 export const OUTCOMES = ["accepted", "gone", "expired", "dead", "capped", "cancelled"] as const;
@@ -33,7 +33,7 @@ export interface Throughput {
   unsettledFrom: number;
 }
 
-export function throughput(chart: Chart): Throughput {
+export function throughput(chart: ChartResponse): Throughput {
   const columns = OUTCOMES.map((outcome) => [outcome, chart.data.map((point) => metric(point.metrics, outcome))] as const);
   return {
     at: chart.data.map((point) => Date.parse(point.time_bucket ?? chart.metadata.from) / 1_000),
@@ -61,7 +61,7 @@ const LATE_S = 300;
 
 /** The whole state in one sentence, the worst first; what is not known (undefined) is not spoken of. */
 export function sentence(
-  known: { perMinute?: number; queue?: Queue; lanes?: readonly Lane[]; alerts?: readonly Alert[] },
+  known: { perMinute?: number; queue?: Queue; lanes?: readonly LaneResponse[]; alerts?: readonly AlertResponse[] },
   now: Date,
   zone: Zone,
 ): Sentence {
@@ -86,7 +86,7 @@ export function sentence(
 }
 
 const sentenceOf = (text: string) => (/[.!?]$/.test(text) ? text : `${text}.`);
-const toneOf = (ill: readonly Lane[]): Tone => (ill.some((lane) => laneState(lane) === "open") ? "lost" : "retrying");
+const toneOf = (ill: readonly LaneResponse[]): Tone => (ill.some((lane) => laneState(lane) === "open") ? "lost" : "retrying");
 
 function waits(queue: Queue | undefined): string {
   if (!queue || queue.waiting === 0) return "";
@@ -114,7 +114,7 @@ export function funnel(metrics: object): Funnel {
   return { accepted, asked, displayed, clicked: metric(metrics, "clicked"), unknowable: accepted - asked, silent: Math.max(0, asked - displayed) };
 }
 
-const SLI_WORDS: Record<Reading["sli"], { title: string; of: string }> = {
+const SLI_WORDS: Record<MetricReading["sli"], { title: string; of: string }> = {
   first_retry_success: { title: "First retry succeeds", of: "deliveries that were retried" },
   second_retry_success: { title: "Second retry succeeds", of: "deliveries that were retried twice" },
   backoff_stretch: { title: "Delay of retries, against plan", of: "retries that were accepted" },
@@ -137,14 +137,14 @@ export interface SliWords {
 /** A difference smaller than this share of the target is none. */
 const STEADY = 0.05;
 
-export function sliWords(reading: Reading, before: Reading | undefined): SliWords {
+export function sliWords(reading: MetricReading, before: MetricReading | undefined): SliWords {
   const { title, of } = SLI_WORDS[reading.sli];
   const moreIsBetter = reading.target > reading.alert;
   const shown = (value: number) => {
     if (reading.sli === "backoff_stretch") return `${Number(value.toFixed(2))} ×`;
     return reading.sli === "breaker_trips" ? String(Number(value.toFixed(2))) : percent(value);
   };
-  const verdicts: Record<Reading["state"], [string, Tone]> = {
+  const verdicts: Record<MetricReading["state"], [string, Tone]> = {
     ok: ["On target", "accepted"],
     warn: ["Off target", "retrying"],
     alert: ["Alert", "lost"],
@@ -162,7 +162,7 @@ export function sliWords(reading: Reading, before: Reading | undefined): SliWord
   };
 }
 
-function trend(now: Reading, before: Reading | undefined, moreIsBetter: boolean): SliWords["trend"] {
+function trend(now: MetricReading, before: MetricReading | undefined, moreIsBetter: boolean): SliWords["trend"] {
   if (now.value == null || before?.value == null) return undefined;
   const change = now.value - before.value;
   if (Math.abs(change) < STEADY * now.target) return "steady";

@@ -1,9 +1,9 @@
 /** Engagement and frequency protection of an app, as texts. Pure. */
-import type { Cap, Engagement, EngagementAt, Flow, Guard, Tier } from "../api/types";
+import type { Cap, EngagementResponse, GatewayEngagement, FlowResponse, GuardResponse, Tier } from "../api/types";
 import { capital, clockTime, count, duration, fullCount, percent, things, type Zone } from "./format";
 import { gatewayName, type Tone } from "./words";
 
-export const LEVELS: Record<EngagementAt["level"], { word: string; tone: Tone }> = {
+export const LEVELS: Record<GatewayEngagement["level"], { word: string; tone: Tone }> = {
   fine: { word: "Welcome", tone: "accepted" },
   watch: { word: "Watch it", tone: "retrying" },
   warning: { word: "Unwelcome", tone: "lost" },
@@ -17,9 +17,9 @@ export const rangeOf = (days: string | undefined): number => RANGES.find((range)
 const list = (items: readonly string[]) => new Intl.ListFormat("en").format(items);
 
 /** Is it too much for them? What holds comes before what people think. */
-export function sentence(guard: Guard, { gateways }: Engagement, days: number, now: Date, zone: Zone): { tone: Tone; words: string } {
+export function sentence(guard: GuardResponse, { gateways }: EngagementResponse, days: number, now: Date, zone: Zone): { tone: Tone; words: string } {
   if (guard.held.length > 0) return { tone: "lost", words: held(guard, now, zone) };
-  const at = (level: EngagementAt["level"]) => list(gateways.filter((one) => one.level === level).map(({ gateway }) => gatewayName(gateway)));
+  const at = (level: GatewayEngagement["level"]) => list(gateways.filter((one) => one.level === level).map(({ gateway }) => gatewayName(gateway)));
   if (at("warning")) return { tone: "lost", words: `Too much, by what people do with it: hardly anybody clicks, or most close it, in browsers of ${at("warning")}.` };
   if (at("watch")) return { tone: "retrying", words: `It may become too much: fewer click, or more close it, in browsers of ${at("watch")}.` };
   const told = gateways.filter(({ level }) => level === "fine").map(({ now }) => now);
@@ -36,7 +36,7 @@ function heldWords(held: readonly Tier[]): string {
   return capital(list(parts));
 }
 
-function held({ held, held_at }: Guard, now: Date, zone: Zone): string {
+function held({ held, held_at }: GuardResponse, now: Date, zone: Zone): string {
   const since = held_at ? ` since ${clockTime(new Date(held_at), now, zone)}` : "";
   return `${heldWords(held)} are held${since}: more went out than the app’s size explains. They wait until an operator releases them.`;
 }
@@ -107,7 +107,7 @@ export interface Load {
   isHeld: boolean;
 }
 
-export function loads({ sent, limit, held }: Guard): Load[] {
+export function loads({ sent, limit, held }: GuardResponse): Load[] {
   const share = (n: number) => (limit ? Math.min(1, n / limit) : undefined);
   return [
     { id: "other", word: "Promotional and engagement", sent: sent.other, share: share(sent.other), isHeld: held.some((tier) => tier !== "transactional") },
@@ -116,14 +116,14 @@ export function loads({ sent, limit, held }: Guard): Load[] {
 }
 
 /** Limit of the guard. */
-export function limitWords({ limit, factor, floor }: Guard): string {
+export function limitWords({ limit, factor, floor }: GuardResponse): string {
   if (limit == null) return "The guard is off: any number is right.";
   const set = factor == null && floor == null ? "as the server has it" : "as it was set for this app";
   return `More than ${fullCount(limit)} deliveries within a quarter of an hour hold the app, ${set}. One-time codes are counted and held apart from all else.`;
 }
 
 /** Effect of a release, with counts. */
-export function releaseWords({ held }: Guard, flow: Flow | undefined): string {
+export function releaseWords({ held }: GuardResponse, flow: FlowResponse | undefined): string {
   const waiting = flow && `: ${flow.waiting_or_more ? "more than " : ""}${things(flow.waiting, "delivery waits, and goes unless it is", "deliveries wait, and go unless they are")} cancelled before`;
   return `${heldWords(held)} go out again within a second${waiting ?? ", unless they are cancelled before"}. What was sent so far counts no longer.`;
 }

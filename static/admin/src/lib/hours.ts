@@ -1,8 +1,8 @@
 /** Send times of messages, as texts and from a form. Pure. */
 import type { components } from "../api/schema";
 
-type Calendar = components["schemas"]["CalendarView"];
-type Day = components["schemas"]["Day"];
+type Calendar = components["schemas"]["CalendarSettings"];
+type Day = components["schemas"]["WeekDay"];
 
 export const DAYS: readonly [Day, string][] = [
   ["mon", "Mon"],

@@ -1,5 +1,5 @@
 /** Meaning of a lane's state, and effect of an order, as texts. Pure. */
-import type { Flow, Lane, Origin } from "../api/types";
+import type { FlowResponse, LaneResponse, GatewayOrigin } from "../api/types";
 import { atLeast, clockTime, duration, things, type Zone } from "./format";
 import { gatewayName, type Tone } from "./words";
 
@@ -14,7 +14,7 @@ export const STATE_WORDS: Record<LaneState, { word: string; tone: Tone }> = {
   flowing: { word: "Flowing", tone: "accepted" },
 };
 
-export function originState(origin: Origin): LaneState {
+export function originState(origin: GatewayOrigin): LaneState {
   if (origin.held_until) return "held";
   if (origin.breaker === "open") return "open";
   if (origin.breaker === "half_open") return "probing";
@@ -22,21 +22,21 @@ export function originState(origin: Origin): LaneState {
 }
 
 /** The origin that is worst off; none: nothing is in force anywhere. */
-export function worstOrigin(lane: Lane): Origin | undefined {
-  const gravity = (origin: Origin) => STATES.indexOf(originState(origin));
+export function worstOrigin(lane: LaneResponse): GatewayOrigin | undefined {
+  const gravity = (origin: GatewayOrigin) => STATES.indexOf(originState(origin));
   return [...lane.origins].sort((a, b) => gravity(a) - gravity(b) || until(b) - until(a))[0];
 }
 
-const until = (origin: Origin) => Date.parse(origin.held_until ?? origin.open_until ?? "") || 0;
+const until = (origin: GatewayOrigin) => Date.parse(origin.held_until ?? origin.open_until ?? "") || 0;
 
 /** State of a lane's worst origin, which needs the action. */
-export function laneState(lane: Lane): LaneState {
+export function laneState(lane: LaneResponse): LaneState {
   const worst = worstOrigin(lane);
   return worst ? originState(worst) : "flowing";
 }
 
 /** Why it stands so: `Mozilla asked for a pause until 14:32`. */
-export function because(lane: Lane, now: Date, zone: Zone): string {
+export function because(lane: LaneResponse, now: Date, zone: Zone): string {
   const gateway = gatewayName(lane.gateway);
   const origin = worstOrigin(lane);
   const at = (time: string | null | undefined) => (time ? ` until ${clockTime(new Date(time), now, zone)}` : "");
@@ -89,7 +89,7 @@ export function sensible(state: LaneState): readonly Order[] {
 }
 
 /** Effect of an order, with counts. */
-export function consequence(order: Order, lane: Lane, flow: Pick<Flow, "waiting" | "waiting_or_more"> | undefined): string {
+export function consequence(order: Order, lane: LaneResponse, flow: Pick<FlowResponse, "waiting" | "waiting_or_more"> | undefined): string {
   const gateway = gatewayName(lane.gateway);
   const many = flow && `${flow.waiting_or_more ? atLeast(flow.waiting, true) : things(flow.waiting, "delivery", "deliveries")}${flow.waiting_or_more ? " deliveries" : ""}`;
   const now = many ? `Right now ${many} ${flow.waiting === 1 ? "waits" : "wait"} there.` : "How many wait there is not known at the moment.";

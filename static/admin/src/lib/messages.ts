@@ -1,11 +1,11 @@
 /** Progress of a message, as texts and parts. Pure. */
-import type { Message, MessageState, Tier } from "../api/types";
+import type { MessageResponse, SendState, Tier } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome, type Pattern } from "./figures";
 import { clockTime, count, duration, rate, things, type Zone } from "./format";
 import type { Tone } from "./words";
 
-export const STATES: readonly MessageState[] = ["scheduled", "sending", "paused", "done", "cancelled"];
-export const STATE_LOOKS: Record<MessageState, { word: string; tone: Tone }> = {
+export const STATES: readonly SendState[] = ["scheduled", "sending", "paused", "done", "cancelled"];
+export const STATE_LOOKS: Record<SendState, { word: string; tone: Tone }> = {
   scheduled: { word: "Scheduled", tone: "waiting" },
   sending: { word: "Sending", tone: "waiting" },
   paused: { word: "Paused", tone: "retrying" },
@@ -26,7 +26,7 @@ interface To {
 }
 
 /** Audience of a message. */
-export function audienceWords(to: Message["to"]): string {
+export function audienceWords(to: MessageResponse["to"]): string {
   const { all, topic, users, subscriptions, segment } = to as To;
   if (segment !== undefined) return topic === undefined ? `Segment ${segment}` : `Segment ${segment} of topic ${topic}`;
   if (all) return "Everybody";
@@ -37,7 +37,7 @@ export function audienceWords(to: Message["to"]): string {
 
 /** Counts of deliveries: from a list, or in more detail from the message. */
 export interface Standing {
-  state: MessageState;
+  state: SendState;
   ended: Record<Outcome, number>;
   /** Wait for another try. */
   retrying: number;
@@ -50,7 +50,7 @@ export interface Standing {
   expiresAt: Date;
 }
 
-export function standing(message: Message): Standing {
+export function standing(message: MessageResponse): Standing {
   const { state, counts, progress } = message;
   const known = counts ?? progress;
   const targeted = known?.targeted ?? 0;
@@ -191,7 +191,7 @@ function finished(it: Standing): Going {
 }
 
 /** Reports of browsers. Null: unknown, since the pushes have no receipt token. */
-export function receipts({ counts }: Message): Funnel | null {
+export function receipts({ counts }: MessageResponse): Funnel | null {
   if (!counts || counts.displayed == null) return null;
   const { accepted, displayed } = counts;
   return { accepted, asked: accepted, displayed, clicked: counts.clicked ?? 0, unknowable: 0, silent: Math.max(0, accepted - displayed) };
@@ -203,7 +203,7 @@ export type Steering = (typeof STEERINGS)[number];
 export const STEERING_WORDS: Record<Steering, string> = { pause: "Pause", resume: "Resume", cancel: "Cancel" };
 
 /** Possible actions in this state. */
-export function steerings(state: MessageState): readonly Steering[] {
+export function steerings(state: SendState): readonly Steering[] {
   if (state === "sending" || state === "scheduled") return ["pause", "cancel"];
   return state === "paused" ? ["resume", "cancel"] : [];
 }

@@ -1,5 +1,5 @@
 /** Delivery policies as a form has them, and what they come to in words. Pure. */
-import type { Policy, PolicyPlace, Preview, PreviewRow, Simulation, Timetable } from "../api/types";
+import type { Policy, PolicyLevel, PolicyPreviewResponse, RetrySpan, Simulation, Timetable } from "../api/types";
 import { count, duration, percent, things } from "./format";
 import { COMMON_FIELDS, FORM_FIELDS, type Field, type Written } from "./policy-fields";
 
@@ -24,7 +24,7 @@ export interface Draft {
 }
 
 /** The fields of a form at a place: its own, and those that only tiers or topics have. */
-export const fieldsOf = (form: Form, place: PolicyPlace): readonly Field[] => (form === "json" ? [] : [...FORM_FIELDS[form], ...COMMON_FIELDS[place]]);
+export const fieldsOf = (form: Form, place: PolicyLevel): readonly Field[] => (form === "json" ? [] : [...FORM_FIELDS[form], ...COMMON_FIELDS[place]]);
 
 const parts = (pointer: string) => pointer.split("/").slice(1);
 
@@ -41,7 +41,7 @@ function pointersOf(policy: Policy, above = ""): string[] {
 }
 
 /** A policy as its form shows it; as JSON if no form can show all of it. */
-export function toDraft(policy: Policy | null, place: PolicyPlace): Draft {
+export function toDraft(policy: Policy | null, place: PolicyLevel): Draft {
   const json = JSON.stringify(policy ?? {}, null, 2);
   if (policy === null || Object.keys(policy).length === 0) return { form: "guide", values: {}, json };
   const pointers = pointersOf(policy);
@@ -66,7 +66,7 @@ function sent(kind: Written, text: string): unknown {
 }
 
 /** The policy that a draft stands for. A string: why it stands for none. */
-export function toPolicy(draft: Draft, place: PolicyPlace): Policy | string {
+export function toPolicy(draft: Draft, place: PolicyLevel): Policy | string {
   if (draft.form === "json") return parsed(draft.json);
   const policy: Policy = {};
   for (const { pointer, kind } of fieldsOf(draft.form, place)) {
@@ -147,9 +147,9 @@ export function ladder(table: Timetable, ttlS: number): { rungs: Rung[]; left: n
   return { rungs: [...rungs.slice(0, RUNGS_MAX - 1), ...rungs.slice(-1)], left: rungs.length - RUNGS_MAX };
 }
 
-const labelOf = ({ first, last }: PreviewRow) => (first === last ? String(first) : `${count(first)}–${count(last)}`);
+const labelOf = ({ first, last }: RetrySpan) => (first === last ? String(first) : `${count(first)}–${count(last)}`);
 
-function waitOf({ shortest_s, delay_s, longest_s }: PreviewRow): string {
+function waitOf({ shortest_s, delay_s, longest_s }: RetrySpan): string {
   if (longest_s === 0) return "at once";
   return longest_s - shortest_s < 0.01 * delay_s ? duration(delay_s) : `${duration(shortest_s)} – ${duration(longest_s)}`;
 }
@@ -181,7 +181,7 @@ export function marks(end: number, apart = 0.1): { at: number; words: string }[]
 }
 
 /** Effects of a change of policy, in sentences. */
-export function changes(before: Preview, after: Preview): string[] {
+export function changes(before: PolicyPreviewResponse, after: PolicyPreviewResponse): string[] {
   const said: string[] = [];
   const [was, is] = [summary(before.timetable), summary(after.timetable)];
   if (was !== is) said.push(`${is}. Until now: ${was.toLowerCase()}.`);
@@ -189,7 +189,7 @@ export function changes(before: Preview, after: Preview): string[] {
   if (after.timetable.retries < before.timetable.retries) {
     said.push("A delivery under way that has been retried more often already gets no further retry: its next failure is its end.");
   }
-  const figure = (of: Preview, name: string) => JSON.stringify((of.policy as Policy)[name] ?? null);
+  const figure = (of: PolicyPreviewResponse, name: string) => JSON.stringify((of.policy as Policy)[name] ?? null);
   for (const { pointer, label } of COMMON_FIELDS.tier) {
     const name = pointer.slice(1);
     if (figure(before, name) !== figure(after, name)) said.push(`${label}: ${figure(after, name)}, until now ${figure(before, name)}.`);

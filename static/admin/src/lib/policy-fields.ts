@@ -1,5 +1,5 @@
 /** The fields of each form of delivery policy, with the names that its publisher gave them. */
-import type { PolicyPlace } from "../api/types";
+import type { PolicyLevel } from "../api/types";
 
 /** Input type of a field. */
 export type Written = "integer" | "number" | "text" | "choice" | "switch";
@@ -75,7 +75,7 @@ const breaker = (name: string, label: string, more: Partial<Field> = {}): Field 
 });
 
 /** Fields beside those of the form. */
-export const COMMON_FIELDS: Record<PolicyPlace, readonly Field[]> = {
+export const COMMON_FIELDS: Record<PolicyLevel, readonly Field[]> = {
   tier: [
     breaker("circuitFailureThreshold", "Share of failures that opens the breaker", { kind: "number" }),
     breaker("circuitMinAttempts", "… of at least so many POSTs a minute"),

@@ -1,4 +1,4 @@
-import type { Role, Session } from "../api/types";
+import type { Role, SessionResponse } from "../api/types";
 
 /** From the least to the greatest; each may do what those before it may. */
 export const ROLES: readonly Role[] = ["viewer", "sender", "operator", "admin"];
@@ -7,7 +7,7 @@ export const ROLES: readonly Role[] = ["viewer", "sender", "operator", "admin"];
 export type Place = string | null;
 
 /** Whether the user has this role, or a higher one, in that scope. A role for all apps applies to each. */
-export function may(session: Pick<Session, "roles"> | null | undefined, role: Role, place: Place): boolean {
+export function may(session: Pick<SessionResponse, "roles"> | null | undefined, role: Role, place: Place): boolean {
   const least = ROLES.indexOf(role);
   return !!session?.roles.some((grant) => (grant.app == null || grant.app === place) && ROLES.indexOf(grant.role) >= least);
 }

@@ -1,12 +1,12 @@
 /** The base of subscribers, and one of them, in words. Pure. */
-import type { Calendar, Chart, Lane, Subscription, VapidKey } from "../api/types";
+import type { CalendarSettings, ChartResponse, LaneResponse, SubscriptionResponse, VapidKeyResponse } from "../api/types";
 import { capital, count, percent, things } from "./format";
 import type { Pattern } from "./figures";
 import { gatewayName, type Tone } from "./words";
 
-export const SUBSCRIPTION_STATES = ["active", "suspended", "gone", "unsubscribed", "replaced", "expired"] as const satisfies readonly Subscription["state"][];
+export const SUBSCRIPTION_STATES = ["active", "suspended", "gone", "unsubscribed", "replaced", "expired"] as const satisfies readonly SubscriptionResponse["state"][];
 
-const STATES: Record<Subscription["state"], { word: string; tone: Tone; why: string }> = {
+const STATES: Record<SubscriptionResponse["state"], { word: string; tone: Tone; why: string }> = {
   active: { word: "Active", tone: "accepted", why: "It is sent to." },
   suspended: { word: "Suspended", tone: "retrying", why: "Its push service refused too often; it is kept, and retried when its browser returns." },
   gone: { word: "Gone", tone: "lost", why: "Its push service reported that it no longer exists." },
@@ -15,7 +15,7 @@ const STATES: Record<Subscription["state"], { word: string; tone: Tone; why: str
   expired: { word: "Expired", tone: "cancelled", why: "The time that its browser gave it was over." },
 };
 
-export const subscriptionWords = (state: Subscription["state"]) => STATES[state] ?? { word: state, tone: "cancelled", why: "" };
+export const subscriptionWords = (state: SubscriptionResponse["state"]) => STATES[state] ?? { word: state, tone: "cancelled", why: "" };
 
 /** Why subscriptions are lost, from the bottom of the chart to its top. */
 export const LOSSES = ["gone", "unsubscribed", "suspended", "expired", "replaced", "deleted"] as const;
@@ -44,8 +44,8 @@ export interface Growth {
 }
 
 /** `won` by day, and `lost` by day and cause: days without a loss may be missing there. */
-export function growth(won: Chart, lost: Chart): Growth {
-  const secondsOf = ({ time_bucket }: Chart["data"][number]) => Date.parse(time_bucket ?? won.metadata.from) / 1_000;
+export function growth(won: ChartResponse, lost: ChartResponse): Growth {
+  const secondsOf = ({ time_bucket }: ChartResponse["data"][number]) => Date.parse(time_bucket ?? won.metadata.from) / 1_000;
   const at = won.data.map(secondsOf);
   const column = (loss: Loss): number[] => {
     const of = lost.data.filter(({ dimensions }) => named(dimensions, "reason") === loss);
@@ -92,7 +92,7 @@ export interface Slice {
 }
 
 /** The base by push service, the largest first. */
-export function byGateway(chart: Chart): Slice[] {
+export function byGateway(chart: ChartResponse): Slice[] {
   return chart.data
     .map(({ dimensions, metrics }) => {
       const key = named(dimensions, "gateway");
@@ -105,12 +105,12 @@ export function byGateway(chart: Chart): Slice[] {
 
 /** A VAPID key, and the active subscriptions that were made with it. */
 export interface KeyAge {
-  key: VapidKey;
+  key: VapidKeyResponse;
   active: number;
 }
 
 /** The base by the key that browsers subscribed with: the active key first, then by age. */
-export function byKey(keys: readonly VapidKey[], lanes: readonly Lane[]): KeyAge[] {
+export function byKey(keys: readonly VapidKeyResponse[], lanes: readonly LaneResponse[]): KeyAge[] {
   const active = (id: string) => sum(lanes.filter((lane) => lane.vapid_key_id === id).map(({ subscriptions }) => subscriptions));
   return keys
     .map((key) => ({ key, active: active(key.id) }))
@@ -127,7 +127,7 @@ export function timeIn(timezone: string, now: Date): string | undefined {
 }
 
 /** Quiet hours of this person: in the zone of a device, else in that of the app. */
-export function quiet({ quiet_hours, timezone }: Calendar, own: string | null | undefined, now: Date): string {
+export function quiet({ quiet_hours, timezone }: CalendarSettings, own: string | null | undefined, now: Date): string {
   const where = own ?? timezone;
   const there = timeIn(where, now);
   const clock = there ? ` It is ${there} there.` : "";
@@ -139,7 +139,7 @@ export function quiet({ quiet_hours, timezone }: Calendar, own: string | null | 
 }
 
 /** Data that an erasure deletes. */
-export function whatErasureTakes(devices: readonly Pick<Subscription, "state">[], isAll: boolean): string[] {
+export function whatErasureTakes(devices: readonly Pick<SubscriptionResponse, "state">[], isAll: boolean): string[] {
   const active = devices.filter(({ state }) => state === "active" || state === "suspended").length;
   const n = `${isAll ? "" : "more than "}${things(devices.length, "device")}`;
   return [

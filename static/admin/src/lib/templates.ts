@@ -1,5 +1,5 @@
 /** A template that is being written, what comes of it, and what uses it. Pure. */
-import type { Campaign, CampaignPlan, Notification, Template, TemplateCheck, TemplatePreview, TemplatePreviewBody } from "../api/types";
+import type { Campaign, CampaignPlan, Notification, Template, TemplateCheck, TemplatePreview, TemplatePreviewRequest } from "../api/types";
 import { BLANK as BLANK_MESSAGE, content, like, objectOf, type Draft as MessageDraft } from "./draft";
 import { capital, fullCount, things } from "./format";
 import type { Tone } from "./words";
@@ -77,7 +77,7 @@ export interface Somebody {
 export const ANYBODY: Somebody = { kind: "anybody", id: "", locale: "", attributes: "" };
 
 /** The same as members of a preview. Undefined: there is something that cannot be read. */
-export function whomOf({ kind, id, locale, attributes }: Somebody): Partial<TemplatePreviewBody> | undefined {
+export function whomOf({ kind, id, locale, attributes }: Somebody): Partial<TemplatePreviewRequest> | undefined {
   if (kind !== "anybody" && id.trim()) return { [kind]: id.trim() };
   const known = objectOf(attributes);
   if (!known) return undefined;

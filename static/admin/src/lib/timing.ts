@@ -1,5 +1,5 @@
 /** Times of sending and of retries, as texts. Pure. */
-import type { Calendar, Tier, Timetable } from "../api/types";
+import type { CalendarSettings, Tier, Timetable } from "../api/types";
 import { duration, things } from "./format";
 
 const DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as const;
@@ -35,7 +35,7 @@ export function untilEnd({ from, to }: Span, minute: number): number {
 const lengthOf = ({ from, to }: Span): number => (minutes(to) - minutes(from) + DAY_MIN) % DAY_MIN || DAY_MIN;
 
 /** Time until a window opens; 0: open. Undefined: it never opens. */
-export function untilOpen(windows: NonNullable<Calendar["off_peak"]>, now: LocalTime): number | undefined {
+export function untilOpen(windows: NonNullable<CalendarSettings["off_peak"]>, now: LocalTime): number | undefined {
   const waits = windows.flatMap((window) => {
     const days = window.days?.length ? window.days : DAYS;
     return days.flatMap((day) => {
@@ -49,7 +49,7 @@ export function untilOpen(windows: NonNullable<Calendar["off_peak"]>, now: Local
 }
 
 /** Time of sending, as sentences. */
-export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: Calendar, ttlS: number, now: Date): string[] {
+export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: CalendarSettings, ttlS: number, now: Date): string[] {
   if (tier === "transactional") return ["At once, at any hour."];
   const local = localTime(now, timezone);
   const said: string[] = [];
@@ -71,7 +71,7 @@ export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: 
   return said;
 }
 
-function windowWords({ days, from, to }: NonNullable<Calendar["off_peak"]>[number]): string {
+function windowWords({ days, from, to }: NonNullable<CalendarSettings["off_peak"]>[number]): string {
   const on = days?.length ? days.map((day) => DAY_WORDS[day]).join(", ") : "daily";
   return `${on} ${from} to ${to}`;
 }

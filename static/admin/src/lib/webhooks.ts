@@ -1,5 +1,5 @@
 /** Webhooks and their requests in words, and a webhook that is being written. Pure. */
-import type { NewWebhook, Webhook, WebhookEvent, WebhookRequest, WebhookTry } from "../api/types";
+import type { NewWebhook, WebhookResponse, EventType, WebhookDeliveryResponse, WebhookAttempt } from "../api/types";
 import { capital, duration, fullCount, things } from "./format";
 import type { Tone } from "./words";
 
@@ -17,7 +17,7 @@ const DISABLED: Record<string, Standing> = {
 };
 
 /** Whether a webhook works. */
-export function standing({ state, disabled_why, breaker, failing_since, dropped_events }: Pick<Webhook, "state" | "disabled_why" | "breaker" | "failing_since" | "dropped_events">): Standing {
+export function standing({ state, disabled_why, breaker, failing_since, dropped_events }: Pick<WebhookResponse, "state" | "disabled_why" | "breaker" | "failing_since" | "dropped_events">): Standing {
   if (state === "disabled") return DISABLED[disabled_why ?? "asked"] ?? { tone: "cancelled", word: "Off", why: "" };
   if (breaker !== "closed") return { tone: "retrying", word: "Waits", why: "Its receiver fails again and again, so it is left alone for a while. No retries are used up by that." };
   if (failing_since) return { tone: "retrying", word: "Fails", why: "Its receiver has taken nothing of late. Each request is tried again by its policy." };
@@ -26,7 +26,7 @@ export function standing({ state, disabled_why, breaker, failing_since, dropped_
 }
 
 /** State of a request. */
-export function requestWords({ state, attempts }: Pick<WebhookRequest, "state" | "attempts">): { tone: Tone; word: string } {
+export function requestWords({ state, attempts }: Pick<WebhookDeliveryResponse, "state" | "attempts">): { tone: Tone; word: string } {
   if (state === "delivered") return { tone: "accepted", word: "Accepted" };
   if (state === "failed") return { tone: "lost", word: "Failed" };
   return attempts > 0 ? { tone: "retrying", word: "Tried again" } : { tone: "waiting", word: "Waiting" };
@@ -48,14 +48,14 @@ const FAILURES: Record<string, string> = {
 };
 
 /** Result of one try. */
-export function tryWords({ http_status, took_ms, reason }: Pick<WebhookTry, "http_status" | "took_ms" | "reason">): string {
+export function tryWords({ http_status, took_ms, reason }: Pick<WebhookAttempt, "http_status" | "took_ms" | "reason">): string {
   const after = duration(took_ms / 1_000);
   if (http_status == null) return `There was no answer${reason ? `: ${FAILURES[reason] ?? reason}` : ""}, after ${after}.`;
   return `The receiver answered ${http_status} after ${after}${reason ? `: ${reason}` : "."}`;
 }
 
 /** Whether the receiver accepts requests, by the test request. Undefined: not tested yet. */
-export function trialWords({ state, tries }: Pick<WebhookRequest, "state"> & { tries: readonly WebhookTry[] }): Standing | undefined {
+export function trialWords({ state, tries }: Pick<WebhookDeliveryResponse, "state"> & { tries: readonly WebhookAttempt[] }): Standing | undefined {
   const last = tries.at(-1);
   if (!last) return undefined;
   if (state === "delivered") return { tone: "accepted", word: "It works", why: tryWords(last) };
@@ -66,7 +66,7 @@ export function trialWords({ state, tries }: Pick<WebhookRequest, "state"> & { t
 export const replayWords = (n: number): string => `${capital(things(n, "request"))} that failed ${n === 1 ? "is" : "are"} made again, with all ${n === 1 ? "its" : "their"} retries. Each keeps its id, so that a receiver that had taken one drops the repeat.`;
 
 /** Data that the deletion of a webhook removes. */
-export function deletionWords({ pending, failed }: Pick<Webhook, "pending" | "failed">): string {
+export function deletionWords({ pending, failed }: Pick<WebhookResponse, "pending" | "failed">): string {
   const lost = pending + failed;
   const what = lost === 0 ? "Nothing waits for it." : `${fullCount(pending)} waiting and ${fullCount(failed)} failed requests go with it.`;
   return `Its receiver gets no further events. ${what} There is no way back.`;
@@ -82,7 +82,7 @@ export function hostOf(url: string): string {
 }
 
 /** Event types of webhooks, by subject. */
-export const EVENTS: readonly (readonly [string, readonly (readonly [WebhookEvent, string])[]])[] = [
+export const EVENTS: readonly (readonly [string, readonly (readonly [EventType, string])[]])[] = [
   [
     "How deliveries end",
     [
@@ -125,7 +125,7 @@ export const EVENTS: readonly (readonly [string, readonly (readonly [WebhookEven
 export interface Draft {
   name: string;
   url: string;
-  events: readonly WebhookEvent[];
+  events: readonly EventType[];
   maxEvents: string;
   /** The name of a preset; empty: the default. */
   preset: string;
@@ -138,7 +138,7 @@ export const BLANK: Draft = { name: "", url: "", events: ["delivery.gone", "deli
 /** Stands among the presets for a policy that there is no field for. */
 export const OWN = "-own";
 
-export function draftOf({ name, url, events, max_events, policy }: Webhook): Draft {
+export function draftOf({ name, url, events, max_events, policy }: WebhookResponse): Draft {
   const { preset } = (policy ?? {}) as { preset?: unknown };
   const isPreset = typeof preset === "string" && Object.keys(policy ?? {}).length === 1;
   return { name, url, events, maxEvents: String(max_events), preset: isPreset ? preset : policy ? OWN : "", own: policy && !isPreset ? policy : undefined };
@@ -151,7 +151,7 @@ export function bodyOf({ name, url, events, maxEvents, preset, own }: Draft): Ne
 }
 
 /** With an event, or without it, in the order in which they are shown. */
-export function toggled(events: readonly WebhookEvent[], event: WebhookEvent): WebhookEvent[] {
+export function toggled(events: readonly EventType[], event: EventType): EventType[] {
   const all = EVENTS.flatMap(([, group]) => group.map(([name]) => name));
   return all.filter((name) => (name === event ? !events.includes(name) : events.includes(name)));
 }

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { api, told } from "../api/client";
-import type { Methods } from "../api/types";
+import type { SignInMethods } from "../api/types";
 import { BASE } from "../lib/url";
 import { signIn, type SignIn } from "../session";
 import { useAction } from "../ui/action";
@@ -115,7 +115,7 @@ function Confirm() {
 
 /** The provider of one's own, if this server has one. */
 function Provider() {
-  const [provider, setProvider] = useState<Methods["oidc"]>();
+  const [provider, setProvider] = useState<SignInMethods["oidc"]>();
   const [word] = useState(takeWord);
   useEffect(() => {
     // Without an answer the other ways are there all the same.

@@ -1,8 +1,8 @@
-import type { AppView } from "../api/types";
+import type { AppResponse } from "../api/types";
 import { to, useFilters } from "../lib/url";
 
 /** Placeholder of pages about one app while none is chosen. `what`: the reason. */
-export function ChooseApp({ apps, what }: { apps: readonly AppView[]; what: string }) {
+export function ChooseApp({ apps, what }: { apps: readonly AppResponse[]; what: string }) {
   const { here } = useFilters();
   if (apps.length === 0) {
     return (

@@ -1,15 +1,15 @@
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
-import type { AppView, Role, Session } from "../api/types";
+import type { AppResponse, Role, SessionResponse } from "../api/types";
 import { may, takes } from "../lib/roles";
 
 /** Context of every page. */
 export interface Here {
-  session: Session;
+  session: SessionResponse;
   /** The apps that may be looked at. */
-  apps: readonly AppView[];
+  apps: readonly AppResponse[];
   /** The one that the page is about; undefined: all of them. */
-  app: AppView | undefined;
+  app: AppResponse | undefined;
   /** Asks for the apps anew: one was made, changed or deleted. */
   refreshApps: () => Promise<void>;
 }

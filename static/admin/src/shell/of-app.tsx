@@ -1,12 +1,12 @@
 import type { ComponentChildren } from "preact";
-import type { AppView } from "../api/types";
+import type { AppResponse } from "../api/types";
 import { ChooseApp } from "./choose-app";
 import { useHere } from "./context";
 
 interface Props {
   /** Reason why the page needs an app. */
   what: string;
-  children: (app: AppView) => ComponentChildren;
+  children: (app: AppResponse) => ComponentChildren;
 }
 
 /** Content of the chosen app, or the choice of an app. */
@@ -16,7 +16,7 @@ export function OfApp({ what, children }: Props) {
 }
 
 /** The same of the app that the address names, by its id or slug. */
-export function OfNamedApp({ name, children }: { name: string | undefined; children: (app: AppView) => ComponentChildren }) {
+export function OfNamedApp({ name, children }: { name: string | undefined; children: (app: AppResponse) => ComponentChildren }) {
   const { apps } = useHere();
   const app = apps.find(({ id, slug }) => id === name || slug === name);
   if (app) return <>{children(app)}</>;

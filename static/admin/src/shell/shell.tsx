@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { lazy, Route, Router, useLocation } from "preact-iso";
 import { live } from "../api/live";
-import type { AppView, Session } from "../api/types";
+import type { AppResponse, SessionResponse } from "../api/types";
 import { appsOf, chosen } from "../apps";
 import { clock } from "../lib/clock";
 import { isOurs, Keys, step } from "../lib/keys";
@@ -50,13 +50,13 @@ const FirstRun = lazy(() => import("../pages/first-run/page"));
 const NothingHere = lazy(() => import("../pages/nothing-here"));
 
 /** Scope of the event stream: the chosen app, or all apps of the user's roles. Without permission the page polls each minute. */
-function streamFor(session: Session, app: AppView | undefined): string | null {
+function streamFor(session: SessionResponse, app: AppResponse | undefined): string | null {
   if (app && may(session, "viewer", app.id)) return `/v1/apps/${app.id}/events/stream`;
   return session.roles.length > 0 ? "/v1/events/stream" : null;
 }
 
 /** Everything around a page. */
-export function Shell({ session }: { session: Session }) {
+export function Shell({ session }: { session: SessionResponse }) {
   const apps = useResource("apps", (stop) => appsOf(session, stop), { everyS: 300 });
   return (
     <Shown of={apps} what="your apps">
@@ -65,7 +65,7 @@ export function Shell({ session }: { session: Session }) {
   );
 }
 
-function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView[]; refreshApps: () => Promise<void> }) {
+function Frame({ session, apps, refreshApps }: { session: SessionResponse; apps: AppResponse[]; refreshApps: () => Promise<void> }) {
   const { filters, go, here } = useFilters();
   const app = chosen(apps, filters.app);
   const [isHelpOpen, showHelp] = useState(false);
@@ -140,7 +140,7 @@ function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView
 /** Time before the end of a session at which a notice appears. */
 const SOON_MS = 600_000;
 
-function EndsSoon({ session }: { session: Session }) {
+function EndsSoon({ session }: { session: SessionResponse }) {
   const ends = new Date(session.expires_at);
   if (ends.getTime() - clock.shown.value.getTime() > SOON_MS) return null;
   return (
@@ -161,7 +161,7 @@ function useTitle(here: string): void {
 }
 
 /** Redirects users with permission to create the first app to the first run; they may leave it. */
-function useFirstRun(session: Session, apps: readonly AppView[], here: string): void {
+function useFirstRun(session: SessionResponse, apps: readonly AppResponse[], here: string): void {
   const { route } = useLocation();
   const [isEmpty] = useState(apps.length === 0 && may(session, "operator", null));
   useEffect(() => {

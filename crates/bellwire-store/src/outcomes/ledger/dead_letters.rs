@@ -4,7 +4,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::closing::Closing;
-use crate::outcomes::events::{Event, EventData};
+use crate::outcomes::events::{DeadLetterCreated, Event, EventData};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
@@ -65,7 +65,10 @@ impl<'a> DeadLetters<'a> {
     /// Adds a dead letter and its event.
     pub(super) fn push(&mut self, dead: DeadLetter<'a>, closing: &mut Closing) {
         if let (Cause::Dead(reason), Some(app)) = (dead.cause, dead.app) {
-            let body = EventData::DeadLetterCreated { reason: reason.name().to_owned(), dead_letter: dead.id };
+            let body = EventData::DeadLetterCreated(DeadLetterCreated {
+                reason: reason.name().to_owned(),
+                dead_letter: dead.id,
+            });
             closing.tell([Event { app, body, n: 1 }]);
         }
         self.ids.push(dead.id);

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, Campaign, CampaignPlan, DryRun, Sent } from "../../api/types";
+import type { AppResponse, Campaign, CampaignPlan, DryRun, Accepted } from "../../api/types";
 import { ACT_WORDS, actsOn, consequence, startWords, type Act } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { listed } from "../../lib/draft";
@@ -18,7 +18,7 @@ import { dryRun } from "../composer/load";
 import { act, clone, loadCampaign, loadPlan, testSend } from "./load";
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   campaign: Campaign;
   refresh: () => unknown;
 }
@@ -153,7 +153,7 @@ function CloneDialog({ app, campaign, onClose }: DialogProps) {
 function TestDialog({ app, campaign, onClose }: DialogProps) {
   const { link } = useFilters();
   const [users, name] = useState("");
-  const [sent, setSent] = useState<Sent>();
+  const [sent, setSent] = useState<Accepted>();
   const ids = listed(users);
   const variants = campaign.progress?.variants ?? [];
   const [variant, choose] = useState(variants[0]?.name ?? "");

@@ -1,4 +1,4 @@
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { byDay, dayKey, monthOf, monthWords, occasions, otherMonth, STATE_LOOKS, weeksOf, type Day, type Entry } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { capital, clockTime } from "../../lib/format";
@@ -16,7 +16,7 @@ const AROUND_MS = 8 * 86_400_000;
 const MONTH_MS = 31 * 86_400_000;
 
 /** A month: what is due when, and what was. */
-export function CampaignCalendar({ app }: { app: AppView }) {
+export function CampaignCalendar({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   const sender = useMay("sender", app.id);
   const now = clock.shown.value;

@@ -1,5 +1,5 @@
 import { useRoute } from "preact-iso";
-import type { AppView, Campaign } from "../../api/types";
+import type { AppResponse, Campaign } from "../../api/types";
 import { endedOf, going, parts, receipts, standing, wholeOf } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { percent } from "../../lib/format";
@@ -38,7 +38,7 @@ export default function CampaignPage() {
   return <OfApp key={`${app.id} ${named}`} app={app} named={named} />;
 }
 
-function OfApp({ app, named }: { app: AppView; named: string }) {
+function OfApp({ app, named }: { app: AppResponse; named: string }) {
   const { link } = useFilters();
   const campaign = useResource(`campaign ${app.id} ${named}`, (stop) => loadCampaign(app.id, named, stop), { on: MOVES, everyS: 5 });
   // Small campaigns have no chart on the server.
@@ -56,7 +56,7 @@ function OfApp({ app, named }: { app: AppView; named: string }) {
 }
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   campaign: Campaign;
   perMinute: number | undefined;
   refresh: () => unknown;

@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { Refusal } from "../../api/problem";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { useBegin } from "../../lib/begin";
 import { BLANK, draftOf, lacks, messageOf, planOf, saidBy, slugOf, type Draft } from "../../lib/campaign-draft";
 import { isAddressed, titled, type Draft as MessageDraft } from "../../lib/draft";
@@ -46,7 +46,7 @@ export default function CampaignComposer() {
   );
 }
 
-function OfApp({ app, named }: { app: AppView; named: string | undefined }) {
+function OfApp({ app, named }: { app: AppResponse; named: string | undefined }) {
   const sender = useMay("sender", app.id);
   if (!sender.may) return <p class="refused">Writing campaigns is not yours to do. {sender.why}</p>;
   return named ? <Existing app={app} named={named} /> : <New app={app} />;
@@ -57,20 +57,20 @@ type Written = Pick<Writing<Draft>, "draft" | "key" | "change" | "forget"> & Par
 
 const ownZone = (): string => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
-function New({ app }: { app: AppView }) {
+function New({ app }: { app: AppResponse }) {
   const { session } = useHere();
   const writing = useDraft(`bellwire.campaign.${app.id}`, session.email ?? "an operator’s key", { ...BLANK, timezone: ownZone() });
   return <Form app={app} writing={writing} existing={undefined} />;
 }
 
-function Existing({ app, named }: { app: AppView; named: string }) {
+function Existing({ app, named }: { app: AppResponse; named: string }) {
   const { begun, problem, edition, again } = useBegin(named, (stop) => loadPlanned(app.id, named, stop));
   if (problem) return <Failed problem={problem} what="the draft" retry={again} />;
   return begun ? <Change key={edition} app={app} begun={begun} reload={again} /> : <p class="loading">Loading the draft…</p>;
 }
 
 interface ChangeProps {
-  app: AppView;
+  app: AppResponse;
   begun: Planned;
   reload: () => void;
 }
@@ -112,7 +112,7 @@ function checkable(draft: Draft, chosen: number) {
 }
 
 interface FormProps {
-  app: AppView;
+  app: AppResponse;
   writing: Written;
   existing: Planned | undefined;
   reload?: () => void;
@@ -159,7 +159,7 @@ function Form({ app, writing, existing, reload = () => {} }: FormProps) {
 
 /** Properties of each part. `problem`: error of the last save. */
 export interface PartProps {
-  app: AppView;
+  app: AppResponse;
   draft: Draft;
   change: (changes: Partial<Draft>) => void;
   problem: Refusal | undefined;

@@ -1,7 +1,7 @@
 /** Requests of the campaign pages. */
 import { api, told } from "../../api/client";
 import { alike, type Condition } from "../../api/edit";
-import type { Campaign, CampaignLocale, CampaignPlan, CampaignRunFigures, Sent } from "../../api/types";
+import type { Campaign, CampaignLocaleReports, CampaignPlan, CampaignRunFigures, Accepted } from "../../api/types";
 import type { Act, CampaignState } from "../../lib/campaigns";
 import type { Filters } from "../../lib/url";
 
@@ -58,7 +58,7 @@ export async function loadRuns(app: string, campaign: string, signal: AbortSigna
   return (await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/runs", { params: { path: { app, campaign } }, signal }))).data;
 }
 
-export async function loadLocales(app: string, campaign: string, signal: AbortSignal): Promise<CampaignLocale[]> {
+export async function loadLocales(app: string, campaign: string, signal: AbortSignal): Promise<CampaignLocaleReports[]> {
   return (await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/locales", { params: { path: { app, campaign } }, signal }))).data;
 }
 
@@ -81,7 +81,7 @@ export async function act(act: Act, app: string, campaign: string, header: Condi
 export const clone = (app: string, campaign: string, slug: string): Promise<Campaign> =>
   told(api.POST("/v1/apps/{app}/campaigns/{campaign}/clone", { params: { path: { app, campaign } }, body: { slug } })) as Promise<Campaign>;
 
-export const testSend = (app: string, campaign: string, users: string[], variant: string | undefined): Promise<Sent> =>
+export const testSend = (app: string, campaign: string, users: string[], variant: string | undefined): Promise<Accepted> =>
   told(api.POST("/v1/apps/{app}/campaigns/{campaign}/test", { params: { path: { app, campaign } }, body: { users, ...(variant ? { variant } : {}) } }));
 
 export const create = (app: string, body: CampaignPlan, key: string): Promise<Campaign> =>

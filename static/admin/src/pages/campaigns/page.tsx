@@ -1,4 +1,4 @@
-import type { AppView, Campaign, CampaignStanding } from "../../api/types";
+import type { AppResponse, Campaign, CampaignStanding } from "../../api/types";
 import { brief, parts, standing, STATES, STATE_LOOKS } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { TIER_WORDS } from "../../lib/messages";
@@ -41,7 +41,7 @@ export default function Campaigns() {
   );
 }
 
-function Write({ app }: { app: AppView }) {
+function Write({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
   useKey("n", sender.may ? () => go("/campaigns/-new") : undefined);
@@ -69,7 +69,7 @@ function Views() {
   );
 }
 
-function List({ app }: { app: AppView }) {
+function List({ app }: { app: AppResponse }) {
   const { filters, change, link } = useFilters();
   const { state, after } = filters;
   const page = useResource(`campaigns ${app.id} ${[state, after].join(" ")}`, (stop) => loadCampaigns(app.id, filters, stop), { on: MOVES, everyS: 10 });
@@ -88,7 +88,7 @@ function List({ app }: { app: AppView }) {
 }
 
 /** Nothing like that; or nothing at all, what it would be, and how to get it. */
-function None({ app }: { app: AppView }) {
+function None({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   const sender = useMay("sender", app.id);
   if (filters.state || filters.after) {

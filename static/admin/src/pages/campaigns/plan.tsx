@@ -1,4 +1,4 @@
-import type { AppView, Campaign, CampaignPlan } from "../../api/types";
+import type { AppResponse, Campaign, CampaignPlan } from "../../api/types";
 import { audienceWords, paceWords, scheduleWords, testWords } from "../../lib/campaigns";
 import { sunsetWords } from "../../lib/draft";
 import { clock } from "../../lib/clock";
@@ -13,7 +13,7 @@ import { Shown } from "../../ui/shown";
 import { loadPlan } from "./load";
 
 /** Content as its author wrote it. */
-export function PlanCard({ app, campaign }: { app: AppView; campaign: Campaign }) {
+export function PlanCard({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
   const { link } = useFilters();
   const sender = useMay("sender", app.id);
   const isDraft = campaign.state === "draft";
@@ -34,7 +34,7 @@ export function PlanCard({ app, campaign }: { app: AppView; campaign: Campaign }
   );
 }
 
-function Plan({ app, campaign }: { app: AppView; campaign: Campaign }) {
+function Plan({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
   const plan = useResource(`plan ${campaign.id} ${campaign.changed_at}`, (stop) => loadPlan(app.id, campaign.id, stop), { everyS: 3_600 });
   return (
     <Shown of={plan} what="the plan">

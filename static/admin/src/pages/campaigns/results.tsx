@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, Campaign, CampaignLocale, CampaignProgress } from "../../api/types";
+import type { AppResponse, Campaign, CampaignLocaleReports, CampaignProgress } from "../../api/types";
 import { axisEnd, changeWords, intervals, verdict, winnerWords, type Interval } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { capital, count, fullCount, languageWords, percent, things } from "../../lib/format";
@@ -107,7 +107,7 @@ export function Gateways({ progress: { gateways } }: { progress: CampaignProgres
 }
 
 /** Results of each run, newest first, beside the previous run. */
-export function Runs({ app, campaign }: { app: AppView; campaign: Campaign }) {
+export function Runs({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
   const runs = useResource(`runs ${campaign.id}`, (stop) => loadRuns(app.id, campaign.id, stop), { on: MOVES, everyS: 5 });
   const now = clock.shown.value;
   return (
@@ -135,7 +135,7 @@ export function Runs({ app, campaign }: { app: AppView; campaign: Campaign }) {
 }
 
 /** Every delivery is looked at for this, so it is asked for. */
-export function Locales({ app, campaign }: { app: AppView; campaign: Campaign }) {
+export function Locales({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
   const [isAsked, ask] = useState(false);
   if (isAsked) return <AskedLocales app={app} campaign={campaign} />;
   return (
@@ -150,7 +150,7 @@ export function Locales({ app, campaign }: { app: AppView; campaign: Campaign })
   );
 }
 
-function AskedLocales({ app, campaign }: { app: AppView; campaign: Campaign }) {
+function AskedLocales({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
   const locales = useResource(`locales ${campaign.id}`, (stop) => loadLocales(app.id, campaign.id, stop), { everyS: 3_600 });
   return (
     <Shown of={locales} what="languages" isEmpty={(rows) => rows.length === 0} empty={<p>There is no delivery yet.</p>}>
@@ -171,7 +171,7 @@ function AskedLocales({ app, campaign }: { app: AppView; campaign: Campaign }) {
   );
 }
 
-function Language({ locale }: Pick<CampaignLocale, "locale">) {
+function Language({ locale }: Pick<CampaignLocaleReports, "locale">) {
   if (!locale) return <span class="soft">not told</span>;
   const words = languageWords(locale);
   return (

@@ -1,5 +1,5 @@
 import { api, told } from "../../api/client";
-import type { Finding } from "../../api/types";
+import type { CheckResult } from "../../api/types";
 import { grouped, HEALTH_WORDS, state, titleOf } from "../../lib/checks";
 import { useResource } from "../../lib/resource";
 import { Badge } from "../../ui/badge";
@@ -29,7 +29,7 @@ export default function Checks() {
   );
 }
 
-function Findings({ at, findings }: { at: string; findings: Finding[] }) {
+function Findings({ at, findings }: { at: string; findings: CheckResult[] }) {
   const { wrong, right } = grouped(findings);
   const { tone, words } = state(findings);
   return (
@@ -64,7 +64,7 @@ function Findings({ at, findings }: { at: string; findings: Finding[] }) {
   );
 }
 
-function Wrong({ finding: { check, health, detail, advice, line } }: { finding: Finding }) {
+function Wrong({ finding: { check, health, detail, advice, line } }: { finding: CheckResult }) {
   const { word, tone } = HEALTH_WORDS[health];
   return (
     <>

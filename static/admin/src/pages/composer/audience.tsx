@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, DryRun } from "../../api/types";
+import type { AppResponse, DryRun } from "../../api/types";
 import { things } from "../../lib/format";
 import { AUDIENCES, isAddressed, maySunset, sunsetOf, sunsetWords, type AudienceKind, type Draft } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
@@ -48,7 +48,7 @@ export function AudienceCard({ app, draft, change, check }: PartProps) {
 }
 
 interface TopicProps {
-  app: AppView;
+  app: AppResponse;
   topic: string;
   choose: (topic: string) => void;
   fault: string | undefined;

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, NewMessage } from "../../api/types";
+import type { AppResponse, MessageRequest } from "../../api/types";
 import { BUTTONS_MAX, content, type Button, type Draft } from "../../lib/draft";
 import { octets } from "../../lib/octets";
 import { Card } from "../../ui/card";
@@ -14,7 +14,7 @@ const SAYS = [
 ] as const;
 
 /** Content: a text or a stored template. `to`: the audience. */
-export function ContentCard({ app, draft, change, check, sight, to }: PartProps & { sight: Sight; to: NewMessage["to"] }) {
+export function ContentCard({ app, draft, change, check, sight, to }: PartProps & { sight: Sight; to: MessageRequest["to"] }) {
   const site = app.origins[0];
   return (
     <Card title="Content">
@@ -32,7 +32,7 @@ export function ContentCard({ app, draft, change, check, sight, to }: PartProps 
 }
 
 interface FieldsProps {
-  app: AppView;
+  app: AppResponse;
   draft: Draft;
   change: (changes: Partial<Draft>) => void;
   /** Fault of a member of the content. */

@@ -1,4 +1,4 @@
-import type { AppView, NewMessage, Said } from "../../api/types";
+import type { AppResponse, MessageRequest, MessageContentResponse } from "../../api/types";
 import { BLANK, isAddressed, like, message, recipients, titled, type Draft } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -33,7 +33,7 @@ export default function Composer() {
   );
 }
 
-function OfApp({ app }: { app: AppView }) {
+function OfApp({ app }: { app: AppResponse }) {
   const sender = useMay("sender", app.id);
   const { filters } = useFilters();
   if (!sender.may) return <p class="refused">Sending is not yours to do. {sender.why}</p>;
@@ -41,7 +41,7 @@ function OfApp({ app }: { app: AppView }) {
 }
 
 /** Starts with the content of another message. */
-function LikeAnother({ app, id }: { app: AppView; id: string }) {
+function LikeAnother({ app, id }: { app: AppResponse; id: string }) {
   const said = useResource(`said ${id}`, (stop) => loadSaid(app.id, id, stop), { everyS: 3_600 });
   return (
     <Shown of={said} what="the message that it is to be like">
@@ -50,17 +50,17 @@ function LikeAnother({ app, id }: { app: AppView; id: string }) {
   );
 }
 
-function FormLike({ app, said: { content } }: { app: AppView; said: Said }) {
+function FormLike({ app, said: { content } }: { app: AppResponse; said: MessageContentResponse }) {
   if (!content) return <p class="refused">The content of that message was deleted, or you have no permission to read it.</p>;
   return <Form app={app} begin={like(content)} />;
 }
 
 /** Draft for checks before it is complete: many authors write the title last, and choose the audience late. */
-function checkable(draft: Draft): NewMessage {
+function checkable(draft: Draft): MessageRequest {
   return { ...titled(message(draft)), to: isAddressed(draft) ? recipients(draft) : { all: true } };
 }
 
-function Form({ app, begin }: { app: AppView; begin: Draft | undefined }) {
+function Form({ app, begin }: { app: AppResponse; begin: Draft | undefined }) {
   const { session } = useHere();
   const writing = useDraft(`bellwire.draft.${app.id}`, session.email ?? "an operator’s key", BLANK, begin);
   const { draft, change } = writing;

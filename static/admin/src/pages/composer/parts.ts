@@ -1,10 +1,10 @@
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import type { Draft } from "../../lib/draft";
 import type { Check } from "./load";
 
 /** Properties of each part of the composer. */
 export interface PartProps {
-  app: AppView;
+  app: AppResponse;
   draft: Draft;
   change: (changes: Partial<Draft>) => void;
   check: Check;

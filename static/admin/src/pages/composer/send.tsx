@@ -1,4 +1,4 @@
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { isAddressed, isBlank, message, titleOf, unsaid, type Draft } from "../../lib/draft";
 import { fullCount, things } from "../../lib/format";
 import { audienceWords } from "../../lib/messages";
@@ -13,7 +13,7 @@ import { Warnings } from "./reach";
 import type { Writing } from "./store";
 
 /** The end of it: what is still missing, or how to send. */
-export function SendCard({ app, writing, check }: { app: AppView; writing: Writing<Draft>; check: Check }) {
+export function SendCard({ app, writing, check }: { app: AppResponse; writing: Writing<Draft>; check: Check }) {
   const { open: asked, show: ask, close } = useDialog<"send" | "clear">();
   const { draft } = writing;
   const n = check.counted?.audience_estimate;
@@ -64,7 +64,7 @@ function lacks(draft: Draft): string | undefined {
 }
 
 /** Counts once more before it is sent. */
-function SendDialog({ app, writing, onClose }: { app: AppView; writing: Writing<Draft>; onClose: () => void }) {
+function SendDialog({ app, writing, onClose }: { app: AppResponse; writing: Writing<Draft>; onClose: () => void }) {
   const { draft, key, forget } = writing;
   const { go } = useFilters();
   const request = message(draft);

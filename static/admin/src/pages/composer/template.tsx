@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { NewMessage, Notification, TemplatePreview } from "../../api/types";
+import type { MessageRequest, Notification, TemplatePreview } from "../../api/types";
 import { useAsked, type Asked } from "../../lib/asked";
 import { content, objectOf, said, type Draft } from "../../lib/draft";
 import { faultWords, languageWords } from "../../lib/format";
@@ -39,7 +39,7 @@ export function useSight(app: string, draft: Draft): Sight {
 
 interface Props extends PartProps {
   sight: Sight;
-  to: NewMessage["to"];
+  to: MessageRequest["to"];
 }
 
 /** Stored template, and its data. */

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { Preview, Tier, Timetable } from "../../api/types";
+import type { PolicyPreviewResponse, Tier, Timetable } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { message } from "../../lib/draft";
 import { duration } from "../../lib/format";
@@ -99,7 +99,7 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
   );
 }
 
-function Retries({ preview: { timetable, when_throttled, set_by } }: { preview: Preview }) {
+function Retries({ preview: { timetable, when_throttled, set_by } }: { preview: PolicyPreviewResponse }) {
   const by = set_by.retry === "default" ? "This is the server’s default." : `This is set by the ${set_by.retry}.`;
   return (
     <>

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, Sent } from "../../api/types";
+import type { AppResponse, Accepted } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { test, unsaid, type Draft } from "../../lib/draft";
 import { going, standing } from "../../lib/messages";
@@ -20,10 +20,10 @@ const KINDS = [
 ] as const;
 
 /** Sends it to one recipient first. Whom, is kept for the next draft. */
-export function TryCard({ app, draft }: { app: AppView; draft: Draft }) {
+export function TryCard({ app, draft }: { app: AppResponse; draft: Draft }) {
   const place = `bellwire.test.${app.id}`;
   const [[kind, id], setTo] = useState<[kind: "users" | "subscriptions", id: string]>(() => remembered(place));
-  const [sent, setSent] = useState<Sent>();
+  const [sent, setSent] = useState<Accepted>();
   const { run, isBusy, problem } = useAction(async () => {
     remember(place, [kind, id.trim()]);
     setSent(undefined);
@@ -55,7 +55,7 @@ export function TryCard({ app, draft }: { app: AppView; draft: Draft }) {
 }
 
 /** Result of a test push. */
-function Became({ app, sent }: { app: AppView; sent: Sent }) {
+function Became({ app, sent }: { app: AppResponse; sent: Accepted }) {
   const { link } = useFilters();
   const message = useResource(`message ${sent.id}`, (stop) => loadMessage(app.id, sent.id, stop), { on: ["outcomes"], everyS: 3 });
   if (sent.audience_estimate === 0) return <p role="status">The test was not sent: that recipient has no active browser.</p>;

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, Handled } from "../../api/types";
+import type { AppResponse, DeadLetterActionResult } from "../../api/types";
 import { things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { reasonWords } from "../../lib/words";
@@ -9,7 +9,7 @@ import { Refused, Shown } from "../../ui/shown";
 import { handle, type Handling, type Kind } from "./load";
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   handling: Handling;
   kind: Kind;
   /** Of this message alone. */
@@ -22,7 +22,7 @@ const letters = (n: number) => things(n, "dead letter");
 
 /** Counts first, asks for confirmation, acts, and shows the result. */
 export function HandleDialog({ app, handling, kind, message, onClose, onHandled }: Props) {
-  const [done, setDone] = useState<Handled>();
+  const [done, setDone] = useState<DeadLetterActionResult>();
   const filter = { reason: kind.reason, message };
   const dryRun = useResource(`${handling} ${app.id} ${kind.reason} ${message ?? ""}`, () => handle(handling, app.id, filter, true), { everyS: 3_600 });
   const { run, isBusy, problem } = useAction(async () => {
@@ -69,10 +69,10 @@ export function HandleDialog({ app, handling, kind, message, onClose, onHandled 
 /** Maximum of one request: the server's limit. */
 const CAP = 10_000;
 /** Discarding needs no reachable recipient. */
-const reached = (handling: Handling, { matched, unreachable, user_left }: Handled) =>
+const reached = (handling: Handling, { matched, unreachable, user_left }: DeadLetterActionResult) =>
   Math.min(CAP, handling === "discard" ? matched : Math.max(0, matched - unreachable - user_left));
 
-function whatReplayDoes(counted: Handled): string {
+function whatReplayDoes(counted: DeadLetterActionResult): string {
   const left = [
     counted.unreachable > 0 ? `${letters(counted.unreachable)} cannot be sent: the subscription is no longer active.` : "",
     counted.user_left > 0 ? `${letters(counted.user_left)} cannot be sent: another user has that browser now.` : "",
@@ -87,5 +87,5 @@ function whatReplayDoes(counted: Handled): string {
     .join(" ");
 }
 
-const whatDiscardDoes = (counted: Handled): string =>
+const whatDiscardDoes = (counted: DeadLetterActionResult): string =>
   `${letters(reached("discard", counted))} would be put aside: they stay in the archive until it is cleared, but nothing brings them back to anybody.`;

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
-import type { AppView, OpenedLetter, Policy } from "../../api/types";
+import type { AppResponse, DeadLetterDetail, Policy } from "../../api/types";
 import { duration } from "../../lib/format";
 import { formWords } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
@@ -33,14 +33,14 @@ export default function DeadLetterPage() {
   );
 }
 
-const STATES: Record<OpenedLetter["state"], { word: string; tone: Tone }> = {
+const STATES: Record<DeadLetterDetail["state"], { word: string; tone: Tone }> = {
   open: { word: "Open", tone: "lost" },
   replayed: { word: "Sent again", tone: "accepted" },
   discarded: { word: "Discarded", tone: "cancelled" },
   closed: { word: "Closed: there is no way back", tone: "cancelled" },
 };
 
-function Letter({ app, id }: { app: AppView; id: string }) {
+function Letter({ app, id }: { app: AppResponse; id: string }) {
   // Each read of the content is recorded in the audit log: it is requested once.
   const letter = useResource(`letter ${app.id} ${id}`, (stop) => loadLetter(app.id, id, stop), { everyS: 86_400 });
   return (
@@ -50,7 +50,7 @@ function Letter({ app, id }: { app: AppView; id: string }) {
   );
 }
 
-function Opened({ app, opened, onHandled }: { app: AppView; opened: OpenedLetter; onHandled: () => unknown }) {
+function Opened({ app, opened, onHandled }: { app: AppResponse; opened: DeadLetterDetail; onHandled: () => unknown }) {
   const { link } = useFilters();
   const { title, help } = reasonWords(opened.reason);
   const { word, tone } = STATES[opened.state];
@@ -108,7 +108,7 @@ function Opened({ app, opened, onHandled }: { app: AppView; opened: OpenedLetter
   );
 }
 
-function History({ history }: { history: OpenedLetter["history"] }) {
+function History({ history }: { history: DeadLetterDetail["history"] }) {
   if (history.length === 0) return <p>The log of its attempts has been deleted.</p>;
   return (
     <Table
@@ -125,7 +125,7 @@ function History({ history }: { history: OpenedLetter["history"] }) {
   );
 }
 
-function Content({ opened: { content, content_state, dropped } }: { opened: OpenedLetter }) {
+function Content({ opened: { content, content_state, dropped } }: { opened: DeadLetterDetail }) {
   return (
     <Card title="Content">
       {content_state === "withheld" && <p>Its content is visible to admins of this app only.</p>}
@@ -148,7 +148,7 @@ const DOES: Record<Handling, { title: string; words: string }> = {
   discard: { title: "Discard", words: "It is put aside: it stays in the archive until that is cleared, but nothing brings it back to anybody." },
 };
 
-function Acts({ app, id, onHandled }: { app: AppView; id: string; onHandled: () => unknown }) {
+function Acts({ app, id, onHandled }: { app: AppResponse; id: string; onHandled: () => unknown }) {
   const sender = useMay("sender", app.id);
   const [handling, choose] = useState<Handling>();
   const { run, isBusy, problem } = useAction(async (handling: Handling) => {

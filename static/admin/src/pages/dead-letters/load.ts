@@ -1,5 +1,5 @@
 import { api, told } from "../../api/client";
-import type { DeadLetter, Group, Handled, OpenedLetter } from "../../api/types";
+import type { DeadLetterResponse, DeadLetterGroup, DeadLetterActionResult, DeadLetterDetail } from "../../api/types";
 import { clock } from "../../lib/clock";
 import type { Filters } from "../../lib/url";
 
@@ -18,12 +18,12 @@ export interface Kind {
 export async function loadKinds(app: string, message: string | undefined, signal: AbortSignal): Promise<Kind[]> {
   const now = clock.now().getTime();
   const [yesterday, before] = [now - DAY_MS, now - 2 * DAY_MS].map((ms) => new Date(ms).toISOString());
-  const by = async (more: { since?: string; until?: string }): Promise<Group[]> => {
+  const by = async (more: { since?: string; until?: string }): Promise<DeadLetterGroup[]> => {
     const query = { by: "reason", state: "open", message, ...more } as const;
     return (await told(api.GET("/v1/apps/{app}/dead-letters/groups", { params: { path: { app }, query }, signal }))).data;
   };
   const [open, lastDay, dayBefore] = await Promise.all([by({}), by({ since: yesterday }), by({ since: before, until: yesterday })]);
-  const of = (groups: Group[], reason: string) => groups.find(({ key }) => key === reason)?.count ?? 0;
+  const of = (groups: DeadLetterGroup[], reason: string) => groups.find(({ key }) => key === reason)?.count ?? 0;
   return open.map(({ key, count, newest }) => {
     const reason = key ?? "";
     return { reason, open: count, newest, lastDay: of(lastDay, reason), dayBefore: of(dayBefore, reason) };
@@ -31,7 +31,7 @@ export async function loadKinds(app: string, message: string | undefined, signal
 }
 
 export interface LetterPage {
-  letters: DeadLetter[];
+  letters: DeadLetterResponse[];
   next: string | null | undefined;
   previous: string | null | undefined;
 }
@@ -45,16 +45,16 @@ export async function loadLetters(app: string, { reason, message, after }: Filte
 export type Handling = "replay" | "discard";
 
 /** Replays or discards what is open and fits, or counts what that would be. */
-export function handle(handling: Handling, app: string, filter: { reason: string; message: string | undefined }, dry_run: boolean): Promise<Handled> {
+export function handle(handling: Handling, app: string, filter: { reason: string; message: string | undefined }, dry_run: boolean): Promise<DeadLetterActionResult> {
   const to = { params: { path: { app } }, body: { filter, dry_run } };
   return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/discard", to));
 }
 
-export const loadLetter = (app: string, dead_letter: string, signal: AbortSignal): Promise<OpenedLetter> =>
+export const loadLetter = (app: string, dead_letter: string, signal: AbortSignal): Promise<DeadLetterDetail> =>
   told(api.GET("/v1/apps/{app}/dead-letters/{dead_letter}", { params: { path: { app, dead_letter } }, signal }));
 
 /** Replays or discards one dead letter; it stands in the audit log. */
-export function handleOne(handling: Handling, app: string, dead_letter: string): Promise<OpenedLetter> {
+export function handleOne(handling: Handling, app: string, dead_letter: string): Promise<DeadLetterDetail> {
   const to = { params: { path: { app, dead_letter } } };
   return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/discard", to));
 }

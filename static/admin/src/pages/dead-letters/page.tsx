@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, DeadLetter } from "../../api/types";
+import type { AppResponse, DeadLetterResponse } from "../../api/types";
 import { count } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -28,7 +28,7 @@ export default function DeadLetters() {
   );
 }
 
-function Export({ app, reason }: { app: AppView; reason: string | undefined }) {
+function Export({ app, reason }: { app: AppResponse; reason: string | undefined }) {
   const admin = useMay("admin", app.id);
   if (!admin.may) return <p class="fine">Export: {admin.why}</p>;
   return (
@@ -44,7 +44,7 @@ function Export({ app, reason }: { app: AppView; reason: string | undefined }) {
   );
 }
 
-function OfApp({ app }: { app: AppView }) {
+function OfApp({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   // Outside of the list: when all are handled there is none, but the dialog has yet to say so.
   const [chosen, choose] = useState<Chosen>();
@@ -78,7 +78,7 @@ interface Chosen {
   kind: Kind;
 }
 
-function Kinds({ app, kinds, choose }: { app: AppView; kinds: Kind[]; choose: (chosen: Chosen) => void }) {
+function Kinds({ app, kinds, choose }: { app: AppResponse; kinds: Kind[]; choose: (chosen: Chosen) => void }) {
   const { filters, link } = useFilters();
   const sender = useMay("sender", app.id);
   if (kinds.length === 0) return <p>None of these is open.</p>;
@@ -125,7 +125,7 @@ function trend({ lastDay, dayBefore }: Kind): string {
   return `${count(lastDay)} in the last 24 hours, ${count(dayBefore)} in those before`;
 }
 
-function Letters({ app }: { app: AppView }) {
+function Letters({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   const page = useResource(`letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.after ?? ""}`, (stop) => loadLetters(app.id, filters, stop));
   return (
@@ -140,7 +140,7 @@ function Letters({ app }: { app: AppView }) {
   );
 }
 
-function LetterTable({ letters }: { letters: DeadLetter[] }) {
+function LetterTable({ letters }: { letters: DeadLetterResponse[] }) {
   const { link } = useFilters();
   return (
     <Table

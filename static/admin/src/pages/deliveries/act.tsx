@@ -1,5 +1,5 @@
 import { useRef, useState } from "preact/hooks";
-import type { AppView, Explanation } from "../../api/types";
+import type { AppResponse, ExplanationResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { consequenceOf, report, TURN_WORDS, type Subject, type Turn } from "../../lib/deliveries";
 import { zone } from "../../lib/preferences";
@@ -10,7 +10,7 @@ import { take, type Known } from "./load";
 
 interface TurnProps {
   turn: Turn;
-  app: AppView;
+  app: AppResponse;
   known: Known;
   onClose: () => void;
   onTaken: () => void;
@@ -41,7 +41,7 @@ export function TurnDialog({ turn, app, known, onClose, onTaken }: TurnProps) {
 }
 
 /** The story as plain text, to see before it is copied. */
-export function ReportDialog({ explanation, subject, onClose }: { explanation: Explanation; subject: Subject; onClose: () => void }) {
+export function ReportDialog({ explanation, subject, onClose }: { explanation: ExplanationResponse; subject: Subject; onClose: () => void }) {
   // As it was when it was opened: what is copied is what was read.
   const [text] = useState(() => report(explanation, subject));
   const [told, tell] = useState("");

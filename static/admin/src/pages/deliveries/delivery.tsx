@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
-import type { AppView, StorySentence } from "../../api/types";
+import type { AppResponse, Sentence } from "../../api/types";
 import { aDevice, answer, chapters, isWaiting, shortId, stateWords, TURN_WORDS, type Subject, type Turn } from "../../lib/deliveries";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -25,7 +25,7 @@ export default function DeliveryPage() {
   return <OfNamedApp name={params.app}>{(app) => <Story key={`${message} ${subscription}`} app={app} message={message} subscription={subscription} />}</OfNamedApp>;
 }
 
-function Story({ app, message, subscription }: { app: AppView; message: string; subscription: string }) {
+function Story({ app, message, subscription }: { app: AppResponse; message: string; subscription: string }) {
   const { link } = useFilters();
   const [done, setDone] = useState("");
   const known = useResource(`delivery ${app.id} ${message} ${subscription}`, (stop) => loadKnown(app.id, message, subscription, stop), {
@@ -82,7 +82,7 @@ function Title({ known }: { known: Known }) {
 
 function Verdict({ known: { explanation } }: { known: Known }) {
   const { word, tone } = stateWords(explanation.state);
-  const why: StorySentence | undefined = answer(explanation);
+  const why: Sentence | undefined = answer(explanation);
   return (
     <p class="verdict" id="delivery-state" data-state={explanation.state}>
       <Badge tone={tone}>{word}</Badge> <span>{why && <Told sentence={why} />}</span>
@@ -90,7 +90,7 @@ function Verdict({ known: { explanation } }: { known: Known }) {
   );
 }
 
-function Turns({ app, known, onDone }: { app: AppView; known: Known; onDone: (turn: Turn) => void }) {
+function Turns({ app, known, onDone }: { app: AppResponse; known: Known; onDone: (turn: Turn) => void }) {
   const { link } = useFilters();
   const { open, show, close } = useDialog<Turn | "report">();
   const sender = useMay("sender", app.id);
@@ -133,7 +133,7 @@ function Turns({ app, known, onDone }: { app: AppView; known: Known; onDone: (tu
   );
 }
 
-function About({ app, known }: { app: AppView; known: Known }) {
+function About({ app, known }: { app: AppResponse; known: Known }) {
   const { link } = useFilters();
   const { explanation, found } = known;
   const [person, gateway] = [personOf(known), gatewayOf(known)];

@@ -1,6 +1,6 @@
 import { api, told } from "../../api/client";
 import { refusal } from "../../api/problem";
-import type { Delivery, DeliveryState, Explanation, Found, FoundPage, Lane, Subscription } from "../../api/types";
+import type { DeliveryResponse, DeliveryState, ExplanationResponse, FoundDelivery, FoundDeliveries, LaneResponse, SubscriptionResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { isId, person, type Turn } from "../../lib/deliveries";
 import type { Filters } from "../../lib/url";
@@ -36,11 +36,11 @@ function queryOf({ who, message, state, tier, lane, within, day, after }: Filter
   return { ...whom, ...narrowed, since, until };
 }
 
-export const loadFound = (app: string, filters: Filters, signal: AbortSignal): Promise<FoundPage> =>
+export const loadFound = (app: string, filters: Filters, signal: AbortSignal): Promise<FoundDeliveries> =>
   told(api.GET("/v1/apps/{app}/deliveries", { params: { path: { app }, query: queryOf(filters) }, signal }));
 
 /** A person's devices, the newest first; the one device if that is what was named. */
-export async function loadDevices(app: string, who: string, signal: AbortSignal): Promise<Subscription[]> {
+export async function loadDevices(app: string, who: string, signal: AbortSignal): Promise<SubscriptionResponse[]> {
   if (isId(who, "sub_")) {
     const one = await loadSubscription(app, who, signal);
     return one ? [one] : [];
@@ -49,23 +49,23 @@ export async function loadDevices(app: string, who: string, signal: AbortSignal)
   return (await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }))).data;
 }
 
-const loadSubscription = (app: string, subscription: string, signal: AbortSignal): Promise<Subscription | undefined> =>
+const loadSubscription = (app: string, subscription: string, signal: AbortSignal): Promise<SubscriptionResponse | undefined> =>
   orNothing(told(api.GET("/v1/apps/{app}/subscriptions/{subscription}", { params: { path: { app, subscription } }, signal })));
 
 /** An app's lanes, to choose from. */
-export async function loadLanes(app: string, signal: AbortSignal): Promise<Lane[]> {
+export async function loadLanes(app: string, signal: AbortSignal): Promise<LaneResponse[]> {
   const { data } = await told(api.GET("/v1/gateways", { params: { query: { limit: 250 } }, signal }));
   return data.filter((lane) => lane.app === app);
 }
 
 /** Everything that is known of one delivery. */
 export interface Known {
-  explanation: Explanation;
+  explanation: ExplanationResponse;
   /** With attempts and receipts. Undefined: there is no delivery, and the explanation has the reason. */
-  delivery: Delivery | undefined;
-  found: Found | undefined;
+  delivery: DeliveryResponse | undefined;
+  found: FoundDelivery | undefined;
   /** Undefined: it was deleted. */
-  subscription: Subscription | undefined;
+  subscription: SubscriptionResponse | undefined;
 }
 
 export async function loadKnown(app: string, message: string, subscription: string, signal: AbortSignal): Promise<Known> {
@@ -81,7 +81,7 @@ export async function loadKnown(app: string, message: string, subscription: stri
 }
 
 /** Makes it due now, or calls it off. */
-export function take(turn: Turn, app: string, message: string, subscription: string): Promise<Delivery> {
+export function take(turn: Turn, app: string, message: string, subscription: string): Promise<DeliveryResponse> {
   const to = { params: { path: { app, message, subscription } } };
   return turn === "retry"
     ? told(api.POST("/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", to))

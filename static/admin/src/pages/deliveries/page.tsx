@@ -1,4 +1,4 @@
-import type { AppView, Found, FoundPage, Subscription } from "../../api/types";
+import type { AppResponse, FoundDelivery, FoundDeliveries, SubscriptionResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { DELIVERY_STATES, isId, lastWords, shortId, SPANS, spanWords, stateWords, TIERS } from "../../lib/deliveries";
 import { zone } from "../../lib/preferences";
@@ -28,7 +28,7 @@ export default function Deliveries() {
   );
 }
 
-function OfOneApp({ app }: { app: AppView }) {
+function OfOneApp({ app }: { app: AppResponse }) {
   const { filters } = useFilters();
   const isWrong = filters.message && !isId(filters.message, "msg_");
   return (
@@ -80,7 +80,7 @@ function Begin() {
 }
 
 /** Filters of the list; a time range only for a walk through messages. */
-function Narrow({ app }: { app: AppView }) {
+function Narrow({ app }: { app: AppResponse }) {
   const { filters, change } = useFilters();
   const lanes = useResource(`lanes to choose ${app.id}`, (stop) => loadLanes(app.id, stop), { everyS: 300 });
   if (filters.who && filters.message) return null;
@@ -109,7 +109,7 @@ function Narrow({ app }: { app: AppView }) {
 
 const keyOf = (filters: object) => JSON.stringify(filters);
 
-function Results({ app }: { app: AppView }) {
+function Results({ app }: { app: AppResponse }) {
   const { filters } = useFilters();
   const page = useResource(`found ${app.id} ${keyOf(filters)}`, (stop) => loadFound(app.id, filters, stop), { on: ["message.progress", "message.done"] });
   return (
@@ -138,7 +138,7 @@ function Results({ app }: { app: AppView }) {
 }
 
 /** Position of the search, with a link to continue. */
-function Further({ page }: { page: FoundPage }) {
+function Further({ page }: { page: FoundDeliveries }) {
   const { filters, link } = useFilters();
   return (
     <p class="row">
@@ -158,11 +158,11 @@ function Further({ page }: { page: FoundPage }) {
   );
 }
 
-const addressOf = (app: AppView, message: string, subscription: string) => `/deliveries/${app.slug}/${message}/${subscription}`;
+const addressOf = (app: AppResponse, message: string, subscription: string) => `/deliveries/${app.slug}/${message}/${subscription}`;
 
-function FoundTable({ app, found }: { app: AppView; found: Found[] }) {
+function FoundTable({ app, found }: { app: AppResponse; found: FoundDelivery[] }) {
   const { filters, link } = useFilters();
-  const personColumn: Column<Found> = {
+  const personColumn: Column<FoundDelivery> = {
     head: "Person",
     isExtra: true,
     cell: ({ user_id }) => (user_id ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`)}>{user_id}</a> : <span class="soft">nobody’s</span>),
@@ -206,7 +206,7 @@ function FoundTable({ app, found }: { app: AppView; found: Found[] }) {
   );
 }
 
-function Standing({ found }: { found: Found }) {
+function Standing({ found }: { found: FoundDelivery }) {
   const { word, tone } = stateWords(found.state);
   return (
     <>
@@ -218,7 +218,7 @@ function Standing({ found }: { found: Found }) {
 }
 
 /** Deliveries of one message to each device of a person, including devices without one. */
-function ByDevice({ app, who }: { app: AppView; who: string }) {
+function ByDevice({ app, who }: { app: AppResponse; who: string }) {
   const { filters, link } = useFilters();
   const message = filters.message ?? "";
   const both = useResource(
@@ -245,7 +245,7 @@ function ByDevice({ app, who }: { app: AppView; who: string }) {
         <Table
           caption="By device"
           rows={devices}
-          id={({ device }: { device: Subscription }) => device.id}
+          id={({ device }: { device: SubscriptionResponse }) => device.id}
           columns={[
             {
               head: "Device",

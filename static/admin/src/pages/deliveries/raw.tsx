@@ -1,4 +1,4 @@
-import type { Attempt } from "../../api/types";
+import type { AttemptResponse } from "../../api/types";
 import { duration } from "../../lib/format";
 import { Time } from "../../ui/numbers";
 import { Table } from "../../ui/table";
@@ -29,7 +29,7 @@ export function RawFacts({ known: { delivery, explanation } }: { known: Known })
   );
 }
 
-function Attempts({ attempts }: { attempts: Attempt[] }) {
+function Attempts({ attempts }: { attempts: AttemptResponse[] }) {
   return (
     <Table
       caption="Attempts"

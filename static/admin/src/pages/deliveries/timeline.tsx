@@ -1,4 +1,4 @@
-import type { StorySentence } from "../../api/types";
+import type { Sentence } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { chapters, parts, quoted, shortId, toneOf } from "../../lib/deliveries";
 import { fullTime, relative, secondsTime } from "../../lib/format";
@@ -8,7 +8,7 @@ import { Marked } from "../../ui/marked";
 import { Time } from "../../ui/numbers";
 
 /** A sentence of the story, its times in the zone that was chosen, its ids as links. */
-export function Told({ sentence }: { sentence: StorySentence }) {
+export function Told({ sentence }: { sentence: Sentence }) {
   const { link } = useFilters();
   const { text } = quoted(sentence);
   return (
@@ -28,7 +28,7 @@ export function Told({ sentence }: { sentence: StorySentence }) {
 }
 
 /** Past steps, current state and next step, in order with their times. */
-export function Timeline({ story }: { story: readonly StorySentence[] }) {
+export function Timeline({ story }: { story: readonly Sentence[] }) {
   const { past, present, next } = chapters(story);
   return (
     <ol class="timeline">
@@ -45,7 +45,7 @@ export function Timeline({ story }: { story: readonly StorySentence[] }) {
   );
 }
 
-function Step({ sentence, when }: { sentence: StorySentence; when: "past" | "now" | "next" }) {
+function Step({ sentence, when }: { sentence: Sentence; when: "past" | "now" | "next" }) {
   const { words } = quoted(sentence);
   return (
     <li data-tone={toneOf(sentence)} data-when={when} data-code={sentence.code}>

@@ -1,13 +1,13 @@
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { useHere, useMay } from "../../shell/context";
 import { Form } from "../../ui/form";
 import { letIn } from "./load";
 
 /** A page of its own subscribes: this one's policy lets nothing register a worker. */
-const pageOf = (app: AppView) => `/try/?app=${encodeURIComponent(app.slug)}`;
+const pageOf = (app: AppResponse) => `/try/?app=${encodeURIComponent(app.slug)}`;
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   isDone: boolean;
   onChanged: () => unknown;
 }

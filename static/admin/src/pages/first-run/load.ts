@@ -1,13 +1,13 @@
 import { api, told } from "../../api/client";
 import { Refusal } from "../../api/problem";
 import type { components } from "../../api/schema";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { keyState } from "../../lib/attention";
 import { clock } from "../../lib/clock";
 import type { Progress } from "../../lib/first-run";
 import { loadApiKeys } from "../settings/load";
 
-type Message = components["schemas"]["MessageView"];
+type Message = components["schemas"]["MessageResponse"];
 type Counts = components["schemas"]["MessageCounts"];
 
 /** Progress of the first run, with its objects. */
@@ -21,7 +21,7 @@ export interface Known {
 
 const of = (app: string) => ({ path: { app } });
 
-export async function loadProgress(app: AppView, signal: AbortSignal): Promise<Known> {
+export async function loadProgress(app: AppResponse, signal: AbortSignal): Promise<Known> {
   const [keys, others, browser] = await Promise.all([loadApiKeys(app.id, signal), loadActive(app.id, signal), loadBrowser(app, signal)]);
   const message = browser ? await loadMessage(app.id, browser, signal) : undefined;
   const isSender = (key: (typeof keys)[number]) => key.scopes.includes("send") && !["revoked", "expired"].includes(keyState(key, clock.now()));
@@ -44,7 +44,7 @@ async function loadActive(app: string, signal: AbortSignal): Promise<string[]> {
 }
 
 /** Note of the subscribing page. */
-export function tried(app: AppView): string | null {
+export function tried(app: AppResponse): string | null {
   try {
     return localStorage.getItem(`bellwire.tried.${app.slug}`);
   } catch {
@@ -52,7 +52,7 @@ export function tried(app: AppView): string | null {
   }
 }
 
-async function loadBrowser(app: AppView, signal: AbortSignal): Promise<string | undefined> {
+async function loadBrowser(app: AppResponse, signal: AbortSignal): Promise<string | undefined> {
   const subscription = tried(app);
   if (!subscription) return undefined;
   try {
@@ -74,12 +74,12 @@ async function loadMessage(app: string, browser: string, signal: AbortSignal): P
   return { id, counts };
 }
 
-export const letIn = (app: AppView, origin: string) => told(api.PATCH("/v1/apps/{app}", { params: of(app.id), body: { add_origins: [origin] } }));
+export const letIn = (app: AppResponse, origin: string) => told(api.PATCH("/v1/apps/{app}", { params: of(app.id), body: { add_origins: [origin] } }));
 
 /** Options of the test: the user is at the screen. */
 const TTL_S = 300;
 
-export const sendTo = (app: AppView, browser: string, content: { title: string; body: string }) => {
+export const sendTo = (app: AppResponse, browser: string, content: { title: string; body: string }) => {
   const body = { to: { subscriptions: [browser] }, tier: "transactional", ttl: TTL_S, content };
   return told(api.POST("/v1/apps/{app}/messages", { params: of(app.id), body: body as never }));
 };

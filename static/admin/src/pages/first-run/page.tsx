@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { nextStep, STEPS, type Step } from "../../lib/first-run";
 import { useResource, type Resource } from "../../lib/resource";
 import { to, useFilters } from "../../lib/url";
@@ -56,7 +56,7 @@ function Begin() {
   );
 }
 
-function Steps({ app }: { app: AppView }) {
+function Steps({ app }: { app: AppResponse }) {
   const progress = useResource(`first run ${app.id}`, (stop) => loadProgress(app, stop), { on: ["outcomes", "message.progress", "message.done"], everyS: 5 });
   useEffect(() => {
     const channel = new BroadcastChannel("bellwire.tried");
@@ -70,7 +70,7 @@ function Steps({ app }: { app: AppView }) {
   );
 }
 
-function StepList({ app, known, progress }: { app: AppView; known: Known; progress: Resource<Known> }) {
+function StepList({ app, known, progress }: { app: AppResponse; known: Known; progress: Resource<Known> }) {
   const admin = useMay("admin", app.id);
   const { filters } = useFilters();
   const [hasPasted, paste] = useState(false);
@@ -110,7 +110,7 @@ function StepList({ app, known, progress }: { app: AppView; known: Known; progre
   );
 }
 
-const whereOf = ({ name, origins }: AppView) => (origins.length > 0 ? `${name}, for pages of ${origins.join(", ")}.` : `${name}. It lets in no origin yet.`);
+const whereOf = ({ name, origins }: AppResponse) => (origins.length > 0 ? `${name}, for pages of ${origins.join(", ")}.` : `${name}. It lets in no origin yet.`);
 
 interface ItemProps {
   n: number;

@@ -1,11 +1,11 @@
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Field, Form } from "../../ui/form";
 import { type Known, sendTo } from "./load";
 
 /** The last step, and what became of it. */
-export function SentStep({ app, known: { browser, message }, onSent }: { app: AppView; known: Known; onSent: () => unknown }) {
+export function SentStep({ app, known: { browser, message }, onSent }: { app: AppResponse; known: Known; onSent: () => unknown }) {
   const sender = useMay("sender", app.id);
   if (!browser) return <p class="fine">Once this browser is subscribed.</p>;
   if (!sender.may) return <p class="fine">To send is not yours. {sender.why}</p>;

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { slugFrom, snippets } from "../../lib/first-run";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
@@ -53,7 +53,7 @@ export function AppStep() {
 }
 
 interface KeyProps {
-  app: AppView;
+  app: AppResponse;
   isDone: boolean;
   /** Shown now and never again. */
   secret: string | undefined;
@@ -81,7 +81,7 @@ export function KeyStep({ app, isDone, secret, onMade }: KeyProps) {
   );
 }
 
-export function SiteStep({ app, isDone, onPasted }: { app: AppView; isDone: boolean; onPasted: () => void }) {
+export function SiteStep({ app, isDone, onPasted }: { app: AppResponse; isDone: boolean; onPasted: () => void }) {
   const { worker, page, send } = snippets(location.origin, app.slug, TOPIC);
   return (
     <>

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { CAP_TIERS, CAPS_MAX, capDraft, capOf, capsWords, NEW_CAP, UNITS, type CapDraft } from "../../lib/frequency";
 import { useResource } from "../../lib/resource";
 import { useMay } from "../../shell/context";
@@ -11,7 +11,7 @@ import { Choice, Text } from "../composer/fields";
 import { loadCaps, setCaps, type Caps } from "./load";
 
 /** Frequency caps of an app. */
-export function CapsCard({ app }: { app: AppView }) {
+export function CapsCard({ app }: { app: AppResponse }) {
   const caps = useResource(`caps ${app.id}`, (stop) => loadCaps(app.id, stop), { everyS: 3_600 });
   return (
     <Card title="Frequency caps">
@@ -23,7 +23,7 @@ export function CapsCard({ app }: { app: AppView }) {
   );
 }
 
-function Edit({ app, known, refresh }: { app: AppView; known: Caps; refresh: () => Promise<void> }) {
+function Edit({ app, known, refresh }: { app: AppResponse; known: Caps; refresh: () => Promise<void> }) {
   const operator = useMay("operator", app.id);
   const [begin] = useState(() => known.caps.map(capDraft));
   const [caps, write] = useState<readonly CapDraft[]>(begin);

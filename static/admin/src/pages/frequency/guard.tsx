@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, Guard } from "../../api/types";
+import type { AppResponse, GuardResponse } from "../../api/types";
 import { fullCount, percent } from "../../lib/format";
 import { limitWords, loads, releaseWords } from "../../lib/frequency";
 import { useResource, type Resource } from "../../lib/resource";
@@ -14,8 +14,8 @@ import { loadFlow } from "../policies/load";
 import { loadGuard, release, setGuard } from "./load";
 
 interface Props {
-  app: AppView;
-  guard: Resource<Guard>;
+  app: AppResponse;
+  guard: Resource<GuardResponse>;
 }
 
 /** Runaway guard of an app, with its state. */
@@ -40,7 +40,7 @@ export function GuardCard({ app, guard }: Props) {
 }
 
 /** Number of recent deliveries, against the limit. */
-function Loads({ guard }: { guard: Guard }) {
+function Loads({ guard }: { guard: GuardResponse }) {
   return (
     <ul class="loads">
       {loads(guard).map(({ id, word, sent, share, isHeld }) => (
@@ -61,7 +61,7 @@ function Loads({ guard }: { guard: Guard }) {
   );
 }
 
-function Held({ app, may, why, release }: { app: AppView; may: boolean; why: string; release: () => void }) {
+function Held({ app, may, why, release }: { app: AppResponse; may: boolean; why: string; release: () => void }) {
   const { link } = useFilters();
   return (
     <>
@@ -81,7 +81,7 @@ function Held({ app, may, why, release }: { app: AppView; may: boolean; why: str
   );
 }
 
-function ReleaseDialog({ app, known, refresh, onClose }: { app: AppView; known: Guard; refresh: () => Promise<void>; onClose: () => void }) {
+function ReleaseDialog({ app, known, refresh, onClose }: { app: AppResponse; known: GuardResponse; refresh: () => Promise<void>; onClose: () => void }) {
   const flow = useResource(`flow ${app.id}`, (stop) => loadFlow(app.id, stop), { everyS: 10 });
   return (
     <Ask
@@ -100,7 +100,7 @@ function ReleaseDialog({ app, known, refresh, onClose }: { app: AppView; known: 
 
 const numberOf = (text: string): number | null => (text === "" ? null : Number(text));
 
-function Edit({ app, known, refresh }: { app: AppView; known: Guard; refresh: () => Promise<void> }) {
+function Edit({ app, known, refresh }: { app: AppResponse; known: GuardResponse; refresh: () => Promise<void> }) {
   const [proposed, propose] = useState<{ factor: number | null; floor: number | null }>();
   const reload = async () => {
     propose(undefined);

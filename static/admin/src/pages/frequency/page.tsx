@@ -1,4 +1,4 @@
-import type { AppView, Engagement, EngagementAt } from "../../api/types";
+import type { AppResponse, EngagementResponse, GatewayEngagement } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { dayOf } from "../../lib/format";
 import { beforeWords, LEVELS, RANGES, rangeOf, sentence, shareWords } from "../../lib/frequency";
@@ -29,7 +29,7 @@ export default function Frequency() {
   );
 }
 
-function Of({ app }: { app: AppView }) {
+function Of({ app }: { app: AppResponse }) {
   const { filters, change } = useFilters();
   const days = rangeOf(filters.days);
   const guard = useResource(`guard ${app.id}`, (stop) => loadGuard(app.id, stop), { on: ["alert.raised", "alert.resolved"], everyS: 15 });
@@ -58,8 +58,8 @@ function Of({ app }: { app: AppView }) {
   );
 }
 
-function Welcome({ engagement: { from, gateways } }: { engagement: Engagement }) {
-  const share = (of: "click_share" | "close_share" | "ignored_share") => (row: EngagementAt) => <Share share={row.now[of]} of={row.now.displayed} before={row.before[of]} />;
+function Welcome({ engagement: { from, gateways } }: { engagement: EngagementResponse }) {
+  const share = (of: "click_share" | "close_share" | "ignored_share") => (row: GatewayEngagement) => <Share share={row.now[of]} of={row.now.displayed} before={row.before[of]} />;
   return (
     <>
       <Table

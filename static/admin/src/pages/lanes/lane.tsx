@@ -1,5 +1,5 @@
 import { useRoute } from "preact-iso";
-import type { Flow, Lane } from "../../api/types";
+import type { FlowResponse, LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { endOf } from "../../lib/figures";
 import { duration, things } from "../../lib/format";
@@ -57,7 +57,7 @@ export default function LanePage() {
   );
 }
 
-function State({ lane }: { lane: Lane }) {
+function State({ lane }: { lane: LaneResponse }) {
   const { apps } = useHere();
   const { word, tone } = STATE_WORDS[laneState(lane)];
   return (
@@ -70,7 +70,7 @@ function State({ lane }: { lane: Lane }) {
   );
 }
 
-function Orders({ lane, flow, onGiven }: { lane: Lane; flow: Flow | undefined; onGiven: () => unknown }) {
+function Orders({ lane, flow, onGiven }: { lane: LaneResponse; flow: FlowResponse | undefined; onGiven: () => unknown }) {
   const { open: order, show, close } = useDialog<Order>();
   const operator = useMay("operator", null);
   if (!operator.may) return <p class="fine">Orders to lanes are not yours to give. {operator.why}</p>;
@@ -100,7 +100,7 @@ function Orders({ lane, flow, onGiven }: { lane: Lane; flow: Flow | undefined; o
   );
 }
 
-function Restore({ lane, onDone }: { lane: Lane; onDone: () => unknown }) {
+function Restore({ lane, onDone }: { lane: LaneResponse; onDone: () => unknown }) {
   const { open, show, close } = useDialog<"restore">();
   const operator = useMay("operator", lane.app);
   if (!operator.may) return null;
@@ -116,19 +116,19 @@ function Restore({ lane, onDone }: { lane: Lane; onDone: () => unknown }) {
   );
 }
 
-function AnswersCard({ lane }: { lane: Lane }) {
+function AnswersCard({ lane }: { lane: LaneResponse }) {
   const answers = useResource(`answers ${lane.lane}`, (stop) => loadAnswers(lane, stop));
   return (
     <Card title="Answers" aside={<span class="fine">last hour</span>}>
       <Shown of={answers} what="answers" isEmpty={(answers) => answers.length === 0} empty={<p>Nothing was sent to it within the last hour.</p>}>
         {(answers) => <Answers answers={answers} />}
       </Shown>
-      {lane.last_words && (
+      {lane.last_error && (
         <dl class="figures">
           <div>
             <dt>Last error</dt>
             <dd>
-              <LastWords words={lane.last_words} />
+              <LastWords words={lane.last_error} />
             </dd>
           </div>
         </dl>
@@ -137,7 +137,7 @@ function AnswersCard({ lane }: { lane: Lane }) {
   );
 }
 
-function FlowFigures({ flow, concurrency }: { flow: Flow; concurrency: number | null | undefined }) {
+function FlowFigures({ flow, concurrency }: { flow: FlowResponse; concurrency: number | null | undefined }) {
   const limits = [
     flow.paused ? "nothing is let through: flow control pauses it" : "",
     flow.rate == null ? "" : `${flow.rate} in ${duration(flow.period ?? 1)}`,
@@ -194,7 +194,7 @@ function Answers({ answers }: { answers: { status: string; n: number }[] }) {
 
 const REASON_WORDS: Record<string, string> = { throttled: "the gateway asked for it", operator: "an operator", key_refused: "the VAPID key is refused", mass_gone: "many subscriptions are suddenly gone" };
 
-function Origins({ lane }: { lane: Lane }) {
+function Origins({ lane }: { lane: LaneResponse }) {
   if (lane.origins.length === 0) return <p>Nothing is in force on the way to any of its origins.</p>;
   return (
     <Table

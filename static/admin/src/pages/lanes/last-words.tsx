@@ -1,8 +1,8 @@
-import type { Lane } from "../../api/types";
+import type { LaneResponse } from "../../api/types";
 import { Time } from "../../ui/numbers";
 
 /** Last error response of a gateway. */
-export function LastWords({ words }: { words: Lane["last_words"] }) {
+export function LastWords({ words }: { words: LaneResponse["last_error"] }) {
   if (!words) return <span class="fine">none</span>;
   const { status, detail, at } = words;
   return (

@@ -1,4 +1,4 @@
-import type { AppView, Lane } from "../../api/types";
+import type { AppResponse, LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { endOf } from "../../lib/figures";
 import { percent } from "../../lib/format";
@@ -26,7 +26,7 @@ export default function Lanes() {
   const of = app ? [app.id] : server.may ? undefined : apps.map(({ id }) => id);
   const lanes = useResource(`lanes page ${app?.id ?? ""} ${filters.after ?? ""}`, (stop) => loadLanes(app?.id, filters.after, stop), { on: ["lane.held", "lane.released", "lane.breaker"] });
   const attempts = useResource(`attempts by lane ${of?.join() ?? ""}`, (stop) => loadAttempts(of, stop), { on: ["outcomes"] });
-  const fits = (lane: Lane) => (!filters.gateway || lane.gateway === filters.gateway) && (!filters.state || laneState(lane) === filters.state);
+  const fits = (lane: LaneResponse) => (!filters.gateway || lane.gateway === filters.gateway) && (!filters.state || laneState(lane) === filters.state);
   return (
     <>
       <Head title="Lanes" lead="Which gateway is ill? A lane is the way to one push service under one VAPID key." />
@@ -59,9 +59,9 @@ export default function Lanes() {
   );
 }
 
-const byGravity = (a: Lane, b: Lane) => STATES.indexOf(laneState(a)) - STATES.indexOf(laneState(b)) || b.subscriptions - a.subscriptions;
+const byGravity = (a: LaneResponse, b: LaneResponse) => STATES.indexOf(laneState(a)) - STATES.indexOf(laneState(b)) || b.subscriptions - a.subscriptions;
 
-function LaneTable({ lanes, apps, attempts }: { lanes: Lane[]; apps: readonly AppView[]; attempts: Map<number, Attempts> | undefined }) {
+function LaneTable({ lanes, apps, attempts }: { lanes: LaneResponse[]; apps: readonly AppResponse[]; attempts: Map<number, Attempts> | undefined }) {
   const { link } = useFilters();
   return (
     <Table
@@ -107,7 +107,7 @@ function LaneTable({ lanes, apps, attempts }: { lanes: Lane[]; apps: readonly Ap
           },
         },
         { head: "Breaker opened", isNumber: true, isExtra: true, cell: ({ trips_last_hour }) => (trips_last_hour === 0 ? "–" : `${trips_last_hour} ×`) },
-        { head: "Last error", isExtra: true, cell: ({ last_words }) => <LastWords words={last_words} /> },
+        { head: "Last error", isExtra: true, cell: ({ last_error }) => <LastWords words={last_error} /> },
       ]}
     />
   );

@@ -1,12 +1,12 @@
 import { api, told } from "../../api/client";
-import type { Flow, Lane } from "../../api/types";
+import type { FlowResponse, LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import type { Order } from "../../lib/lanes";
 
 const HOUR_MS = 3_600_000;
 
 export interface LanePage {
-  lanes: Lane[];
+  lanes: LaneResponse[];
   /** Cursors of the previous and the next page. */
   next: string | null | undefined;
   previous: string | null | undefined;
@@ -18,9 +18,9 @@ export async function loadLanes(app: string | undefined, after: string | undefin
   return { lanes: data, next: iterator, previous: prev_iterator };
 }
 
-export const loadLane = (lane: number, signal: AbortSignal): Promise<Lane> => told(api.GET("/v1/gateways/{lane}", { params: { path: { lane } }, signal }));
+export const loadLane = (lane: number, signal: AbortSignal): Promise<LaneResponse> => told(api.GET("/v1/gateways/{lane}", { params: { path: { lane } }, signal }));
 
-export const loadFlow = (lane: number, signal: AbortSignal): Promise<Flow> =>
+export const loadFlow = (lane: number, signal: AbortSignal): Promise<FlowResponse> =>
   told(api.GET("/v1/gateways/{lane}/flow", { params: { path: { lane } }, signal }));
 
 /** Of the lanes' attempts within the last hour: how many, and which share was not taken. */
@@ -51,7 +51,7 @@ export async function loadAttempts(apps: readonly string[] | undefined, signal: 
 }
 
 /** Responses of attempts, by class. */
-export async function loadAnswers({ app, lane }: Pick<Lane, "app" | "lane">, signal: AbortSignal): Promise<{ status: string; n: number }[]> {
+export async function loadAnswers({ app, lane }: Pick<LaneResponse, "app" | "lane">, signal: AbortSignal): Promise<{ status: string; n: number }[]> {
   const query = { ...lastHour(), "measures": ["attempts"], "by": ["status"], "lane": [lane] };
   const { data } = await told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal }));
   const answers = data.map(({ dimensions, metrics }) => ({
@@ -67,7 +67,7 @@ export interface OrderBody {
 }
 
 /** Gives an order to all origins of a lane; it stands in the audit log. Returns how the lane is then. */
-export function give(order: Order, lane: number, body: OrderBody): Promise<Lane> {
+export function give(order: Order, lane: number, body: OrderBody): Promise<LaneResponse> {
   const to = { params: { path: { lane } }, body };
   switch (order) {
     case "hold":
@@ -84,7 +84,7 @@ export function give(order: Order, lane: number, body: OrderBody): Promise<Lane>
 }
 
 /** Restores subscriptions of a lane that were pruned within a time, or counts them. Returns their number. */
-export async function restorePruned({ app, lane }: Pick<Lane, "app" | "lane">, since: Date, until: Date, dryRun: boolean): Promise<number> {
+export async function restorePruned({ app, lane }: Pick<LaneResponse, "app" | "lane">, since: Date, until: Date, dryRun: boolean): Promise<number> {
   const body = { lane, since: since.toISOString(), until: until.toISOString(), dry_run: dryRun };
   let restored = 0;
   for (let more = true; more; ) {

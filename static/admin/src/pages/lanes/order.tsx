@@ -1,4 +1,4 @@
-import type { Flow, Lane } from "../../api/types";
+import type { FlowResponse, LaneResponse } from "../../api/types";
 import { consequence, LENGTHS, lengthWords, ORDER_WORDS, type Order } from "../../lib/lanes";
 import { useAction } from "../../ui/action";
 import { Dialog } from "../../ui/dialog";
@@ -7,8 +7,8 @@ import { give, type OrderBody } from "./load";
 
 interface Props {
   order: Order;
-  lane: Lane;
-  flow: Flow | undefined;
+  lane: LaneResponse;
+  flow: FlowResponse | undefined;
   onClose: () => void;
   onGiven: () => void;
 }

@@ -1,4 +1,4 @@
-import type { Lane } from "../../api/types";
+import type { LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { duration } from "../../lib/format";
 import { PRUNED_WITHIN, restoreWords } from "../../lib/lanes";
@@ -10,7 +10,7 @@ import { useState } from "preact/hooks";
 import { restorePruned } from "./load";
 
 /** Counts subscriptions of a lane that were pruned lately, and restores them. */
-export function RestoreDialog({ lane, onClose, onDone }: { lane: Lane; onClose: () => void; onDone: () => unknown }) {
+export function RestoreDialog({ lane, onClose, onDone }: { lane: LaneResponse; onClose: () => void; onDone: () => unknown }) {
   const [seconds, choose] = useState<number>(PRUNED_WITHIN[0]);
   const [found, setFound] = useState<{ since: Date; until: Date; n: number }>();
   const [restored, setRestored] = useState<number>();

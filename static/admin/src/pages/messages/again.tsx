@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, Handled, Message } from "../../api/types";
+import type { AppResponse, DeadLetterActionResult, MessageResponse } from "../../api/types";
 import { things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -14,15 +14,15 @@ const CAP = 10_000;
 const people = (n: number) => things(n, "recipient");
 
 interface Props {
-  app: AppView;
-  message: Message;
+  app: AppResponse;
+  message: MessageResponse;
   onClose: () => void;
   onSent: () => unknown;
 }
 
 /** Counts the failed recipients of a message, then sends it again to those who are reachable. */
 export function AgainDialog({ app, message, onClose, onSent }: Props) {
-  const [sent, setSent] = useState<Handled>();
+  const [sent, setSent] = useState<DeadLetterActionResult>();
   const dryRun = useResource(`again ${message.id}`, () => sendAgain(app.id, message.id, true), { everyS: 3_600 });
   const { run, isBusy, problem } = useAction(async () => {
     setSent(await sendAgain(app.id, message.id, false));
@@ -69,7 +69,7 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
   );
 }
 
-function whatItDoes({ matched, unreachable, user_left }: Handled, n: number): string {
+function whatItDoes({ matched, unreachable, user_left }: DeadLetterActionResult, n: number): string {
   if (matched === 0) return "It has no open dead letters: they were replayed or discarded.";
   return [
     `It would be sent again to ${people(n)} only. A browser that did display it drops the repeat.`,
@@ -80,7 +80,7 @@ function whatItDoes({ matched, unreachable, user_left }: Handled, n: number): st
     .join(" ");
 }
 
-function Done({ sent, onClose }: { sent: Handled; onClose: () => void }) {
+function Done({ sent, onClose }: { sent: DeadLetterActionResult; onClose: () => void }) {
   const { link } = useFilters();
   const [first] = sent.messages;
   return (

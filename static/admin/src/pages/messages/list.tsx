@@ -1,4 +1,4 @@
-import type { AppView, Message } from "../../api/types";
+import type { AppResponse, MessageResponse } from "../../api/types";
 import { count } from "../../lib/format";
 import { audienceWords, outOf, parts, standing, STATES, STATE_LOOKS, TIERS, TIER_WORDS, wholeOf, type Standing } from "../../lib/messages";
 import { useResource } from "../../lib/resource";
@@ -30,7 +30,7 @@ export default function Messages() {
   );
 }
 
-function Write({ app }: { app: AppView }) {
+function Write({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
   useKey("n", sender.may ? () => go("/messages/new") : undefined);
@@ -42,7 +42,7 @@ function Write({ app }: { app: AppView }) {
   );
 }
 
-function OfApp({ app }: { app: AppView }) {
+function OfApp({ app }: { app: AppResponse }) {
   const { filters, change, link } = useFilters();
   const { state, tier, topic, after } = filters;
   const page = useResource(`messages ${app.id} ${[state, tier, topic, after].join(" ")}`, (stop) => loadMessages(app.id, filters, stop), { on: MOVES });
@@ -71,7 +71,7 @@ function OfApp({ app }: { app: AppView }) {
 }
 
 /** Nothing like that; nothing like that so far; or nothing at all, and how that changes. */
-function None({ app, page }: { app: AppView; page: MessagePage | undefined }) {
+function None({ app, page }: { app: AppResponse; page: MessagePage | undefined }) {
   const { filters, link } = useFilters();
   if (page?.next) return <p>None of the 5,000 messages that were looked at is like that. There are older ones.</p>;
   if (filters.state || filters.tier || filters.topic || filters.after) {
@@ -91,7 +91,7 @@ function None({ app, page }: { app: AppView; page: MessagePage | undefined }) {
   );
 }
 
-function MessageTable({ messages }: { messages: Message[] }) {
+function MessageTable({ messages }: { messages: MessageResponse[] }) {
   const { link } = useFilters();
   return (
     <Table

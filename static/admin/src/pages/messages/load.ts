@@ -1,6 +1,6 @@
 /** Requests of the message pages. */
 import { api, told } from "../../api/client";
-import type { Handled, Message, MessageState, Said, Tier } from "../../api/types";
+import type { DeadLetterActionResult, MessageResponse, SendState, MessageContentResponse, Tier } from "../../api/types";
 import type { Steering } from "../../lib/messages";
 import type { Filters } from "../../lib/url";
 
@@ -8,7 +8,7 @@ import type { Filters } from "../../lib/url";
 export const MOVES = ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "outcomes"] as const;
 
 export interface MessagePage {
-  messages: Message[];
+  messages: MessageResponse[];
   next: string | null | undefined;
   previous: string | null | undefined;
 }
@@ -16,15 +16,15 @@ export interface MessagePage {
 const PER_PAGE = 25;
 
 export async function loadMessages(app: string, { state, tier, topic, after }: Filters, signal: AbortSignal): Promise<MessagePage> {
-  const query = { state: state as MessageState, tier: tier as Tier, topic, limit: PER_PAGE, iterator: after };
+  const query = { state: state as SendState, tier: tier as Tier, topic, limit: PER_PAGE, iterator: after };
   const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/messages", { params: { path: { app }, query }, signal }));
   return { messages: data, next: iterator, previous: prev_iterator };
 }
 
-export const loadMessage = (app: string, message: string, signal: AbortSignal): Promise<Message> =>
+export const loadMessage = (app: string, message: string, signal: AbortSignal): Promise<MessageResponse> =>
   told(api.GET("/v1/apps/{app}/messages/{message}", { params: { path: { app, message } }, signal }));
 
-export const loadSaid = (app: string, message: string, signal: AbortSignal): Promise<Said> =>
+export const loadSaid = (app: string, message: string, signal: AbortSignal): Promise<MessageContentResponse> =>
   told(api.GET("/v1/apps/{app}/messages/{message}/content", { params: { path: { app, message } }, signal }));
 
 /** The newest topics of an app, to choose from. */
@@ -33,7 +33,7 @@ export async function loadTopics(app: string, signal: AbortSignal): Promise<stri
   return data.map(({ name }) => name).sort((a, b) => a.localeCompare(b));
 }
 
-export function steer(steering: Steering, app: string, message: string): Promise<Message> {
+export function steer(steering: Steering, app: string, message: string): Promise<MessageResponse> {
   const to = { params: { path: { app, message } } };
   switch (steering) {
     case "pause":
@@ -46,5 +46,5 @@ export function steer(steering: Steering, app: string, message: string): Promise
 }
 
 /** Sends a message again to its failed recipients, or counts them. */
-export const sendAgain = (app: string, message: string, dry_run: boolean): Promise<Handled> =>
+export const sendAgain = (app: string, message: string, dry_run: boolean): Promise<DeadLetterActionResult> =>
   told(api.POST("/v1/apps/{app}/dead-letters/replay", { params: { path: { app } }, body: { filter: { message }, dry_run } }));

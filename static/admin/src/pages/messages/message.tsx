@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
-import type { AppView, Message } from "../../api/types";
+import type { AppResponse, MessageResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { duration } from "../../lib/format";
 import {
@@ -52,7 +52,7 @@ export default function MessagePage() {
   return <OfApp key={`${app.id} ${id}`} app={app} id={id} />;
 }
 
-function OfApp({ app, id }: { app: AppView; id: string }) {
+function OfApp({ app, id }: { app: AppResponse; id: string }) {
   const { link } = useFilters();
   const message = useResource(`message ${id}`, (stop) => loadMessage(app.id, id, stop), { on: MOVES, everyS: 5 });
   const perMinute = usePace(message, (shown) => (shown.state === "sending" ? endedOf(standing(shown)) : undefined));
@@ -69,8 +69,8 @@ function OfApp({ app, id }: { app: AppView; id: string }) {
 }
 
 interface Props {
-  app: AppView;
-  message: Message;
+  app: AppResponse;
+  message: MessageResponse;
   perMinute: number | undefined;
   refresh: () => unknown;
 }
@@ -120,7 +120,7 @@ function Deliveries({ it }: { it: Standing }) {
   );
 }
 
-function Ways({ message }: { message: Message }) {
+function Ways({ message }: { message: MessageResponse }) {
   const { link } = useFilters();
   return (
     <p class="row fine">
@@ -130,7 +130,7 @@ function Ways({ message }: { message: Message }) {
   );
 }
 
-function Facts({ app, message }: { app: AppView; message: Message }) {
+function Facts({ app, message }: { app: AppResponse; message: MessageResponse }) {
   const { link } = useFilters();
   const { id, campaign, replay_of, ttl, expires_at, urgency, topic_header, policy } = message;
   return (
@@ -183,7 +183,7 @@ function Facts({ app, message }: { app: AppView; message: Message }) {
 }
 
 /** The campaign that made it, by its name once that is known. */
-function OfCampaign({ app, id }: { app: AppView; id: string }) {
+function OfCampaign({ app, id }: { app: AppResponse; id: string }) {
   const { link } = useFilters();
   const campaign = useResource(`campaign ${app.id} ${id}`, (stop) => loadCampaign(app.id, id, stop), { everyS: 3_600 });
   if (campaign.problem.value?.status === 404) return <>One that was deleted since</>;
@@ -195,7 +195,7 @@ function OfCampaign({ app, id }: { app: AppView; id: string }) {
 }
 
 /** Possible actions, or the role that has permission. */
-function Acts({ app, message, it, refresh }: { app: AppView; message: Message; it: Standing; refresh: () => unknown }) {
+function Acts({ app, message, it, refresh }: { app: AppResponse; message: MessageResponse; it: Standing; refresh: () => unknown }) {
   const { open: steering, show: steer, close } = useDialog<Steering>();
   const [isAgain, again] = useState(false);
   const sender = useMay("sender", app.id);

@@ -1,4 +1,4 @@
-import type { AppView, Message, Notification, Said } from "../../api/types";
+import type { AppResponse, MessageResponse, Notification, MessageContentResponse } from "../../api/types";
 import { languageWords } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -8,7 +8,7 @@ import { Shown } from "../../ui/shown";
 import { loadSaid } from "./load";
 
 /** Content of a sent message, as far as the user may read it. */
-export function SaidCard({ app, message }: { app: AppView; message: Message }) {
+export function SaidCard({ app, message }: { app: AppResponse; message: MessageResponse }) {
   const { link } = useFilters();
   const said = useResource(`said ${message.id}`, (stop) => loadSaid(app.id, message.id, stop), { everyS: 3_600 });
   const sender = useMay("sender", app.id);
@@ -31,7 +31,7 @@ export function SaidCard({ app, message }: { app: AppView; message: Message }) {
   );
 }
 
-function What({ said, message }: { said: Said; message: Message }) {
+function What({ said, message }: { said: MessageContentResponse; message: MessageResponse }) {
   const { content, payload, template } = said;
   if (said.content_state === "deleted") return <p class="soft">Its content was deleted, since every delivery has ended and it is no longer needed.</p>;
   if (said.content_state === "withheld") return <p class="soft">{whyNot(message)}</p>;
@@ -55,7 +55,7 @@ function What({ said, message }: { said: Said; message: Message }) {
   );
 }
 
-function whyNot({ to }: Message): string {
+function whyNot({ to }: MessageResponse): string {
   if ("topic" in to || "all" in to) {
     return "Content for more than ten subscriptions is visible to the role sender on this app. Content for fewer stays sealed: it may be a one-time code.";
   }

@@ -1,4 +1,4 @@
-import type { AppView, Message } from "../../api/types";
+import type { AppResponse, MessageResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { consequence, STEERING_WORDS, type Standing, type Steering } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
@@ -8,8 +8,8 @@ import { Refused } from "../../ui/shown";
 import { steer } from "./load";
 
 interface Props {
-  app: AppView;
-  message: Message;
+  app: AppResponse;
+  message: MessageResponse;
   steering: Steering;
   /** Current counts: they are updated while the dialog is open. */
   it: Standing;

@@ -1,6 +1,6 @@
 /** Requests of the overview: of one app, or of all. */
 import { api, told } from "../../api/client";
-import type { AppView, Chart, Group, Lane, Reliability } from "../../api/types";
+import type { AppResponse, ChartResponse, DeadLetterGroup, LaneResponse, ReliabilityResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { OUTCOMES, type Queue } from "../../lib/figures";
 
@@ -11,11 +11,11 @@ const range = (hours: number) => {
   return { "since": new Date(end.getTime() - hours * HOUR_MS).toISOString(), "until": end.toISOString() };
 };
 
-async function chart(app: string | undefined, query: Parameters<typeof all>[0], signal: AbortSignal): Promise<Chart> {
+async function chart(app: string | undefined, query: Parameters<typeof all>[0], signal: AbortSignal): Promise<ChartResponse> {
   return app ? told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal })) : all(query, signal);
 }
 
-const all = (query: { "since": string; "until": string; "measures": string[]; step?: string }, signal: AbortSignal): Promise<Chart> =>
+const all = (query: { "since": string; "until": string; "measures": string[]; step?: string }, signal: AbortSignal): Promise<ChartResponse> =>
   told(api.GET("/v1/metrics", { params: { query }, signal }));
 
 /** Outcomes of deliveries in each minute of the last hour. */
@@ -34,7 +34,7 @@ export const loadQueue = (app: string | undefined, signal: AbortSignal): Promise
   app ? told(api.GET("/v1/apps/{app}/flow", { params: { path: { app } }, signal })) : told(api.GET("/v1/flow", { signal }));
 
 /** The newest lanes, of one app or of all. */
-export async function loadLanes(app: string | undefined, signal: AbortSignal): Promise<Lane[]> {
+export async function loadLanes(app: string | undefined, signal: AbortSignal): Promise<LaneResponse[]> {
   return (await told(api.GET("/v1/gateways", { params: { query: { app, limit: 250 } }, signal }))).data;
 }
 
@@ -44,7 +44,7 @@ export const loadAlerts = async (app: string | undefined, signal: AbortSignal) =
 };
 
 /** Open dead letters of these apps, by reason; apps are few. */
-export async function loadDeadLetters(apps: readonly AppView[], signal: AbortSignal): Promise<{ app: AppView; groups: Group[] }[]> {
+export async function loadDeadLetters(apps: readonly AppResponse[], signal: AbortSignal): Promise<{ app: AppResponse; groups: DeadLetterGroup[] }[]> {
   const query = { by: "reason", state: "open" } as const;
   return Promise.all(
     apps.map(async (app) => {
@@ -55,7 +55,7 @@ export async function loadDeadLetters(apps: readonly AppView[], signal: AbortSig
 }
 
 /** The last hour, and the one before it to compare with. */
-export async function loadReliability(app: string | undefined, signal: AbortSignal): Promise<{ now: Reliability; before: Reliability }> {
+export async function loadReliability(app: string | undefined, signal: AbortSignal): Promise<{ now: ReliabilityResponse; before: ReliabilityResponse }> {
   const until = new Date(clock.now().getTime() - HOUR_MS).toISOString();
   const ask = (query: { until?: string }) =>
     app

@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import type { Kind } from "../../api/live";
-import type { Alert, Chart, Group, Lane, Reliability } from "../../api/types";
+import type { AlertResponse, ChartResponse, DeadLetterGroup, LaneResponse, ReliabilityResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { funnel, OUTCOME_LOOKS, OUTCOMES, perMinute, sentence, sliWords, throughput, type Queue } from "../../lib/figures";
 import { clockTime, duration, fullCount, things } from "../../lib/format";
@@ -108,17 +108,17 @@ function Figures() {
 }
 
 /** The only point of a chart without steps. */
-const sumsOf = (chart: Chart): object => chart.data[0]?.metrics ?? {};
+const sumsOf = (chart: ChartResponse): object => chart.data[0]?.metrics ?? {};
 const number = (of: object, name: string) => (of as Record<string, number | null | undefined>)[name];
-const hasNoEnd = (chart: Chart) => Object.values(throughput(chart).ended).every((values) => values.every((n) => n === 0));
-const hasNoLatency = (chart: Chart) => number(sumsOf(chart), "latency_p50") == null;
+const hasNoEnd = (chart: ChartResponse) => Object.values(throughput(chart).ended).every((values) => values.every((n) => n === 0));
+const hasNoLatency = (chart: ChartResponse) => number(sumsOf(chart), "latency_p50") == null;
 
 interface SentenceProps {
   isKnown: boolean;
   perMinute: number | undefined;
   queue: Queue | undefined;
-  lanes: Lane[] | undefined;
-  alerts: Alert[] | undefined;
+  lanes: LaneResponse[] | undefined;
+  alerts: AlertResponse[] | undefined;
   problem: string | undefined;
 }
 
@@ -145,7 +145,7 @@ function NothingSent() {
   );
 }
 
-function Throughput({ chart }: { chart: Chart }) {
+function Throughput({ chart }: { chart: ChartResponse }) {
   const { at, ended } = useMemo(() => throughput(chart), [chart]);
   const layers = useMemo(
     () => OUTCOMES.filter((outcome) => outcome === "accepted" || ended[outcome].some((n) => n > 0)).map((outcome): Layer => ({ ...OUTCOME_LOOKS[outcome], values: ended[outcome] })),
@@ -189,7 +189,7 @@ function QueueFigures({ queue }: { queue: Queue }) {
 }
 
 /** Lanes that are as they should be are counted, not listed. */
-function LaneList({ lanes }: { lanes: Lane[] }) {
+function LaneList({ lanes }: { lanes: LaneResponse[] }) {
   const { link } = useFilters();
   const ill = lanes.filter((lane) => laneState(lane) !== "flowing");
   const shown = ill.slice(0, 5);
@@ -216,7 +216,7 @@ function LaneList({ lanes }: { lanes: Lane[] }) {
   );
 }
 
-function DeadLetterList({ groups, isOfOneApp }: { groups: Group[]; isOfOneApp: boolean }) {
+function DeadLetterList({ groups, isOfOneApp }: { groups: DeadLetterGroup[]; isOfOneApp: boolean }) {
   const { link } = useFilters();
   const byReason = new Map<string, { n: number; newest: string }>();
   for (const { key, count, newest } of groups) {
@@ -253,7 +253,7 @@ const PERCENTILES = [
   ["latency_p99", "99 %"],
 ] as const;
 
-function Latency({ chart }: { chart: Chart }) {
+function Latency({ chart }: { chart: ChartResponse }) {
   const sums = sumsOf(chart);
   return (
     <dl class="figures">
@@ -272,7 +272,7 @@ function Latency({ chart }: { chart: Chart }) {
 
 const TRENDS = { better: "↗ better", worse: "↘ worse", steady: "→ steady" } as const;
 
-function ReliabilityTable({ now, before }: { now: Reliability; before: Reliability }) {
+function ReliabilityTable({ now, before }: { now: ReliabilityResponse; before: ReliabilityResponse }) {
   const rows = now.all.slis.map((reading) => sliWords(reading, before.all.slis.find(({ sli }) => sli === reading.sli)));
   return (
     <Table

@@ -1,6 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
-import type { AppView, Policy, PolicyView, Tier } from "../../api/types";
+import type { AppResponse, Policy, PolicyResponse, Tier } from "../../api/types";
 import { Refusal } from "../../api/problem";
 import { useAsked } from "../../lib/asked";
 import { duration, things } from "../../lib/format";
@@ -38,7 +38,7 @@ export default function PolicyPage() {
 }
 
 interface Of {
-  app: AppView;
+  app: AppResponse;
   place: PlaceName;
   name: string;
 }
@@ -64,7 +64,7 @@ function titleOf(place: PlaceName, name: string): string {
 
 interface EditorProps extends Of {
   tier: Tier;
-  view: PolicyView;
+  view: PolicyResponse;
   onChanged: () => unknown;
 }
 
@@ -171,7 +171,7 @@ function Warnings({ preview: { warnings = [] } }: { preview: { warnings?: { poin
 }
 
 interface ActsProps {
-  app: AppView;
+  app: AppResponse;
   canSave: boolean;
   isNew: boolean;
   isSet: boolean;

@@ -1,13 +1,13 @@
 import { useId } from "preact/hooks";
 import type { Refusal } from "../../api/problem";
-import type { PolicyPlace } from "../../api/types";
+import type { PolicyLevel } from "../../api/types";
 import { fieldsOf, FORMS, FORM_WORDS, toDraft, toPolicy, type Draft } from "../../lib/policies";
 import type { Field } from "../../lib/policy-fields";
 import { Position } from "../../ui/position";
 
 interface Props {
   draft: Draft;
-  place: PolicyPlace;
+  place: PolicyLevel;
   /** Error of the server; its pointers begin with `/policy`. */
   problem: Refusal | undefined;
   change: (draft: Draft) => void;

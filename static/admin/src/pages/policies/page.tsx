@@ -1,5 +1,5 @@
 import { useRef } from "preact/hooks";
-import type { AppView, Policy, PolicyOverview, Preset, Preview } from "../../api/types";
+import type { AppResponse, Policy, PolicyOverview, PolicyResponsePage, PolicyPreset, PolicyPreviewResponse } from "../../api/types";
 import { duration } from "../../lib/format";
 import { formWords, placeWords, summary } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
@@ -10,7 +10,7 @@ import { Card, Head } from "../../ui/card";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { Paging } from "../../ui/paging";
-import { loadOverview, loadPresets, loadTiers } from "./load";
+import { loadOverview, loadPresets, loadTiers, loadTopics } from "./load";
 import { TimetableFigure } from "./timetable";
 import "./policies.css";
 
@@ -25,9 +25,10 @@ export default function Policies() {
   );
 }
 
-function OfApp({ app }: { app: AppView }) {
+function OfApp({ app }: { app: AppResponse }) {
   const { filters } = useFilters();
-  const overview = useResource(`policies ${app.id} ${filters.after ?? ""}`, (stop) => loadOverview(app.id, filters.after, stop), { everyS: 300 });
+  const overview = useResource(`policies ${app.id}`, (stop) => loadOverview(app.id, stop), { everyS: 300 });
+  const topics = useResource(`topic policies ${app.id} ${filters.after ?? ""}`, (stop) => loadTopics(app.id, filters.after, stop), { everyS: 300 });
   const tiers = useResource(`tiers ${app.id}`, (stop) => loadTiers(app.id, stop), { everyS: 300 });
   const presets = useResource(`presets ${app.id}`, (stop) => loadPresets(app.id, stop), { everyS: 3_600 });
   return (
@@ -45,8 +46,8 @@ function OfApp({ app }: { app: AppView }) {
         )}
       </Shown>
       <Card title="Topics with a policy of their own">
-        <Shown of={overview} what="the topics" isEmpty={({ topics }) => topics.data.length === 0} empty={<p>No topic has one: their messages go by their tier.</p>}>
-          {({ topics }) => <Topics topics={topics} />}
+        <Shown of={topics} what="the topics" isEmpty={({ data }) => data.length === 0} empty={<p>No topic has one: their messages go by their tier.</p>}>
+          {(topics) => <Topics topics={topics} />}
         </Shown>
       </Card>
       <Card title="Of another topic, or of one subscription">
@@ -67,7 +68,7 @@ const TIER_WORDS: Record<string, string> = {
   engagement: "Nudges and digests: when there is room",
 };
 
-function TierCard({ preview, overview }: { preview: Preview; overview: PolicyOverview | undefined }) {
+function TierCard({ preview, overview }: { preview: PolicyPreviewResponse; overview: PolicyOverview | undefined }) {
   const { link } = useFilters();
   const set = overview?.tiers.find(({ name }) => name === preview.tier)?.policy as Policy | null | undefined;
   return (
@@ -81,7 +82,7 @@ function TierCard({ preview, overview }: { preview: Preview; overview: PolicyOve
   );
 }
 
-function Topics({ topics }: { topics: PolicyOverview["topics"] }) {
+function Topics({ topics }: { topics: PolicyResponsePage }) {
   const { filters, link } = useFilters();
   return (
     <>
@@ -122,7 +123,7 @@ function OpenOther() {
   );
 }
 
-function Presets({ presets }: { presets: Preset[] }) {
+function Presets({ presets }: { presets: PolicyPreset[] }) {
   return (
     <Table
       caption="Presets"

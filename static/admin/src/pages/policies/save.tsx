@@ -1,5 +1,5 @@
 import type { Edit } from "../../api/edit";
-import type { AppView, Policy, PolicyView, Preview } from "../../api/types";
+import type { AppResponse, Policy, PolicyResponse, PolicyPreviewResponse } from "../../api/types";
 import { things } from "../../lib/format";
 import { changes } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
@@ -9,16 +9,16 @@ import { Refused, Shown } from "../../ui/shown";
 import { loadFlow, set, type PlaceName } from "./load";
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   place: PlaceName;
   name: string;
   /** New policy; null: removes the policy. */
   policy: Policy | null;
-  before: Preview | undefined;
-  after: Preview | undefined;
+  before: PolicyPreviewResponse | undefined;
+  after: PolicyPreviewResponse | undefined;
   onClose: () => void;
   onSaved: () => unknown;
-  edit: Edit<PolicyView>;
+  edit: Edit<PolicyResponse>;
 }
 
 /** Shows the effect of a change, also on waiting deliveries, before it is saved or removed. */

@@ -1,5 +1,5 @@
 import { useId, useState } from "preact/hooks";
-import type { AppView, PreviewBody, Simulation } from "../../api/types";
+import type { AppResponse, PolicyPreviewRequest, Simulation } from "../../api/types";
 import { duration, fullCount } from "../../lib/format";
 import { figures, SCENARIOS, SCENARIO_WORDS, verdict, type Scenario } from "../../lib/policies";
 import { useFilters } from "../../lib/url";
@@ -13,7 +13,7 @@ import { simulate } from "./load";
 type Load = Simulation["report"]["load"];
 
 /** A policy is tried against a push service in trouble. Nothing is sent. */
-export function Trial({ app, body, canRun }: { app: AppView; body: PreviewBody; canRun: boolean }) {
+export function Trial({ app, body, canRun }: { app: AppResponse; body: PolicyPreviewRequest; canRun: boolean }) {
   const { filters, change } = useFilters();
   const scenario = SCENARIOS.find((known) => known === filters.scenario) ?? "outage";
   const [found, setFound] = useState<{ of: string; simulation: Simulation }>();

@@ -1,5 +1,5 @@
 import { useId, useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { about, BLANK, CHOICES, hasValue, isDeed, read, SUBJECTS, SUBJECT_WORDS, verbsOf, write, type Condition, type Groups, type Subject, type Verb } from "../../lib/segments";
 import { capital } from "../../lib/format";
 import { useResource } from "../../lib/resource";
@@ -8,7 +8,7 @@ import { loadTopics } from "../messages/load";
 import "./segments.css";
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   text: string;
   change: (text: string) => void;
   /** Error of the server's parser. */

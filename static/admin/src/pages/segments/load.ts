@@ -1,11 +1,11 @@
 /** Requests of the segment pages. */
 import { api, told } from "../../api/client";
 import type { Condition } from "../../api/edit";
-import type { Segment, SegmentPreview, Subscription } from "../../api/types";
+import type { SegmentResponse, SegmentPreview, SubscriptionResponse } from "../../api/types";
 import { useAsked, type Asked } from "../../lib/asked";
 
 export interface SegmentPage {
-  segments: Segment[];
+  segments: SegmentResponse[];
   next: string | null | undefined;
   previous: string | null | undefined;
 }
@@ -15,23 +15,23 @@ export async function loadSegments(app: string, after: string | undefined, signa
   return { segments: data, next: iterator, previous: prev_iterator };
 }
 
-export const loadSegment = (app: string, segment: string, signal: AbortSignal): Promise<Segment> =>
+export const loadSegment = (app: string, segment: string, signal: AbortSignal): Promise<SegmentResponse> =>
   told(api.GET("/v1/apps/{app}/segments/{segment}", { params: { path: { app, segment } }, signal }));
 
-export const setSegment = (app: string, segment: string, expression: string, description: string, header: Condition): Promise<Segment> =>
+export const setSegment = (app: string, segment: string, expression: string, description: string, header: Condition): Promise<SegmentResponse> =>
   told(api.PUT("/v1/apps/{app}/segments/{segment}", { params: { path: { app, segment }, header }, body: { expression, ...(description ? { description } : {}) } }));
 
 export const removeSegment = async (app: string, segment: string, header: Condition): Promise<void> => void (await told(api.DELETE("/v1/apps/{app}/segments/{segment}", { params: { path: { app, segment }, header } })));
 
 /** Of a segment, what saving it replaces. */
-export const written = ({ expression, description }: Segment): object => ({ expression, description });
+export const written = ({ expression, description }: SegmentResponse): object => ({ expression, description });
 
 /** Reads the size of a segment, stored or not. */
 export const preview = (app: string, segment: string, exact: boolean, signal?: AbortSignal): Promise<SegmentPreview> =>
   told(api.POST("/v1/apps/{app}/segments/preview", { params: { path: { app } }, body: { segment, exact }, ...(signal ? { signal } : {}) }));
 
 export interface Members {
-  members: Subscription[];
+  members: SubscriptionResponse[];
   next: string | null | undefined;
   previous: string | null | undefined;
 }

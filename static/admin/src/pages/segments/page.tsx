@@ -1,4 +1,4 @@
-import type { AppView, Segment } from "../../api/types";
+import type { AppResponse, SegmentResponse } from "../../api/types";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
@@ -26,7 +26,7 @@ export default function Segments() {
   );
 }
 
-function Write({ app }: { app: AppView }) {
+function Write({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
   useKey("n", sender.may ? () => go("/segments/-new") : undefined);
@@ -38,7 +38,7 @@ function Write({ app }: { app: AppView }) {
   );
 }
 
-function OfApp({ app }: { app: AppView }) {
+function OfApp({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   const page = useResource(`segments ${app.id} ${filters.after}`, (stop) => loadSegments(app.id, filters.after, stop));
   return (
@@ -51,7 +51,7 @@ function OfApp({ app }: { app: AppView }) {
   );
 }
 
-function None({ app }: { app: AppView }) {
+function None({ app }: { app: AppResponse }) {
   const { link } = useFilters();
   const sender = useMay("sender", app.id);
   return (
@@ -70,7 +70,7 @@ function None({ app }: { app: AppView }) {
   );
 }
 
-function SegmentTable({ segments }: { segments: Segment[] }) {
+function SegmentTable({ segments }: { segments: SegmentResponse[] }) {
   const { link } = useFilters();
   return (
     <Table

@@ -1,12 +1,12 @@
 import { useState } from "preact/hooks";
-import type { AppView, SegmentPreview } from "../../api/types";
+import type { AppResponse, SegmentPreview } from "../../api/types";
 import { fullCount, share } from "../../lib/format";
 import { useAction } from "../../ui/action";
 import { Refused } from "../../ui/shown";
 import { preview } from "./load";
 
 /** Size of a segment with its margin of error; counted on request. */
-export function ReachFigure({ app, segment, shown, isOld }: { app: AppView; segment: string; shown: SegmentPreview; isOld: boolean }) {
+export function ReachFigure({ app, segment, shown, isOld }: { app: AppResponse; segment: string; shown: SegmentPreview; isOld: boolean }) {
   const [exact, setExact] = useState<{ of: string; shown: SegmentPreview }>();
   const { run, isBusy, problem } = useAction(async () => setExact({ of: segment, shown: await preview(app.id, segment, true) }));
   const { reach, warnings = [] } = exact?.of === segment ? exact.shown : shown;

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
-import type { AppView, Segment, Subscription } from "../../api/types";
+import type { AppResponse, SegmentResponse, SubscriptionResponse } from "../../api/types";
 import { slugOf } from "../../lib/campaign-draft";
 import { useResource } from "../../lib/resource";
 import { shortId } from "../../lib/deliveries";
@@ -54,7 +54,7 @@ export default function SegmentPage() {
   );
 }
 
-function New({ app }: { app: AppView }) {
+function New({ app }: { app: AppResponse }) {
   const sender = useMay("sender", app.id);
   return (
     <>
@@ -64,7 +64,7 @@ function New({ app }: { app: AppView }) {
   );
 }
 
-function Existing({ app, name }: { app: AppView; name: string }) {
+function Existing({ app, name }: { app: AppResponse; name: string }) {
   const segment = useResource(`segment ${app.id} ${name}`, (stop) => loadSegment(app.id, name, stop));
   return (
     <Shown of={segment} what="this segment">
@@ -73,7 +73,7 @@ function Existing({ app, name }: { app: AppView; name: string }) {
   );
 }
 
-function One({ app, segment, refresh }: { app: AppView; segment: Segment; refresh: () => Promise<void> }) {
+function One({ app, segment, refresh }: { app: AppResponse; segment: SegmentResponse; refresh: () => Promise<void> }) {
   const sender = useMay("sender", app.id);
   const { open: asked, show: ask, close } = useDialog<"edit" | "delete">();
   const reload = async () => {
@@ -123,8 +123,8 @@ function One({ app, segment, refresh }: { app: AppView; segment: Segment; refres
 }
 
 interface DeleteProps {
-  app: AppView;
-  segment: Segment;
+  app: AppResponse;
+  segment: SegmentResponse;
   reload: () => unknown;
   onClose: () => void;
 }
@@ -148,7 +148,7 @@ function DeleteDialog({ app, segment, reload, onClose }: DeleteProps) {
 }
 
 /** Subscriptions of the segment, and their number. */
-function Reached({ app, segment: { name, expression } }: { app: AppView; segment: Segment }) {
+function Reached({ app, segment: { name, expression } }: { app: AppResponse; segment: SegmentResponse }) {
   const { shown, problem, isOld } = usePreview(app.id, expression);
   return (
     <Card title="Who belongs" aside={<code class="fine">{`segment: "${name}"`}</code>}>
@@ -161,8 +161,8 @@ function Reached({ app, segment: { name, expression } }: { app: AppView; segment
 }
 
 interface EditorProps {
-  app: AppView;
-  segment: Segment | undefined;
+  app: AppResponse;
+  segment: SegmentResponse | undefined;
   onLeave?: () => void;
   /** Leaves it, with what is stored. */
   reload?: () => Promise<void>;
@@ -219,7 +219,7 @@ function Editor({ app, segment, onLeave, reload }: EditorProps) {
 }
 
 /** Some of those who belong, the newest first. */
-function Members({ app, segment }: { app: AppView; segment: Segment }) {
+function Members({ app, segment }: { app: AppResponse; segment: SegmentResponse }) {
   const { filters, link } = useFilters();
   const page = useResource(`members ${app.id} ${segment.name} ${segment.changed_at} ${filters.after}`, (stop) => loadMembers(app.id, segment.name, filters.after, stop), { everyS: 300 });
   const known = page.known.value?.value;
@@ -239,9 +239,9 @@ function Members({ app, segment }: { app: AppView; segment: Segment }) {
   );
 }
 
-function MemberTable({ app, members }: { app: AppView; members: Subscription[] }) {
+function MemberTable({ app, members }: { app: AppResponse; members: SubscriptionResponse[] }) {
   const { link } = useFilters();
-  const personOf = ({ id, user_id }: Subscription) => (user_id ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}` : `/subscribers/${app.slug}/subscriptions/${id}`);
+  const personOf = ({ id, user_id }: SubscriptionResponse) => (user_id ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}` : `/subscribers/${app.slug}/subscriptions/${id}`);
   return (
     <Table
       caption="Members"

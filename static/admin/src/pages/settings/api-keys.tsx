@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { KEY_STATES, keyState } from "../../lib/attention";
 import { actorWords } from "../../lib/audit";
 import { clock } from "../../lib/clock";
@@ -30,7 +30,7 @@ export const SCOPES: readonly [Scope, string][] = [
 ];
 
 /** API keys of the app's servers. */
-export function ApiKeys({ app }: { app: AppView }) {
+export function ApiKeys({ app }: { app: AppResponse }) {
   const { filters, change } = useFilters();
   const keys = useResource(`api keys ${app.id}`, (stop) => loadApiKeys(app.id, stop));
   const admin = useMay("admin", app.id);
@@ -171,7 +171,7 @@ const LASTS: readonly [string, string][] = [
   ["365", "A year"],
 ];
 
-function MakeKey({ app, onClose, onMade }: { app: AppView; onClose: () => void; onMade: () => unknown }) {
+function MakeKey({ app, onClose, onMade }: { app: AppResponse; onClose: () => void; onMade: () => unknown }) {
   const [made, setMade] = useState<NewApiKey>();
   const make = async (written: Written) => {
     const days = Number(written.text("days"));
@@ -220,7 +220,7 @@ function MakeKey({ app, onClose, onMade }: { app: AppView; onClose: () => void; 
   );
 }
 
-function Revoke({ app, of, made, onClose, onRevoked }: { app: AppView; of: ApiKey; made: number; onClose: () => void; onRevoked: () => unknown }) {
+function Revoke({ app, of, made, onClose, onRevoked }: { app: AppResponse; of: ApiKey; made: number; onClose: () => void; onRevoked: () => unknown }) {
   const rests = of.last_used_on ? `It was last used on ${of.last_used_on}.` : "No use is recorded.";
   const children = made > 0 ? ` It made ${things(made, "key")} that ${made === 1 ? "is" : "are"} valid, which may have made others.` : "";
   return (

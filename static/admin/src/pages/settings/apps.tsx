@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { things } from "../../lib/format";
 import { to, useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
@@ -112,7 +112,7 @@ const RIGHTS: readonly [Right, string][] = [
   ["set_attributes", "set attributes"],
 ];
 
-function OneApp({ app }: { app: AppView }) {
+function OneApp({ app }: { app: AppResponse }) {
   const { refreshApps } = useHere();
   const { link } = useFilters();
   const operator = useMay("operator", app.id);
@@ -195,10 +195,10 @@ function OneApp({ app }: { app: AppView }) {
 }
 
 /** Settings of an app in the form. */
-const settingsOf = ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways }: AppView): object => ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways });
+const settingsOf = ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways }: AppResponse): object => ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways });
 
 /** Differences from the stored settings. */
-function proposed(app: AppView, written: Written, mayAll: boolean): AppChange {
+function proposed(app: AppResponse, written: Written, mayAll: boolean): AppChange {
   const change: AppChange = {};
   const name = written.text("name");
   if (name !== app.name) change.name = name;
@@ -219,7 +219,7 @@ function proposed(app: AppView, written: Written, mayAll: boolean): AppChange {
   return change;
 }
 
-function Consequences({ app, change }: { app: AppView; change: AppChange }) {
+function Consequences({ app, change }: { app: AppResponse; change: AppChange }) {
   const lines = [
     change.name && `It is called “${change.name}” from now on.`,
     ...(change.add_origins ?? []).map((origin) => `Pages of ${origin} may subscribe browsers.`),
@@ -240,7 +240,7 @@ function Consequences({ app, change }: { app: AppView; change: AppChange }) {
   );
 }
 
-function Delete({ app }: { app: AppView }) {
+function Delete({ app }: { app: AppResponse }) {
   const { refreshApps } = useHere();
   const { go } = useFilters();
   const [isOpen, open] = useState(false);

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { calendarFrom, calendarWords, DAYS } from "../../lib/hours";
 import { useResource } from "../../lib/resource";
 import { useHere, useMay } from "../../shell/context";
@@ -8,14 +8,14 @@ import { useEdit } from "../../ui/edit";
 import { Ask, Field, Form } from "../../ui/form";
 import { Shown } from "../../ui/shown";
 import { ChooseApp } from "../../shell/choose-app";
-import { loadCalendar, setCalendar, type Calendar, type OffPeak } from "./load";
+import { loadCalendar, setCalendar, type CalendarSettings, type OffPeak } from "./load";
 
 export function Hours() {
   const { app, apps } = useHere();
   return app ? <HoursOf app={app} /> : <ChooseApp apps={apps} what="Each app has hours of its own." />;
 }
 
-function HoursOf({ app }: { app: AppView }) {
+function HoursOf({ app }: { app: AppResponse }) {
   const calendar = useResource(`calendar ${app.id}`, (stop) => loadCalendar(app.id, stop), { everyS: 3_600 });
   return (
     <Card title="When messages may come">
@@ -30,11 +30,11 @@ function HoursOf({ app }: { app: AppView }) {
 /** Zones of this browser, as suggestions. */
 const ZONES = Intl.supportedValuesOf?.("timeZone") ?? [];
 
-function Edit({ app, known, refresh }: { app: AppView; known: Calendar; refresh: () => unknown }) {
+function Edit({ app, known, refresh }: { app: AppResponse; known: CalendarSettings; refresh: () => unknown }) {
   const operator = useMay("operator", app.id);
   const [isQuiet, setQuiet] = useState(known.quiet_hours != null);
   const [windows, setWindows] = useState<OffPeak[]>(known.off_peak ?? []);
-  const [proposed, propose] = useState<Calendar>();
+  const [proposed, propose] = useState<CalendarSettings>();
   const reload = async () => {
     propose(undefined);
     await refresh();

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { useResource } from "../../lib/resource";
 import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
@@ -21,7 +21,7 @@ const KINDS: readonly [string, string][] = [
 const kindWords = ({ algorithm, form }: IdentityKey) => KINDS.find(([kind]) => kind === `${algorithm} ${form}`)?.[1] ?? `${algorithm} ${form}`;
 
 /** Keys with which the site's backend signs user tokens. */
-export function IdentityKeys({ app }: { app: AppView }) {
+export function IdentityKeys({ app }: { app: AppResponse }) {
   const keys = useResource(`identity keys ${app.id}`, (stop) => loadIdentityKeys(app.id, stop));
   const admin = useMay("admin", app.id);
   const [isMaking, make] = useState(false);
@@ -93,7 +93,7 @@ export function IdentityKeys({ app }: { app: AppView }) {
   );
 }
 
-function Make({ app, onClose, onMade }: { app: AppView; onClose: () => void; onMade: () => unknown }) {
+function Make({ app, onClose, onMade }: { app: AppResponse; onClose: () => void; onMade: () => unknown }) {
   const [kind, setKind] = useState("HS256 jwt");
   const [made, setMade] = useState<IdentityKey>();
   const make = async (written: Written) => {

@@ -1,23 +1,23 @@
 import { api, told } from "../../api/client";
 import type { Condition } from "../../api/edit";
 import type { components } from "../../api/schema";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import type { Filters } from "../../lib/url";
 
 type Schemas = components["schemas"];
-export type VapidKey = Schemas["VapidKeyView"];
+export type VapidKeyResponse = Schemas["VapidKeyResponse"];
 export type VapidKeyExport = Schemas["VapidKeyExport"];
-export type ApiKey = Schemas["ApiKeyView"];
-export type NewApiKey = Schemas["NewApiKeyView"];
-export type IdentityKey = Schemas["IdentityKeyView"];
-export type Calendar = Schemas["CalendarView"];
+export type ApiKey = Schemas["ApiKeyResponse"];
+export type NewApiKey = Schemas["NewApiKeyResponse"];
+export type IdentityKey = Schemas["IdentityKeyResponse"];
+export type CalendarSettings = Schemas["CalendarSettings"];
 export type OffPeak = Schemas["WrittenWindow"];
-export type Teammate = Schemas["TeammateView"];
-export type Invited = Schemas["Invited"];
+export type Teammate = Schemas["TeammateResponse"];
+export type Invited = Schemas["InvitationResponse"];
 export type Grant = Schemas["NewGrant"];
-export type Passkey = Schemas["PasskeyView"];
-export type SignedIn = Schemas["ListedView"];
-export type Entry = Schemas["EntryView"];
+export type Passkey = Schemas["PasskeyResponse"];
+export type SignedIn = Schemas["SessionListResponse"];
+export type Entry = Schemas["AuditEntryResponse"];
 export type AppChange = Schemas["AppChange"];
 export type NewApp = Schemas["NewApp"];
 export type Right = Schemas["BrowserRight"];
@@ -28,11 +28,11 @@ const ALL = { limit: 250 };
 const of = (app: string) => ({ path: { app } });
 
 export const makeApp = (body: NewApp) => told(api.POST("/v1/apps", { body }));
-export const loadApp = (app: string, signal: AbortSignal): Promise<AppView> => told(api.GET("/v1/apps/{app}", { params: of(app), signal }));
-export const changeApp = (app: string, body: AppChange, header: Condition): Promise<AppView> => told(api.PATCH("/v1/apps/{app}", { params: { ...of(app), header }, body }));
+export const loadApp = (app: string, signal: AbortSignal): Promise<AppResponse> => told(api.GET("/v1/apps/{app}", { params: of(app), signal }));
+export const changeApp = (app: string, body: AppChange, header: Condition): Promise<AppResponse> => told(api.PATCH("/v1/apps/{app}", { params: { ...of(app), header }, body }));
 export const deleteApp = (app: string, confirm: string) => told(api.DELETE("/v1/apps/{app}", { params: { ...of(app), query: { confirm } } }));
 
-export async function loadVapidKeys(app: string, signal?: AbortSignal): Promise<VapidKey[]> {
+export async function loadVapidKeys(app: string, signal?: AbortSignal): Promise<VapidKeyResponse[]> {
   return (await told(api.GET("/v1/apps/{app}/vapid-keys", { params: { ...of(app), query: ALL }, signal }))).data;
 }
 export const makeVapidKey = (app: string, body: Partial<Schemas["NewVapidKey"]>) =>
@@ -57,8 +57,8 @@ export const makeIdentityKey = (app: string, body: Partial<Schemas["NewIdentityK
 export const removeIdentityKey = (app: string, identity_key: string) =>
   told(api.DELETE("/v1/apps/{app}/identity-keys/{identity_key}", { params: { path: { app, identity_key } } }));
 
-export const loadCalendar = (app: string, signal: AbortSignal): Promise<Calendar> => told(api.GET("/v1/apps/{app}/calendar", { params: of(app), signal }));
-export const setCalendar = (app: string, body: Calendar, header: Condition): Promise<Calendar> => told(api.PUT("/v1/apps/{app}/calendar", { params: { ...of(app), header }, body }));
+export const loadCalendar = (app: string, signal: AbortSignal): Promise<CalendarSettings> => told(api.GET("/v1/apps/{app}/calendar", { params: of(app), signal }));
+export const setCalendar = (app: string, body: CalendarSettings, header: Condition): Promise<CalendarSettings> => told(api.PUT("/v1/apps/{app}/calendar", { params: { ...of(app), header }, body }));
 
 export async function loadTeam(signal?: AbortSignal): Promise<Teammate[]> {
   return (await told(api.GET("/v1/team", { params: { query: ALL }, signal }))).data;
@@ -113,16 +113,16 @@ export async function loadAudit(app: string | undefined, filters: Filters, signa
 
 /** Parts of an app that may need an action. */
 export interface OfApp {
-  app: AppView;
-  vapidKeys: VapidKey[];
+  app: AppResponse;
+  vapidKeys: VapidKeyResponse[];
   apiKeys: ApiKey[];
 }
 
 /** Apps that are looked into at most: each takes two requests. */
 export const LOOKED_INTO = 20;
 
-export function loadOfApps(apps: readonly AppView[], signal: AbortSignal): Promise<OfApp[]> {
-  const one = async (app: AppView) => {
+export function loadOfApps(apps: readonly AppResponse[], signal: AbortSignal): Promise<OfApp[]> {
+  const one = async (app: AppResponse) => {
     const [vapidKeys, apiKeys] = await Promise.all([loadVapidKeys(app.id, signal), loadApiKeys(app.id, signal)]);
     return { app, vapidKeys, apiKeys };
   };

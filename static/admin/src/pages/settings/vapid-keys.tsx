@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import { rotation } from "../../lib/attention";
 import { things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
@@ -13,12 +13,12 @@ import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { Progress } from "./attention";
-import { changeVapidKey, exportVapidKey, loadVapidKeys, makeVapidKey, type VapidKey } from "./load";
+import { changeVapidKey, exportVapidKey, loadVapidKeys, makeVapidKey, type VapidKeyResponse } from "./load";
 
-type Doing = { what: "make" } | { what: "import" } | { what: "contact" | "export"; key: VapidKey };
+type Doing = { what: "make" } | { what: "import" } | { what: "contact" | "export"; key: VapidKeyResponse };
 
 /** VAPID keys, which sign pushes. */
-export function VapidKeys({ app }: { app: AppView }) {
+export function VapidKeys({ app }: { app: AppResponse }) {
   const keys = useResource(`vapid keys ${app.id}`, (stop) => loadVapidKeys(app.id, stop), { everyS: 30 });
   const admin = useMay("admin", app.id);
   const [doing, begin] = useState<Doing>();
@@ -56,7 +56,7 @@ export function VapidKeys({ app }: { app: AppView }) {
   );
 }
 
-function VapidTable({ app, keys, mayAct, begin }: { app: AppView; keys: VapidKey[]; mayAct: boolean; begin: (doing: Doing) => void }) {
+function VapidTable({ app, keys, mayAct, begin }: { app: AppResponse; keys: VapidKeyResponse[]; mayAct: boolean; begin: (doing: Doing) => void }) {
   const under = rotation(keys);
   return (
     <>
@@ -82,7 +82,7 @@ function VapidTable({ app, keys, mayAct, begin }: { app: AppView; keys: VapidKey
             ? [
                 {
                   head: <span class="hidden">Act</span>,
-                  cell: (key: VapidKey) => (
+                  cell: (key: VapidKeyResponse) => (
                     <span class="row tight">
                       <button type="button" class="plain" onClick={() => begin({ what: "contact", key })}>
                         Contact…
@@ -101,7 +101,7 @@ function VapidTable({ app, keys, mayAct, begin }: { app: AppView; keys: VapidKey
   );
 }
 
-function VapidState({ of: { state, subscriptions, retired_at } }: { of: VapidKey }) {
+function VapidState({ of: { state, subscriptions, retired_at } }: { of: VapidKeyResponse }) {
   if (state === "active") return <Badge tone="accepted">Active</Badge>;
   return (
     <>
@@ -116,12 +116,12 @@ function VapidState({ of: { state, subscriptions, retired_at } }: { of: VapidKey
 }
 
 interface MakeProps {
-  app: AppView;
+  app: AppResponse;
   onClose: () => void;
   onMade: () => unknown;
 }
 
-function Make({ app, keys, onClose, onMade }: MakeProps & { keys: VapidKey[] }) {
+function Make({ app, keys, onClose, onMade }: MakeProps & { keys: VapidKeyResponse[] }) {
   const all = keys.reduce((sum, { subscriptions }) => sum + (subscriptions ?? 0), 0);
   const active = keys.find(({ state }) => state === "active");
   return (
@@ -146,7 +146,7 @@ function Import({ app, onClose, onMade }: MakeProps) {
     const public_key = written.text("public_key");
     await makeVapidKey(app.id, {
       private_key: written.text("private_key"),
-      state: written.text("state") as VapidKey["state"],
+      state: written.text("state") as VapidKeyResponse["state"],
       ...(public_key ? { public_key } : {}),
     });
     await onMade();
@@ -171,7 +171,7 @@ function Import({ app, onClose, onMade }: MakeProps) {
   );
 }
 
-function Contact({ app, of, onClose, onChanged }: { app: AppView; of: VapidKey; onClose: () => void; onChanged: () => unknown }) {
+function Contact({ app, of, onClose, onChanged }: { app: AppResponse; of: VapidKeyResponse; onClose: () => void; onChanged: () => unknown }) {
   return (
     <Ask
       title="Whom push services may contact"
@@ -190,7 +190,7 @@ function Contact({ app, of, onClose, onChanged }: { app: AppView; of: VapidKey; 
   );
 }
 
-function Export({ app, of, onClose }: { app: AppView; of: VapidKey; onClose: () => void }) {
+function Export({ app, of, onClose }: { app: AppResponse; of: VapidKeyResponse; onClose: () => void }) {
   const [pair, setPair] = useState<{ private_key: string; private_key_pem: string }>();
   return (
     <Dialog title="Take out the private key" onClose={onClose}>

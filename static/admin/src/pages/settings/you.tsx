@@ -70,7 +70,7 @@ function Password() {
 /** The browser asks for a finger, a face, a PIN or a key; what it makes is kept under that name. */
 async function makePasskey(name: string): Promise<void> {
   const { options } = await askForPasskey();
-  const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options as PublicKeyCredentialCreationOptionsJSON);
+  const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options as unknown as PublicKeyCredentialCreationOptionsJSON);
   const made = await navigator.credentials.create({ publicKey }).catch(() => null);
   if (!(made instanceof PublicKeyCredential)) {
     throw new Refusal(0, { code: "no_passkey", detail: "No passkey was made. Begin again, and confirm when the browser asks." });

@@ -1,4 +1,4 @@
-import type { AppView, Diagnosis as Report } from "../../api/types";
+import type { AppResponse, Diagnosis as Report } from "../../api/types";
 import { useResource } from "../../lib/resource";
 import { subscriptionWords } from "../../lib/subscribers";
 import { useFilters } from "../../lib/url";
@@ -10,7 +10,7 @@ import { Table } from "../../ui/table";
 import { loadDiagnosis } from "./load";
 
 /** The report that a browser made of itself, beside the server's view of its subscription. */
-export function Diagnosis({ app, code }: { app: AppView; code: string }) {
+export function Diagnosis({ app, code }: { app: AppResponse; code: string }) {
   const report = useResource(`diagnosis ${app.id} ${code}`, (stop) => loadDiagnosis(app.id, code, stop));
   return (
     <Shown of={report} what="this diagnosis">
@@ -44,7 +44,7 @@ function Checks({ report: { code, checks } }: { report: Report }) {
   );
 }
 
-function ServerView({ app, report: { subscription, created_at, server, test } }: { app: AppView; report: Report }) {
+function ServerView({ app, report: { subscription, created_at, server, test } }: { app: AppResponse; report: Report }) {
   const { link } = useFilters();
   const failure = server?.last_failure;
   return (

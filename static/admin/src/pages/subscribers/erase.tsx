@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, Erasure } from "../../api/types";
+import type { AppResponse, ErasureResponse } from "../../api/types";
 import { erasureWords, whatErasureTakes } from "../../lib/subscribers";
 import { useResource } from "../../lib/resource";
 import { useAction } from "../../ui/action";
@@ -8,7 +8,7 @@ import { Refused, Shown } from "../../ui/shown";
 import { erase, loadErasure, type Person } from "./load";
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   person: Person;
   onClose: () => void;
   onErased: () => unknown;
@@ -17,7 +17,7 @@ interface Props {
 /** Shows the data to delete, asks for the typed name, and shows the progress. */
 export function EraseDialog({ app, person, onClose, onErased }: Props) {
   const user = person.user ?? "";
-  const [begun, setBegun] = useState<Erasure>();
+  const [begun, setBegun] = useState<ErasureResponse>();
   const [typed, setTyped] = useState("");
   const { run, isBusy, problem } = useAction(async () => {
     setBegun(await erase(app.id, user));
@@ -70,7 +70,7 @@ export function EraseDialog({ app, person, onClose, onErased }: Props) {
 }
 
 /** Polls every other second until the erasure is complete. */
-function Progress({ app, begun }: { app: AppView; begun: Erasure }) {
+function Progress({ app, begun }: { app: AppResponse; begun: ErasureResponse }) {
   const load = (stop: AbortSignal) => (begun.completed_at ? Promise.resolve(begun) : loadErasure(app.id, begun.id, stop));
   const erasure = useResource(`erasure ${begun.id}`, load, { everyS: begun.completed_at ? 3_600 : 2 });
   return (

@@ -1,5 +1,5 @@
 import { api, told } from "../../api/client";
-import type { Calendar, Diagnosis, Erasure, Found, Gateway, Lane, Subscription } from "../../api/types";
+import type { CalendarSettings, Diagnosis, ErasureResponse, FoundDelivery, Gateway, LaneResponse, SubscriptionResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { byGateway, byKey, growth, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
 import { isId } from "../../lib/deliveries";
@@ -37,18 +37,18 @@ export async function loadKeys(app: string, signal: AbortSignal): Promise<KeyAge
   ]);
   return byKey(
     keys.data,
-    lanes.data.filter((lane: Lane) => lane.app === app),
+    lanes.data.filter((lane: LaneResponse) => lane.app === app),
   );
 }
 
 export interface SubscriptionPage {
-  subscriptions: Subscription[];
+  subscriptions: SubscriptionResponse[];
   next: string | null | undefined;
   previous: string | null | undefined;
 }
 
 export async function loadSubscriptions(app: string, { tag, topic, state, gateway, after }: Filters, signal: AbortSignal): Promise<SubscriptionPage> {
-  const query = { tag, topic, state: state as Subscription["state"] | undefined, gateway: gateway as Gateway | undefined, iterator: after, limit: 50 };
+  const query = { tag, topic, state: state as SubscriptionResponse["state"] | undefined, gateway: gateway as Gateway | undefined, iterator: after, limit: 50 };
   const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }));
   return { subscriptions: data, next: iterator, previous: prev_iterator };
 }
@@ -56,10 +56,10 @@ export async function loadSubscriptions(app: string, { tag, topic, state, gatewa
 /** A person, or the one device that was named. */
 export interface Person {
   user: string | undefined;
-  devices: Subscription[];
+  devices: SubscriptionResponse[];
   /** Whether these are all devices of theirs. */
   isAll: boolean;
-  calendar: Calendar;
+  calendar: CalendarSettings;
 }
 
 export async function loadPerson(app: string, who: { user?: string; subscription?: string }, signal: AbortSignal): Promise<Person> {
@@ -82,7 +82,7 @@ async function one(app: string, subscription: string, signal: AbortSignal) {
 }
 
 /** The latest of what was sent to them, as far as one look goes. */
-export async function loadLatest(app: string, who: { user?: string; subscription?: string }, signal: AbortSignal): Promise<Found[]> {
+export async function loadLatest(app: string, who: { user?: string; subscription?: string }, signal: AbortSignal): Promise<FoundDelivery[]> {
   const query = { user_id: who.user, subscription: who.subscription, limit: 8 };
   return (await told(api.GET("/v1/apps/{app}/deliveries", { params: { path: { app }, query }, signal }))).data;
 }
@@ -107,7 +107,7 @@ export async function testPush(app: string, subscription: string, title: string,
   return (sent as { id: string }).id;
 }
 
-export const erase = (app: string, user: string): Promise<Erasure> => told(api.DELETE("/v1/apps/{app}/users/{user}", { params: { path: { app, user } } }));
+export const erase = (app: string, user: string): Promise<ErasureResponse> => told(api.DELETE("/v1/apps/{app}/users/{user}", { params: { path: { app, user } } }));
 
-export const loadErasure = (app: string, erasure: string, signal: AbortSignal): Promise<Erasure> =>
+export const loadErasure = (app: string, erasure: string, signal: AbortSignal): Promise<ErasureResponse> =>
   told(api.GET("/v1/apps/{app}/erasures/{erasure}", { params: { path: { app, erasure } }, signal }));

@@ -1,5 +1,5 @@
 import { useMemo } from "preact/hooks";
-import type { AppView, Subscription } from "../../api/types";
+import type { AppResponse, SubscriptionResponse } from "../../api/types";
 import { isId, shortId } from "../../lib/deliveries";
 import { dayOf, fullCount, percent, things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
@@ -31,7 +31,7 @@ export default function Subscribers() {
   );
 }
 
-function OfOneApp({ app }: { app: AppView }) {
+function OfOneApp({ app }: { app: AppResponse }) {
   const { filters } = useFilters();
   const searches = filters.tag || filters.topic || filters.state || filters.gateway;
   return (
@@ -42,7 +42,7 @@ function OfOneApp({ app }: { app: AppView }) {
   );
 }
 
-function Search({ app }: { app: AppView }) {
+function Search({ app }: { app: AppResponse }) {
   const { filters, go, change } = useFilters();
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -68,7 +68,7 @@ function Search({ app }: { app: AppView }) {
   );
 }
 
-function List({ app }: { app: AppView }) {
+function List({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   const page = useResource(`subscriptions ${app.id} ${JSON.stringify(filters)}`, (stop) => loadSubscriptions(app.id, filters, stop), { on: ["subscription.gone"] });
   const { tag, topic, state, gateway } = filters;
@@ -89,9 +89,9 @@ function List({ app }: { app: AppView }) {
   );
 }
 
-function SubscriptionTable({ app, subscriptions }: { app: AppView; subscriptions: Subscription[] }) {
+function SubscriptionTable({ app, subscriptions }: { app: AppResponse; subscriptions: SubscriptionResponse[] }) {
   const { link } = useFilters();
-  const personOf = ({ id, user_id }: Subscription) => (user_id ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}` : `/subscribers/${app.slug}/subscriptions/${id}`);
+  const personOf = ({ id, user_id }: SubscriptionResponse) => (user_id ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}` : `/subscribers/${app.slug}/subscriptions/${id}`);
   return (
     <Table
       caption="Subscriptions"
@@ -121,7 +121,7 @@ function SubscriptionTable({ app, subscriptions }: { app: AppView; subscriptions
 const Words = ({ words }: { words: string[] }) => (words.length === 0 ? <span class="soft">none</span> : <>{words.slice(0, 4).join(", ") + (words.length > 4 ? ` and ${words.length - 4} more` : "")}</>);
 
 /** The base as a whole. */
-function Base({ app }: { app: AppView }) {
+function Base({ app }: { app: AppResponse }) {
   const { filters, change } = useFilters();
   const days = rangeOf(filters.days);
   const grown = useResource(`growth ${app.id} ${days}`, (stop) => loadGrowth(app.id, days, stop), { on: ["subscription.gone"] });
@@ -162,7 +162,7 @@ function Base({ app }: { app: AppView }) {
 
 const isNobody = ({ active, won, lost }: Growth) => active === 0 && won.every((n) => n === 0) && LOSSES.every((loss) => lost[loss].every((n) => n === 0));
 
-function Nobody({ app }: { app: AppView }) {
+function Nobody({ app }: { app: AppResponse }) {
   return (
     <div>
       <p>There are no subscriptions. Browsers subscribe with the SDK, on a page of the site:</p>

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
-import type { AppView, Found, Subscription } from "../../api/types";
+import type { AppResponse, FoundDelivery, SubscriptionResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { deviceWords, lastWords, shortId, stateWords } from "../../lib/deliveries";
 import { capital, fullTime, things } from "../../lib/format";
@@ -37,7 +37,7 @@ export default function PersonPage() {
   return <OfNamedApp name={params.app}>{(app) => <OnePerson key={JSON.stringify(who)} app={app} who={who} />}</OfNamedApp>;
 }
 
-function OnePerson({ app, who }: { app: AppView; who: Who }) {
+function OnePerson({ app, who }: { app: AppResponse; who: Who }) {
   const { link } = useFilters();
   const about = `${app.id} ${who.user ?? who.subscription}`;
   const person = useResource(`person ${about}`, (stop) => loadPerson(app.id, who, stop), { on: ["subscription.gone"] });
@@ -89,7 +89,7 @@ function Unknown({ user }: { user: string }) {
 }
 
 /** All that is known of them, as a file that they may be given. */
-function TakeData({ app, user }: { app: AppView; user: string }) {
+function TakeData({ app, user }: { app: AppResponse; user: string }) {
   const admin = useMay("admin", app.id);
   if (!admin.may) return <p class="fine">Taking out what is known of them is not yours to do. {admin.why}</p>;
   return (
@@ -99,7 +99,7 @@ function TakeData({ app, user }: { app: AppView; user: string }) {
   );
 }
 
-function EraseButton({ app, onErase }: { app: AppView; onErase: () => void }) {
+function EraseButton({ app, onErase }: { app: AppResponse; onErase: () => void }) {
   const operator = useMay("operator", app.id);
   if (!operator.may) return <p class="fine">Erasing people is not yours to do. {operator.why}</p>;
   return (
@@ -109,7 +109,7 @@ function EraseButton({ app, onErase }: { app: AppView; onErase: () => void }) {
   );
 }
 
-function Known({ app, person, who, onSent }: { app: AppView; person: Person; who: Who; onSent: () => unknown }) {
+function Known({ app, person, who, onSent }: { app: AppResponse; person: Person; who: Who; onSent: () => unknown }) {
   const { link } = useFilters();
   const { devices, calendar, user } = person;
   const zones = devices.flatMap(({ timezone, state }) => (timezone && state === "active" ? [timezone] : []));
@@ -131,7 +131,7 @@ function Known({ app, person, who, onSent }: { app: AppView; person: Person; who
   );
 }
 
-function Device({ app, device, onSent }: { app: AppView; device: Subscription; onSent: () => unknown }) {
+function Device({ app, device, onSent }: { app: AppResponse; device: SubscriptionResponse; onSent: () => unknown }) {
   const { link } = useFilters();
   const [isTesting, test] = useState(false);
   const sender = useMay("sender", app.id);
@@ -207,7 +207,7 @@ function Attributes({ of }: { of: object }) {
   );
 }
 
-function Latest({ app, found }: { app: AppView; found: Found[] }) {
+function Latest({ app, found }: { app: AppResponse; found: FoundDelivery[] }) {
   const { link } = useFilters();
   return (
     <Table

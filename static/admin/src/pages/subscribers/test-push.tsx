@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, Subscription } from "../../api/types";
+import type { AppResponse, SubscriptionResponse } from "../../api/types";
 import { deviceWords } from "../../lib/deliveries";
 import { useFilters } from "../../lib/url";
 import { useAction } from "../../ui/action";
@@ -8,8 +8,8 @@ import { Refused } from "../../ui/shown";
 import { testPush } from "./load";
 
 interface Props {
-  app: AppView;
-  device: Subscription;
+  app: AppResponse;
+  device: SubscriptionResponse;
   onClose: () => void;
   onSent: () => unknown;
 }

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, TemplateCheckBody } from "../../api/types";
+import type { AppResponse, TemplateCheckRequest } from "../../api/types";
 import { useResource } from "../../lib/resource";
 import { Card } from "../../ui/card";
 import { TopicField } from "../composer/audience";
@@ -14,7 +14,7 @@ const KINDS = [
 ] as const;
 
 /** Tries it on all whom a message would reach. */
-export function AudienceCard({ app, body }: { app: AppView; body: Omit<TemplateCheckBody, "to"> }) {
+export function AudienceCard({ app, body }: { app: AppResponse; body: Omit<TemplateCheckRequest, "to"> }) {
   const [kind, choose] = useState<"all" | "topic" | "segment">("all");
   const [name, setName] = useState("");
   const to = kind === "all" ? { all: true } : { [kind]: name };
@@ -28,7 +28,7 @@ export function AudienceCard({ app, body }: { app: AppView; body: Omit<TemplateC
   );
 }
 
-function SegmentField({ app, segment, choose }: { app: AppView; segment: string; choose: (segment: string) => void }) {
+function SegmentField({ app, segment, choose }: { app: AppResponse; segment: string; choose: (segment: string) => void }) {
   const stored = useResource(`segments ${app.id} all`, (stop) => loadSegments(app.id, undefined, stop, 250), { everyS: 300 });
   const names = (stored.known.value?.value.segments ?? []).map(({ name }) => [name, name] as const);
   return <Choice label="Segment" name="trial-segment" value={segment} choices={[["", "Choose one"], ...names]} choose={choose} />;

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { AppView, StoredTemplate, TemplatePreview } from "../../api/types";
+import type { AppResponse, TemplateResponse, TemplatePreview } from "../../api/types";
 import { useAsked, type Asked } from "../../lib/asked";
 import { content, objectOf } from "../../lib/draft";
 import { faultWords, languageWords } from "../../lib/format";
@@ -20,10 +20,10 @@ import { loadTemplate, preview, putTemplate, written } from "./load";
 import "./templates.css";
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   name: string;
   /** Stored template at the start of the edit. Undefined: a new one. */
-  stored?: StoredTemplate;
+  stored?: TemplateResponse;
   draft: Draft;
   change: (changes: Partial<Draft>) => void;
   button: string;

@@ -1,12 +1,12 @@
 /** Requests of the template pages. */
 import { api, told } from "../../api/client";
 import type { Condition } from "../../api/edit";
-import type { StoredTemplate, Template, TemplateCheck, TemplateCheckBody, TemplatePreview, TemplatePreviewBody } from "../../api/types";
+import type { TemplateResponse, Template, TemplateCheck, TemplateCheckRequest, TemplatePreview, TemplatePreviewRequest } from "../../api/types";
 import { names, type Uses } from "../../lib/templates";
 import { loadPlan, loadPage } from "../campaigns/load";
 
 export interface TemplatePage {
-  templates: StoredTemplate[];
+  templates: TemplateResponse[];
   next: string | null | undefined;
   previous: string | null | undefined;
 }
@@ -16,21 +16,21 @@ export async function loadTemplates(app: string, after: string | undefined, sign
   return { templates: data, next: iterator, previous: prev_iterator };
 }
 
-export const loadTemplate = (app: string, template: string, signal: AbortSignal): Promise<StoredTemplate> => told(api.GET("/v1/apps/{app}/templates/{template}", { params: { path: { app, template } }, signal }));
+export const loadTemplate = (app: string, template: string, signal: AbortSignal): Promise<TemplateResponse> => told(api.GET("/v1/apps/{app}/templates/{template}", { params: { path: { app, template } }, signal }));
 
-export const putTemplate = (app: string, template: string, body: Template, header: Condition): Promise<StoredTemplate> =>
+export const putTemplate = (app: string, template: string, body: Template, header: Condition): Promise<TemplateResponse> =>
   told(api.PUT("/v1/apps/{app}/templates/{template}", { params: { path: { app, template }, header }, body }));
 
 export const removeTemplate = async (app: string, template: string, header: Condition): Promise<void> => void (await told(api.DELETE("/v1/apps/{app}/templates/{template}", { params: { path: { app, template }, header } })));
 
 /** Of a template, what saving it replaces. */
-export const written = ({ template }: StoredTemplate): object => template ?? {};
+export const written = ({ template }: TemplateResponse): object => template ?? {};
 
 /** Fills it in; nothing is sent. */
-export const preview = (app: string, body: TemplatePreviewBody, signal: AbortSignal): Promise<TemplatePreview> => told(api.POST("/v1/apps/{app}/templates/preview", { params: { path: { app } }, body, signal }));
+export const preview = (app: string, body: TemplatePreviewRequest, signal: AbortSignal): Promise<TemplatePreview> => told(api.POST("/v1/apps/{app}/templates/preview", { params: { path: { app } }, body, signal }));
 
 /** Fills it in for everybody whom a message would reach, for up to ten seconds; nothing is sent. */
-export const check = (app: string, body: TemplateCheckBody): Promise<TemplateCheck> => told(api.POST("/v1/apps/{app}/templates/check", { params: { path: { app } }, body }));
+export const check = (app: string, body: TemplateCheckRequest): Promise<TemplateCheck> => told(api.POST("/v1/apps/{app}/templates/check", { params: { path: { app } }, body }));
 
 /** Campaigns that are looked at, and of those that are not over the ones whose plans are: each takes a request. */
 const CAMPAIGNS_MAX = 250;

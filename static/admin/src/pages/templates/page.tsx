@@ -1,4 +1,4 @@
-import type { AppView, StoredTemplate } from "../../api/types";
+import type { AppResponse, TemplateResponse } from "../../api/types";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
@@ -25,7 +25,7 @@ export default function Templates() {
   );
 }
 
-function Write({ app }: { app: AppView }) {
+function Write({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
   useKey("n", sender.may ? () => go("/templates/-new") : undefined);
@@ -37,7 +37,7 @@ function Write({ app }: { app: AppView }) {
   );
 }
 
-function OfApp({ app }: { app: AppView }) {
+function OfApp({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   const page = useResource(`templates ${app.id} ${filters.after}`, (stop) => loadTemplates(app.id, filters.after, stop));
   return (
@@ -50,7 +50,7 @@ function OfApp({ app }: { app: AppView }) {
   );
 }
 
-function None({ app }: { app: AppView }) {
+function None({ app }: { app: AppResponse }) {
   const { link } = useFilters();
   const sender = useMay("sender", app.id);
   return (
@@ -73,7 +73,7 @@ function None({ app }: { app: AppView }) {
   );
 }
 
-function TemplateTable({ templates }: { templates: StoredTemplate[] }) {
+function TemplateTable({ templates }: { templates: TemplateResponse[] }) {
   const { link } = useFilters();
   return (
     <Table

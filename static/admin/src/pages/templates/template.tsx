@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
-import type { AppView, StoredTemplate } from "../../api/types";
+import type { AppResponse, TemplateResponse } from "../../api/types";
 import { useBegin } from "../../lib/begin";
 import { slugOf } from "../../lib/campaign-draft";
 import { languageWords } from "../../lib/format";
@@ -49,7 +49,7 @@ export default function TemplatePage() {
   );
 }
 
-function New({ app }: { app: AppView }) {
+function New({ app }: { app: AppResponse }) {
   const sender = useMay("sender", app.id);
   return (
     <>
@@ -60,7 +60,7 @@ function New({ app }: { app: AppView }) {
 }
 
 /** It is kept in this tab until it is stored. */
-function Write({ app }: { app: AppView }) {
+function Write({ app }: { app: AppResponse }) {
   const { session } = useHere();
   const { go } = useFilters();
   const { draft, change, forget, clear } = useDraft(`bellwire.template.${app.id}`, session.email ?? "an operator’s key", { ...BLANK, name: "" });
@@ -79,7 +79,7 @@ function Write({ app }: { app: AppView }) {
   );
 }
 
-function Existing({ app, name }: { app: AppView; name: string }) {
+function Existing({ app, name }: { app: AppResponse; name: string }) {
   const sender = useMay("sender", app.id);
   const [isSaved, setSaved] = useState(false);
   const { begun, problem, edition, again } = useBegin(name, (stop) => loadTemplate(app.id, name, stop));
@@ -135,14 +135,14 @@ function Existing({ app, name }: { app: AppView; name: string }) {
   );
 }
 
-function Change({ app, stored, onSaved, reload }: { app: AppView; stored: StoredTemplate; onSaved: () => void; reload: () => void }) {
+function Change({ app, stored, onSaved, reload }: { app: AppResponse; stored: TemplateResponse; onSaved: () => void; reload: () => void }) {
   const [begin] = useState(() => (stored.template ? draftOf(stored.template) : BLANK));
   const [draft, setDraft] = useState(begin);
   return <Editor app={app} name={stored.name} stored={stored} draft={draft} change={(changes) => setDraft((draft) => ({ ...draft, ...changes }))} button="Save" onSaved={onSaved} reload={reload} isSame={draft === begin} />;
 }
 
 /** Content of a template, for users without edit permission. */
-function Read({ stored: { template } }: { stored: StoredTemplate }) {
+function Read({ stored: { template } }: { stored: TemplateResponse }) {
   if (!template) return null;
   const languages = [["", template] as const, ...Object.entries(template.locales ?? {})];
   return (
@@ -157,8 +157,8 @@ function Read({ stored: { template } }: { stored: StoredTemplate }) {
 }
 
 interface DeleteProps {
-  app: AppView;
-  stored: StoredTemplate;
+  app: AppResponse;
+  stored: TemplateResponse;
   reload: () => void;
 }
 

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, TemplateCheck, TemplateCheckBody } from "../../api/types";
+import type { AppResponse, TemplateCheck, TemplateCheckRequest } from "../../api/types";
 import { shortId } from "../../lib/deliveries";
 import { faultWords } from "../../lib/format";
 import { trialWords } from "../../lib/templates";
@@ -13,7 +13,7 @@ import { check } from "./load";
 import "./templates.css";
 
 /** Renders a template for a whole audience, on request. */
-export function AudienceTrial({ app, body }: { app: AppView; body: TemplateCheckBody }) {
+export function AudienceTrial({ app, body }: { app: AppResponse; body: TemplateCheckRequest }) {
   const of = JSON.stringify(body);
   const [known, setKnown] = useState<{ of: string; told: TemplateCheck }>();
   const { run, isBusy, problem } = useAction(async () => setKnown({ of, told: await check(app.id, body) }));
@@ -32,7 +32,7 @@ export function AudienceTrial({ app, body }: { app: AppView; body: TemplateCheck
   );
 }
 
-function Came({ told, app }: { told: TemplateCheck; app: AppView }) {
+function Came({ told, app }: { told: TemplateCheck; app: AppResponse }) {
   const { link } = useFilters();
   const { tone, words } = trialWords(told);
   const failed = told.unrenderable + told.too_long;

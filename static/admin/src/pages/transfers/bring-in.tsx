@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import type { AppView, Import } from "../../api/types";
+import type { AppResponse, Import } from "../../api/types";
 import { count, fullCount, things } from "../../lib/format";
 import { FORMAT_WORDS, FORMATS, formatOf, importWords, isMappable, mapOf, MEANINGS, type Format, type Mapping } from "../../lib/transfers";
 import { useMay } from "../../shell/context";
@@ -23,7 +23,7 @@ const ENCODINGS = [
 ] as const;
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   /** Import that the file may resume. */
   open: string | undefined;
   onDone: () => unknown;
@@ -45,7 +45,7 @@ export function BringIn({ app, open, onDone }: Props) {
   );
 }
 
-function Begin({ app, open, last }: { app: AppView; open: string | undefined; last: Upload | undefined }) {
+function Begin({ app, open, last }: { app: AppResponse; open: string | undefined; last: Upload | undefined }) {
   const [file, setFile] = useState<File | undefined>(last?.way.file);
   const [format, setFormat] = useState<Format | undefined>(last?.way.format);
   const [mapping, setMapping] = useState<Mapping>({});

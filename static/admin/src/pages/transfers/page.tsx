@@ -1,4 +1,4 @@
-import type { AppView, Import } from "../../api/types";
+import type { AppResponse, Import } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { shortId } from "../../lib/deliveries";
 import { useResource, type Resource } from "../../lib/resource";
@@ -25,7 +25,7 @@ export default function Transfers() {
   );
 }
 
-function OfOneApp({ app }: { app: AppView }) {
+function OfOneApp({ app }: { app: AppResponse }) {
   const { filters } = useFilters();
   const imports = useResource(`imports ${app.id}`, (stop) => loadImports(app.id, stop), { everyS: 15 });
   const named = imports.known.value?.value.find(({ id }) => id === filters.import);
@@ -81,7 +81,7 @@ function Standing({ of }: { of: Import }) {
 }
 
 /** Import named in the address: its result, and how to resume it. */
-function OneImport({ app, id }: { app: AppView; id: string }) {
+function OneImport({ app, id }: { app: AppResponse; id: string }) {
   const { link } = useFilters();
   const found = useResource(`import ${id}`, (stop) => loadImport(app.id, id, stop), { everyS: 5 });
   return (

@@ -1,4 +1,4 @@
-import type { AppView, Export } from "../../api/types";
+import type { AppResponse, Export } from "../../api/types";
 import { useResource } from "../../lib/resource";
 import { EXPORT_STANDINGS, exportPath } from "../../lib/transfers";
 import { useMay } from "../../shell/context";
@@ -11,7 +11,7 @@ import "../messages/messages.css";
 import { loadExports } from "./load";
 
 /** Takes all of an app out, or its subscriptions; and who did of late. */
-export function TakeOut({ app }: { app: AppView }) {
+export function TakeOut({ app }: { app: AppResponse }) {
   const admin = useMay("admin", app.id);
   return (
     <Card title="Take it out">
@@ -27,7 +27,7 @@ const FILES = [
   ["csv", "Subscriptions as CSV", "csv"],
 ] as const;
 
-function Files({ app }: { app: AppView }) {
+function Files({ app }: { app: AppResponse }) {
   return (
     <>
       <p>
@@ -48,7 +48,7 @@ function Files({ app }: { app: AppView }) {
   );
 }
 
-function Exports({ app }: { app: AppView }) {
+function Exports({ app }: { app: AppResponse }) {
   const exports = useResource(`exports ${app.id}`, (stop) => loadExports(app.id, stop), { everyS: 10 });
   return (
     <Shown of={exports} what="what was taken out of late" isEmpty={(exports) => exports.length === 0} empty={<p>Nothing was taken out yet.</p>}>

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView, Webhook, WebhookRequest } from "../../api/types";
+import type { AppResponse, WebhookResponse, WebhookDeliveryResponse } from "../../api/types";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { deletionWords, replayWords, trialWords } from "../../lib/webhooks";
@@ -13,15 +13,15 @@ import { Refused, Shown } from "../../ui/shown";
 import { changeWebhook, loadRequest, loadWebhook, removeWebhook, replay, rotateSecret, test } from "./load";
 
 export interface DialogProps {
-  app: AppView;
-  webhook: Webhook;
+  app: AppResponse;
+  webhook: WebhookResponse;
   refresh: () => Promise<void>;
   onClose: () => void;
 }
 
 /** Sends `webhook.test`, and shows what the receiver makes of it. */
 export function TestDialog({ app, webhook, refresh, onClose }: DialogProps) {
-  const [sent, setSent] = useState<WebhookRequest>();
+  const [sent, setSent] = useState<WebhookDeliveryResponse>();
   const { run, isBusy, problem } = useAction(async () => setSent(await test(app.id, webhook.id)));
   const close = () => {
     onClose();
@@ -44,7 +44,7 @@ export function TestDialog({ app, webhook, refresh, onClose }: DialogProps) {
 }
 
 /** Looked at every second until its receiver has answered, and then while it is tried again. */
-function Trial({ app, webhook, sent }: { app: AppView; webhook: Webhook; sent: WebhookRequest }) {
+function Trial({ app, webhook, sent }: { app: AppResponse; webhook: WebhookResponse; sent: WebhookDeliveryResponse }) {
   const story = useResource(`trial ${sent.id}`, (stop) => loadRequest(app.id, webhook.id, sent.id, stop), { everyS: 1 });
   return (
     <Shown of={story} what="what became of it">
@@ -143,7 +143,7 @@ export function DeleteDialog({ app, webhook, refresh, onClose }: DialogProps) {
     await refresh();
     onClose();
   };
-  const written = ({ name, url, events }: Webhook) => ({ name, url, events });
+  const written = ({ name, url, events }: WebhookResponse) => ({ name, url, events });
   const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written, reload, verb: "Delete it all the same", isLive: true });
   return (
     <Ask

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AppView } from "../../api/types";
+import type { AppResponse } from "../../api/types";
 import type { Refusal } from "../../api/problem";
 import { useResource } from "../../lib/resource";
 import { EVENTS, OWN, toggled, type Draft } from "../../lib/webhooks";
@@ -10,7 +10,7 @@ import { Choice, Text } from "../composer/fields";
 import { loadPresets } from "../policies/load";
 
 interface Props {
-  app: AppView;
+  app: AppResponse;
   begin: Draft;
   button: string;
   save: (draft: Draft) => Promise<unknown>;
@@ -76,7 +76,7 @@ function unsaid(problem: Refusal): Refusal | undefined {
   return problem.faults.length > 0 && problem.faults.every(({ where }) => FIELDS.includes(where)) ? undefined : problem;
 }
 
-function PolicyField({ app, draft, change, fault }: { app: AppView; draft: Draft; change: (changes: Partial<Draft>) => void; fault: string | undefined }) {
+function PolicyField({ app, draft, change, fault }: { app: AppResponse; draft: Draft; change: (changes: Partial<Draft>) => void; fault: string | undefined }) {
   const presets = useResource(`presets ${app.id}`, (stop) => loadPresets(app.id, stop), { everyS: 3_600 });
   const names = new Set([...(draft.preset && draft.preset !== OWN ? [draft.preset] : []), ...(presets.known.value?.value ?? []).map(({ name }) => name)]);
   const choices = [["", "50 retries in over six hours"], ...(draft.own ? [[OWN, "Its own, as it was written"]] : []), ...[...names].map((name) => [name, name])] as [string, string][];

@@ -1,4 +1,4 @@
-import type { AppView, Webhook } from "../../api/types";
+import type { AppResponse, WebhookResponse } from "../../api/types";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { hostOf, standing } from "../../lib/webhooks";
@@ -25,7 +25,7 @@ export default function Webhooks() {
   );
 }
 
-function Make({ app }: { app: AppView }) {
+function Make({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const admin = useMay("admin", app.id);
   useKey("n", admin.may ? () => go("/webhooks/-new") : undefined);
@@ -37,7 +37,7 @@ function Make({ app }: { app: AppView }) {
   );
 }
 
-function OfApp({ app }: { app: AppView }) {
+function OfApp({ app }: { app: AppResponse }) {
   const webhooks = useResource(`webhooks ${app.id}`, (stop) => loadWebhooks(app.id, stop), { on: ["alert.raised", "alert.resolved"], everyS: 30 });
   return (
     <Shown of={webhooks} what="webhooks" isEmpty={(webhooks) => webhooks.length === 0} empty={<None app={app} />}>
@@ -46,7 +46,7 @@ function OfApp({ app }: { app: AppView }) {
   );
 }
 
-function None({ app }: { app: AppView }) {
+function None({ app }: { app: AppResponse }) {
   return (
     <>
       <p>There is no webhook yet. A webhook sends events about deliveries, clicks and campaigns to your backend: signed requests, repeated until they are accepted.</p>
@@ -58,7 +58,7 @@ function None({ app }: { app: AppView }) {
   );
 }
 
-function WebhookTable({ webhooks }: { webhooks: Webhook[] }) {
+function WebhookTable({ webhooks }: { webhooks: WebhookResponse[] }) {
   const { link } = useFilters();
   return (
     <Table

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
-import type { AppView, WebhookStory } from "../../api/types";
+import type { AppResponse, WebhookDeliveryDetail } from "../../api/types";
 import { things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -31,7 +31,7 @@ export default function RequestPage() {
   );
 }
 
-function OfApp({ app, webhook, id }: { app: AppView; webhook: string; id: string }) {
+function OfApp({ app, webhook, id }: { app: AppResponse; webhook: string; id: string }) {
   const story = useResource(`request ${id}`, (stop) => loadRequest(app.id, webhook, id, stop), { everyS: 10 });
   const admin = useMay("admin", app.id);
   const [isAsked, ask] = useState(false);
@@ -86,7 +86,7 @@ function OfApp({ app, webhook, id }: { app: AppView; webhook: string; id: string
   );
 }
 
-function Tries({ story: { tries, attempts } }: { story: WebhookStory }) {
+function Tries({ story: { tries, attempts } }: { story: WebhookDeliveryDetail }) {
   return (
     <Card title="Tries" aside={tries.length < attempts && <span class="fine">the last {tries.length}</span>}>
       {tries.length === 0 ? (

@@ -1,4 +1,4 @@
-import type { AppView, Webhook, WebhookRequest } from "../../api/types";
+import type { AppResponse, WebhookResponse, WebhookDeliveryResponse } from "../../api/types";
 import { shortId } from "../../lib/deliveries";
 import { count } from "../../lib/format";
 import { useResource } from "../../lib/resource";
@@ -15,8 +15,8 @@ import { Table } from "../../ui/table";
 import { loadRequests } from "./load";
 
 interface Props {
-  app: AppView;
-  webhook: Webhook;
+  app: AppResponse;
+  webhook: WebhookResponse;
   /** Asks whether to replay all that failed. */
   replay: () => void;
 }
@@ -51,7 +51,7 @@ export function Requests({ app, webhook, replay }: Props) {
   );
 }
 
-function RequestTable({ requests, page }: { requests: WebhookRequest[]; page: (id: string) => string }) {
+function RequestTable({ requests, page }: { requests: WebhookDeliveryResponse[]; page: (id: string) => string }) {
   return (
     <Table
       caption="Requests"

@@ -1,6 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
-import type { AppView, Webhook } from "../../api/types";
+import type { AppResponse, WebhookResponse } from "../../api/types";
 import { actorWords } from "../../lib/audit";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -47,11 +47,11 @@ export default function WebhookPage() {
   );
 }
 
-function New({ app }: { app: AppView }) {
+function New({ app }: { app: AppResponse }) {
   const admin = useMay("admin", app.id);
   const { go } = useFilters();
   const key = useMemo(() => crypto.randomUUID(), []);
-  const [made, setMade] = useState<Webhook>();
+  const [made, setMade] = useState<WebhookResponse>();
   if (!admin.may) {
     return (
       <>
@@ -82,7 +82,7 @@ function New({ app }: { app: AppView }) {
   );
 }
 
-function Existing({ app, id }: { app: AppView; id: string }) {
+function Existing({ app, id }: { app: AppResponse; id: string }) {
   const webhook = useResource(`webhook ${id}`, (stop) => loadWebhook(app.id, id, stop), { on: ["alert.raised", "alert.resolved"], everyS: 15 });
   return (
     <Shown of={webhook} what="this webhook">
@@ -93,7 +93,7 @@ function Existing({ app, id }: { app: AppView; id: string }) {
 
 type Asked = "edit" | "test" | "rotate" | "switch" | "delete" | "replay";
 
-function One({ app, webhook, refresh }: { app: AppView; webhook: Webhook; refresh: () => Promise<void> }) {
+function One({ app, webhook, refresh }: { app: AppResponse; webhook: WebhookResponse; refresh: () => Promise<void> }) {
   const { open: asked, show: ask, close } = useDialog<Asked>();
   const [told, setTold] = useState(0);
   const { tone, word, why } = standing(webhook);
@@ -130,7 +130,7 @@ function One({ app, webhook, refresh }: { app: AppView; webhook: Webhook; refres
   );
 }
 
-function Acts({ app, webhook, isEdited, ask }: { app: AppView; webhook: Webhook; isEdited: boolean; ask: (asked: Asked) => void }) {
+function Acts({ app, webhook, isEdited, ask }: { app: AppResponse; webhook: WebhookResponse; isEdited: boolean; ask: (asked: Asked) => void }) {
   const admin = useMay("admin", app.id);
   if (!admin.may) return <p class="fine">Trying, changing and deleting it is not yours to do. {admin.why}</p>;
   if (isEdited) return null;
@@ -159,7 +159,7 @@ function Acts({ app, webhook, isEdited, ask }: { app: AppView; webhook: Webhook;
 }
 
 /** Settings of a webhook in the form. */
-const written = ({ name, url, events, max_events, policy }: Webhook): object => ({ name, url, events, max_events, policy });
+const written = ({ name, url, events, max_events, policy }: WebhookResponse): object => ({ name, url, events, max_events, policy });
 
 function Change({ app, webhook, refresh, onClose }: DialogProps) {
   const reload = async () => {
@@ -176,7 +176,7 @@ function Change({ app, webhook, refresh, onClose }: DialogProps) {
   return <WebhookForm app={app} begin={begin} button="Save" save={save} onLeave={onClose} />;
 }
 
-function About({ webhook }: { webhook: Webhook }) {
+function About({ webhook }: { webhook: WebhookResponse }) {
   const { session } = useHere();
   const { url, events, max_events, policy, pending, failed, dropped_events, failing_since, open_until, former_secret_until, changed_at, created_by, changed_by } = webhook;
   return (

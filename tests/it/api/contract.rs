@@ -1,0 +1,168 @@
+//! Rules that all operations share: locations, unknown parameters, resets, nulls in changes, warnings, and the event stream.
+
+use axum::http::Method;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::MessageId;
+use bellwire_store::outcomes::events::{self, Event};
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Reply, TestApi};
+
+async fn delete(api: &TestApi, path: &str) -> Reply {
+    api.call(Method::DELETE, &format!("/v1/apps/shop{path}"), Some(&api.operator), None).await
+}
+
+async fn patch(api: &TestApi, path: &str, body: Value) -> Reply {
+    api.call(Method::PATCH, path, Some(&api.operator), Some(body)).await
+}
+
+#[tokio::test]
+async fn created_resources_have_a_location() {
+    let api = TestApi::start().await;
+    let plan = json!({"slug": "news", "message": {"to": {"all": true}, "content": {"title": "T"}}});
+    for (path, body) in [
+        ("/api-keys", json!({"name": "n", "scopes": ["send"]})),
+        ("/identity-keys", json!({"name": "n"})),
+        ("/vapid-keys", json!({})),
+        ("/campaigns", plan),
+    ] {
+        let created = api.post(path, body).await;
+        let location = created.header("location").to_owned();
+        let id = created.ok(201)["id"].as_str().unwrap().to_owned();
+        assert_eq!(location, format!("/v1/apps/shop{path}/{id}"));
+    }
+    let topic = api.put("/topics/sport", json!({})).await;
+    assert_eq!((topic.status, topic.header("location")), (201, "/v1/apps/shop/topics/sport"));
+}
+
+#[tokio::test]
+async fn replayed_creation_has_the_same_location() {
+    let api = TestApi::start().await;
+    let create = async || {
+        let (path, body) = ("/v1/apps/shop/identity-keys", Some(json!({"name": "n"})));
+        api.call_with(Method::POST, path, Some(&api.key), body, &[("idempotency-key", "k")]).await
+    };
+    let (first, again) = (create().await, create().await);
+    assert_eq!((first.status, again.header("idempotent-replayed")), (201, "true"));
+    assert_eq!((first.header("location"), first.body.as_slice()), (again.header("location"), again.body.as_slice()));
+}
+
+#[tokio::test]
+async fn unknown_query_parameter_is_refused() {
+    let api = TestApi::start().await;
+    for path in ["/webhooks?state=active", "/topics?nmae=news", "/caps?x=1", "/messages?stat=done&limit=2"] {
+        let refused = api.get(path).await;
+        let name = path.split(['?', '=']).nth(1).unwrap();
+        assert_eq!(refused.refusal(), (400, "invalid_parameter", vec![name]), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn settings_are_reset_by_deleting_them() {
+    let api = TestApi::start().await;
+    for (path, set) in [
+        ("/calendar", json!({"timezone": "Europe/Vienna", "quiet_hours": {"from": "22:00", "to": "07:00"}})),
+        ("/caps", json!({"caps": [{"max": 2, "window": "1d"}]})),
+        ("/slas", json!({"transactional": 10})),
+        ("/guard", json!({"factor": 5})),
+    ] {
+        let before = api.get(path).await.ok(200);
+        api.put(path, set).await.ok(200);
+        assert_ne!(api.get(path).await.ok(200), before, "{path}");
+        assert_eq!(delete(&api, path).await.status, 204, "{path}");
+        assert_eq!(api.get(path).await.ok(200), before, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn null_in_a_change_resets_or_is_refused() {
+    let api = TestApi::start().await;
+    let app = "/v1/apps/shop";
+    patch(&api, app, json!({"weight": 7, "max_retries": 9})).await.ok(200);
+    let reset = patch(&api, app, json!({"weight": null, "max_retries": null})).await.ok(200);
+    assert_eq!((&reset["weight"], &reset["max_retries"]), (&json!(1), &json!(3)), "{reset}");
+    let refused = patch(&api, app, json!({"name": null})).await;
+    assert_eq!(refused.refusal(), (422, "invalid", vec!["/name"]));
+
+    api.put("/topics/staff", json!({"join": "server"})).await.ok(201);
+    let open = patch(&api, "/v1/apps/shop/topics/staff", json!({"join": null})).await.ok(200);
+    assert_eq!(open["join"], "anyone");
+}
+
+#[tokio::test]
+async fn problem_has_the_title_of_its_code() {
+    let api = TestApi::start().await;
+    let unknown = api.get("/topics/nwes").await.ok(404);
+    assert_eq!((&unknown["title"], &unknown["code"]), (&json!("Not found"), &json!("not_found")));
+    let array = api.post("/api-keys", json!([])).await.ok(422);
+    assert_eq!(array["detail"], "The body must be an object");
+}
+
+#[tokio::test]
+async fn wrong_key_is_told_from_a_missing_one() {
+    let api = TestApi::start().await;
+    let ask = async |key: Option<&str>| api.call(Method::GET, "/v1/apps/shop/topics", key, None).await;
+    let missing = ask(None).await;
+    assert_eq!((missing.status, missing.header("www-authenticate")), (401, r#"Bearer realm="bellwire""#));
+    let wrong = ask(Some("bw_0000000000000000000000000000000000000000000")).await;
+    assert_eq!(wrong.status, 401);
+    assert_eq!(wrong.header("www-authenticate"), r#"Bearer realm="bellwire", error="invalid_token""#);
+}
+
+#[tokio::test]
+async fn message_without_recipients_warns() {
+    let api = TestApi::start().await;
+    api.put("/topics/empty", json!({})).await.ok(201);
+    for to in [json!({"topic": "empty"}), json!({"users": ["nobody-yet"]})] {
+        let body = json!({"to": to, "content": {"title": "T"}});
+        let sent = api.post("/messages", body.clone()).await.ok(202);
+        assert_eq!(sent["warnings"][0]["pointer"], "/to", "{sent}");
+        let tried = api.post("/messages?dry_run=true", body).await.ok(200);
+        assert_eq!(tried["warnings"][0]["pointer"], "/to", "{tried}");
+    }
+}
+
+#[tokio::test]
+async fn links_name_the_app_by_its_slug() {
+    let api = TestApi::start().await;
+    let body = json!({"to": {"users": ["ann"]}, "content": {"title": "T"}});
+    let sent = api.post("/messages", body).await.ok(202);
+    let own = sent["links"]["self"].as_str().unwrap();
+    assert!(own.starts_with("/v1/apps/shop/messages/msg_"), "{own}");
+}
+
+#[tokio::test]
+async fn event_stream_returns_each_final_event_once() {
+    let api = TestApi::start().await;
+    let record = async |ago: TimeDelta, tier: Tier| {
+        let now = api.clock.now() - ago;
+        let mut conn = api.pool.acquire().await.unwrap();
+        let event = Event::sla_missed(api.app_id(), tier, 30, MessageId(Uuid::now_v7()), 1);
+        events::record(&mut conn, vec![event], now).await.unwrap();
+    };
+    record(TimeDelta::minutes(30), Tier::Transactional).await;
+    record(TimeDelta::minutes(20), Tier::Promotional).await;
+    record(TimeDelta::seconds(5), Tier::Engagement).await;
+    let lines = |reply: Reply| -> Vec<Value> {
+        assert_eq!((reply.status, reply.header("content-type")), (200, "application/x-ndjson"));
+        reply
+            .body
+            .split(|octet| *octet == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect()
+    };
+    let all = lines(api.get("/events?after=0").await);
+    let tiers: Vec<&Value> = all.iter().map(|event| &event["data"]["tier"]).collect();
+    assert_eq!(tiers, ["transactional", "promotional"], "the newest may still grow: {all:?}");
+    let first = all[0]["id"].as_str().unwrap();
+    assert_eq!(lines(api.get(&format!("/events?after={first}")).await), all[1..]);
+    let last = all[1]["id"].as_str().unwrap();
+    assert!(lines(api.get(&format!("/events?after={last}")).await).is_empty());
+    assert_eq!(api.get("/events").await.ok(200)["data"].as_array().unwrap().len(), 3);
+    for wrong in ["after=x", "after=0&limit=5"] {
+        assert_eq!(api.get(&format!("/events?{wrong}")).await.refusal().0, 400, "{wrong}");
+    }
+}
