@@ -1,6 +1,6 @@
 //! Ten million, a hundred million, a billion subscribers, on paper: machines, connections, write-ahead log, disks and money, and what
 //! becomes scarce first. Nothing is measured here: what it reckons with was, by `scripts/bench statements campaign receipts`, and is
-//! printed first. docs/capacity.md quotes the tables. `scripts/bench capacity`
+//! printed first. docs/scale.md quotes the tables. `scripts/bench capacity`
 //!
 //! `WITHIN_MIN` minutes that a campaign may take (60), `RETENTION_DAYS` that attempts and receipts are kept (35), `MULTI_BUFFER=1`
 //! for servers that seal eight at a time.

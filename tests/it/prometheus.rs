@@ -228,7 +228,7 @@ fn read(path: &str) -> String {
 #[test]
 fn alert_rules_use_existing_metrics_with_remedies() {
     let rules: Value = serde_norway::from_str(&read("contrib/prometheus/alerts.yml")).expect("YAML");
-    let (samples, guide) = (samples(), read("docs/operate.md"));
+    let (samples, guide) = (samples(), read("docs/operate/alerts.md"));
     let (mut names, mut found) = (BTreeSet::new(), Vec::new());
     for rule in rules["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap()) {
         let name = rule["alert"].as_str().expect("a name");
@@ -236,8 +236,8 @@ fn alert_rules_use_existing_metrics_with_remedies() {
         found.extend(wrong_with(rule["expr"].as_str().expect("an expression"), &samples));
         let annotation = |of: &str| rule["annotations"][of].as_str().unwrap_or_default();
         assert!(!annotation("summary").is_empty() && !annotation("description").is_empty(), "{name} says nothing");
-        assert_eq!(annotation("runbook_url"), format!("docs/operate.md#{}", name.to_lowercase()));
-        assert!(guide.contains(&format!("\n### {name}\n")), "docs/operate.md does not tell what to do about {name}");
+        assert_eq!(annotation("runbook_url"), format!("docs/operate/alerts.md#{}", name.to_lowercase()));
+        assert!(guide.contains(&format!("\n### {name}\n")), "docs/operate/alerts.md does not tell what to do about {name}");
         assert!(["warning", "critical"].contains(&rule["labels"]["severity"].as_str().unwrap_or_default()), "{name}");
     }
     assert!(names.len() >= 9 && found.is_empty(), "{found:#?}");

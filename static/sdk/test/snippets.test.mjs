@@ -7,7 +7,8 @@ import { afterAll, describe, expect, it, vi } from "vitest";
 
 const sdk = fileURLToPath(new URL("..", import.meta.url));
 const root = join(sdk, "../..");
-const guide = readFileSync(join(root, "docs/browser.md"), "utf8");
+const pages = ["browser", "frameworks", "user-tokens"];
+const guide = pages.map((page) => readFileSync(join(root, `docs/${page}.md`), "utf8")).join("\n");
 
 /** Fenced blocks of code: language, side (page, worker or backend) and the recipe's file that has the same lines. */
 const blocks = [...guide.matchAll(/^( *)```(js|ts|tsx|vue)\b(.*)\n([^]*?)^ *```$/gm)].map(([, indent, language, info, text], n) => {
@@ -69,7 +70,7 @@ const told = [...guide.matchAll(/^```json\n([^]*?)^```$/gm)].map(([, text]) => J
 const { types } = told.find((options) => options.types);
 const { paths } = told.find((options) => options.paths);
 
-describe("snippets of the guide", () => {
+describe("snippets of the guides", () => {
   it("name the side that they are for", () => {
     expect(blocks.length).toBeGreaterThan(12);
     const sides = blocks.filter(({ language }) => language !== "vue").map(({ side }) => side);
