@@ -31,11 +31,11 @@ use utoipa_axum::router::OpenApiRouter;
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(show_all))
-        .routes(routes!(show_app, set_app, clear_app))
+        .routes(routes!(show_app, set_app, delete_app))
         .routes(routes!(pause_app))
         .routes(routes!(resume_app))
         .routes(routes!(reset_app))
-        .routes(routes!(show_lane, set_lane, clear_lane))
+        .routes(routes!(show_lane, set_lane, delete_lane))
         .routes(routes!(pause_lane))
         .routes(routes!(resume_lane))
         .routes(routes!(reset_lane))
@@ -288,7 +288,7 @@ pub(crate) async fn set_app(
 
 /// Lets anything of an app through.
 #[utoipa::path(delete, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 204)))]
-pub(crate) async fn clear_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<StatusCode, Problem> {
+pub(crate) async fn delete_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<StatusCode, Problem> {
     scope.clear().await
 }
 
@@ -332,7 +332,7 @@ pub(crate) async fn set_lane(
 
 /// Lets anything through a lane that its app is allowed.
 #[utoipa::path(delete, path = "/v1/gateways/{lane}/flow", tag = "Flow control", responses((status = 204)))]
-pub(crate) async fn clear_lane(OfLane(scope): OfLane) -> Result<StatusCode, Problem> {
+pub(crate) async fn delete_lane(OfLane(scope): OfLane) -> Result<StatusCode, Problem> {
     scope.clear().await
 }
 

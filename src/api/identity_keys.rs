@@ -27,7 +27,7 @@ use bellwire_vault::IDENTITY_SECRET;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(remove))
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(delete))
 }
 
 /// Algorithm of a key.
@@ -190,7 +190,7 @@ fn shared(form: ProofForm, secret: Zeroizing<Vec<u8>>) -> Key {
 /// Deletes a key at once and permanently: tokens signed by it are no longer valid. Subscriptions keep their users.
 #[utoipa::path(delete, path = "/v1/apps/{app}/identity-keys/{identity_key}", tag = "Identity",
     responses((status = 204)))]
-pub(crate) async fn remove(
+pub(crate) async fn delete(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     PathId(id): PathId<IdentityKeyId>,

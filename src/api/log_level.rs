@@ -23,7 +23,7 @@ const SECONDS_USUAL: i64 = 900;
 const TARGET: &str = "log-level";
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(show, set, reset))
+    OpenApiRouter::new().routes(routes!(show, set, delete))
 }
 
 /// Temporary log level in addition to that of each process's start.
@@ -101,7 +101,7 @@ pub(crate) async fn set(
 
 /// Has all processes log what they were started with, within two seconds.
 #[utoipa::path(delete, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelResponse)))]
-pub(crate) async fn reset(
+pub(crate) async fn delete(
     operator: Operator,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<LogLevelResponse>, Problem> {

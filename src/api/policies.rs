@@ -36,9 +36,9 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(list_topics))
-        .routes(routes!(show_tier, set_tier, unset_tier))
-        .routes(routes!(show_topic, set_topic, unset_topic))
-        .routes(routes!(show_subscription, set_subscription, unset_subscription))
+        .routes(routes!(show_tier, set_tier, delete_tier))
+        .routes(routes!(show_topic, set_topic, delete_topic))
+        .routes(routes!(show_subscription, set_subscription, delete_subscription))
 }
 
 /// Policy set at one place.
@@ -226,7 +226,7 @@ pub(crate) async fn set_tier(
 
 /// Takes an app's policy for a tier away: the built-in default holds again.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies", responses((status = 204)))]
-pub(crate) async fn unset_tier(
+pub(crate) async fn delete_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     PathId(tier): PathId<Tier>,
@@ -320,7 +320,7 @@ pub(crate) async fn set_topic(
 
 /// Takes a topic's policy away.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies", responses((status = 204)))]
-pub(crate) async fn unset_topic(
+pub(crate) async fn delete_topic(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     PathId(topic): PathId<TopicName>,
@@ -371,7 +371,7 @@ pub(crate) async fn set_subscription(
 /// Takes a subscription's policy away.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     responses((status = 204)))]
-pub(crate) async fn unset_subscription(
+pub(crate) async fn delete_subscription(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     PathId(id): PathId<SubscriptionId>,

@@ -30,7 +30,7 @@ use utoipa_axum::router::OpenApiRouter;
 const DESCRIPTION_MAX: usize = 500;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(preview)).routes(routes!(show, set, remove))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(preview)).routes(routes!(show, set, delete))
 }
 
 /// Name of a segment: 1 to 64 small letters, digits and hyphens. It never looks like an expression.
@@ -237,7 +237,7 @@ pub(crate) async fn set(
 
 /// Deletes a segment. Messages keep the expression of the time when they were sent.
 #[utoipa::path(delete, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments", responses((status = 204)))]
-pub(crate) async fn remove(
+pub(crate) async fn delete(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(name): PathId<SegmentName>,

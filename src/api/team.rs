@@ -33,7 +33,7 @@ use utoipa_axum::router::OpenApiRouter;
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list, invite))
-        .routes(routes!(show, change, remove))
+        .routes(routes!(show, change, delete))
         .routes(routes!(reset))
         .routes(routes!(unlink))
 }
@@ -287,7 +287,7 @@ pub(crate) async fn unlink(
 /// Removes a teammate permanently. The audit log keeps their id, and the API keys that they created stay valid. A removed person
 /// cannot return by the OpenID provider as a newcomer, unless invited again.
 #[utoipa::path(delete, path = "/v1/team/{teammate}", tag = "Team", responses((status = 204)))]
-pub(crate) async fn remove(
+pub(crate) async fn delete(
     admin: TeamAdmin,
     State(state): State<ApiState>,
     PathId(id): PathId<TeammateId>,

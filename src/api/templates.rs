@@ -24,7 +24,7 @@ use bellwire_vault::TEMPLATE;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, put, remove))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, put, delete))
 }
 
 /// Stored template.
@@ -122,7 +122,7 @@ pub(crate) async fn put(
 
 /// Removes a template. Messages that were taken before are sent as if it were there.
 #[utoipa::path(delete, path = "/v1/apps/{app}/templates/{template}", tag = "Templates", responses((status = 204)))]
-pub(crate) async fn remove(
+pub(crate) async fn delete(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(TemplateName(name)): PathId<TemplateName>,

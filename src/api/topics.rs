@@ -31,7 +31,7 @@ use bellwire_store::queue::policies;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, set, change, remove)).routes(routes!(join, leave))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, set, change, delete)).routes(routes!(join, leave))
 }
 
 /// Topic of an app.
@@ -163,7 +163,7 @@ pub(crate) async fn change(
 /// Deletes a topic and its policy. Its subscriptions leave it and stay themselves. 409 while a message is still being fanned out
 /// to it.
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", responses((status = 204)))]
-pub(crate) async fn remove(
+pub(crate) async fn delete(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     PathId(topic): PathId<TopicName>,

@@ -48,6 +48,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::checks::{CheckResult, Health};
@@ -55,6 +56,7 @@ use crate::config;
 use crate::demo;
 use crate::server::telemetry;
 use bellwire_core::delivery::Tier;
+use bellwire_core::scope::Scope;
 use bellwire_net::http_server::inherited::Inherited;
 use bellwire_simulator::gateways;
 use bellwire_telemetry::panics;
@@ -257,7 +259,7 @@ enum PostgresVerb {
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     panics::watch();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     match run(cli) {
         Ok(code) => code,
         Err(error) if ClosedPipe::ended(&error) => ExitCode::SUCCESS,
@@ -266,6 +268,28 @@ pub fn main() -> ExitCode {
             let wrong_usage = error.is::<config::Error>() || error.is::<policy::WrongPolicy>();
             ExitCode::from(if wrong_usage { WRONG_USAGE } else { FAILED })
         }
+    }
+}
+
+/// Prints an error of the arguments, with a hint if there is one, and ends the process.
+fn refuse(error: &clap::Error) -> ! {
+    let printed = error.print();
+    if let Some(hint) = hint(error).filter(|_| printed.is_ok()) {
+        eprintln!("\n{hint}");
+    }
+    std::process::exit(error.exit_code())
+}
+
+/// Returns the remedy for arguments that people expect, but that do not exist or lack a value.
+fn hint(error: &clap::Error) -> Option<String> {
+    let names = |name: &str| error.context().any(|(_, value)| value.to_string().contains(name));
+    match error.kind() {
+        ErrorKind::UnknownArgument if names("--database-url") => Some(
+            "The URL contains a password, so it is no argument: set BELLWIRE_DATABASE_URL, or database_url in bellwire.toml."
+                .to_owned(),
+        ),
+        ErrorKind::MissingRequiredArgument if names("--scope") => Some(format!("Scopes: {}", Scope::names())),
+        _ => None,
     }
 }
 
@@ -382,6 +406,17 @@ mod tests {
     fn every_argument_is_sound() {
         Cli::command().debug_assert();
         generate::visible(&Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn expected_arguments_get_a_hint() {
+        for (arguments, hinted) in [
+            (&["bellwire", "app", "list", "--database-url", "postgres://x"][..], "BELLWIRE_DATABASE_URL"),
+            (&["bellwire", "key", "create", "--app", "shop", "--name", "x"], "send"),
+        ] {
+            let error = Cli::try_parse_from(arguments).unwrap_err();
+            assert!(hint(&error).is_some_and(|hint| hint.contains(hinted)), "{arguments:?}: {:?}", hint(&error));
+        }
     }
 
     #[test]

@@ -48,7 +48,8 @@ pub(super) async fn serve(args: Serve, inherited: Inherited, out: Output) -> any
             listener
         }
         None => {
-            TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?
+            let bound = TcpListener::bind(config.listen).await;
+            bound.map_err(|error| server::cannot_listen(config.listen, "--listen", error))?
         }
     };
     let shutdown = told_to_stop()?;
@@ -109,12 +110,17 @@ fn welcome(config: &Config, address: SocketAddr) -> String {
         }
         _ => String::new(),
     };
+    let invite = "bellwire admin invite you@example.com --role admin";
+    let admin = match config.roles.api {
+        true => format!("  Admin: {url}/admin/ (a link to sign in: {invite}{settings})\n"),
+        false => String::new(),
+    };
     let first = match config.roles.api {
         true => format!("Bellwire is up at {url} (API: {url}/openapi.json)"),
         false => format!("Bellwire is up, without the API; its health: {here}/readyz"),
     };
     format!(
-        "\n  {first}\n{example}  Data:  {data}\n  A key: bellwire key create --operator --name me{settings}\n  Stop:  Ctrl-C\n\n"
+        "\n  {first}\n{admin}{example}  Data:  {data}\n  A key: bellwire key create --operator --name me{settings}\n  Stop:  Ctrl-C\n\n"
     )
 }
 
@@ -130,6 +136,7 @@ mod tests {
         let told = |config: &Config| welcome(config, ([127, 0, 0, 1], 4711).into());
         for part in [
             "http://127.0.0.1:4711/example/ (on this machine)\n",
+            "http://127.0.0.1:4711/admin/ (a link to sign in: bellwire admin invite",
             "/data",
             "bellwire key create --operator --name me\n",
         ] {

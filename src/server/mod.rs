@@ -14,6 +14,7 @@ pub(crate) mod telemetry;
 mod vacuum;
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::pin;
@@ -226,18 +227,33 @@ struct Listeners {
     metrics: Option<TcpListener>,
 }
 
+/// Describes why an address cannot be listened on, with the remedy.
+pub(crate) fn cannot_listen(address: SocketAddr, setting: &str, error: io::Error) -> anyhow::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("; end the process that listens there, or choose another address with {setting}")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("; choose a port above 1023 with {setting}, or grant CAP_NET_BIND_SERVICE")
+        }
+        io::ErrorKind::AddrNotAvailable => format!("; choose an address of this machine with {setting}"),
+        _ => String::new(),
+    };
+    anyhow::anyhow!("cannot listen on {address}: {error}{remedy}")
+}
+
 impl Listeners {
     /// Binds the remaining listeners. Fails with the address if it is in use or not on this machine.
     async fn bind(main: TcpListener, config: &Config) -> anyhow::Result<Self> {
-        let bind = async |address: Option<SocketAddr>, purpose: &str| match address {
+        let bind = async |address: Option<SocketAddr>, setting: &str| match address {
             None => Ok(None),
             Some(address) => {
                 let bound = TcpListener::bind(address).await;
-                bound.map(Some).with_context(|| format!("cannot listen on {address} for {purpose}"))
+                bound.map(Some).map_err(|error| cannot_listen(address, setting, error))
             }
         };
-        let redirect = bind(config.redirect_listen, "redirections").await?;
-        Ok(Self { main, redirect, metrics: bind(config.metrics_listen, "metrics").await? })
+        let redirect = bind(config.redirect_listen, "--redirect-listen").await?;
+        Ok(Self { main, redirect, metrics: bind(config.metrics_listen, "--metrics-listen").await? })
     }
 
     fn serve(

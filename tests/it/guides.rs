@@ -224,8 +224,7 @@ async fn commands_of_the_citus_guide_run_as_written() {
     let database = TestDatabase::undistributed(cluster, 2).await;
     let pages = Page::all();
     let page = pages.iter().find(|page| page.path == "docs/operate/citus.md").expect("it is there");
-    let block =
-        page.shell().find(|block| block.contains("migrate --distribute")).expect("the page has it").to_owned();
+    let block = page.shell().find(|block| block.contains("migrate --distribute")).expect("the page has it").to_owned();
     let url = [
         ("BELLWIRE_DATABASE_URL", database.url()),
         ("BELLWIRE_MASTER_KEY", crate::support::app::MASTER_KEY.to_owned()),

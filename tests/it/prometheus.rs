@@ -237,7 +237,10 @@ fn alert_rules_use_existing_metrics_with_remedies() {
         let annotation = |of: &str| rule["annotations"][of].as_str().unwrap_or_default();
         assert!(!annotation("summary").is_empty() && !annotation("description").is_empty(), "{name} says nothing");
         assert_eq!(annotation("runbook_url"), format!("docs/operate/alerts.md#{}", name.to_lowercase()));
-        assert!(guide.contains(&format!("\n### {name}\n")), "docs/operate/alerts.md does not tell what to do about {name}");
+        assert!(
+            guide.contains(&format!("\n### {name}\n")),
+            "docs/operate/alerts.md does not tell what to do about {name}"
+        );
         assert!(["warning", "critical"].contains(&rule["labels"]["severity"].as_str().unwrap_or_default()), "{name}");
     }
     assert!(names.len() >= 9 && found.is_empty(), "{found:#?}");

@@ -89,7 +89,9 @@ fn responses_match_the_guide_at_each_gateway() {
         }
         let (first, last) = (numbers[0], *numbers.last().unwrap());
         for status in (first..=last).filter(|status| !answer.starts_with("any other") || !named.contains(status)) {
-            for (gateway, with) in Gateway::ALL.into_iter().flat_map(|gateway| with.iter().map(move |it| (gateway, *it))) {
+            for (gateway, with) in
+                Gateway::ALL.into_iter().flat_map(|gateway| with.iter().map(move |it| (gateway, *it)))
+            {
                 let told = except.get(gateway.name()).copied().unwrap_or(usual);
                 assert_eq!(meaning(gateway, status, with), told, "{answer} at {}", gateway.name());
                 tried += 1;

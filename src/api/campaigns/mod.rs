@@ -46,7 +46,7 @@ use view::CampaignResponse;
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(show, replace, remove))
+        .routes(routes!(show, replace, delete))
         .routes(routes!(show_plan))
         .routes(routes!(runs::list_runs))
         .routes(routes!(runs::show_run))
@@ -296,7 +296,7 @@ fn no_draft() -> Problem {
 
 /// Deletes a draft, or a campaign that is over; its messages stay. 409 while it is under way: cancel it.
 #[utoipa::path(delete, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns", responses((status = 204)))]
-pub(crate) async fn remove(
+pub(crate) async fn delete(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,

@@ -30,7 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list, add))
         .routes(routes!(begin))
-        .routes(routes!(rename, remove))
+        .routes(routes!(rename, delete))
         .routes(routes!(reset))
 }
 
@@ -196,7 +196,7 @@ pub(crate) async fn rename(
 /// Removes one of your passkeys. Without any, a password, or an OpenID provider, alone lets you in. Takes a sign-in within the last ten minutes (403,
 /// `sign_in_again`).
 #[utoipa::path(delete, path = "/v1/session/passkeys/{passkey}", tag = "Team", responses((status = 204)))]
-pub(crate) async fn remove(
+pub(crate) async fn delete(
     caller: InSession,
     State(state): State<ApiState>,
     PathId(id): PathId<PasskeyId>,

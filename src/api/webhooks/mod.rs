@@ -48,7 +48,7 @@ const SECRET_RULE: &str = "must be `whsec_` and base64 of 24 to 64 octets";
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(show, change, remove))
+        .routes(routes!(show, change, delete))
         .routes(routes!(rotate_secret))
         .merge(deliveries::routes())
 }
@@ -390,7 +390,7 @@ pub(crate) async fn change(
 
 /// Removes a webhook, with all that waits for it.
 #[utoipa::path(delete, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks", responses((status = 204)))]
-pub(crate) async fn remove(
+pub(crate) async fn delete(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     PathId(id): PathId<WebhookId>,

@@ -46,7 +46,7 @@ async fn replayed_creation_has_the_same_location() {
     };
     let (first, again) = (create().await, create().await);
     assert_eq!((first.status, again.header("idempotent-replayed")), (201, "true"));
-    assert_eq!((first.header("location"), first.body.as_slice()), (again.header("location"), again.body.as_slice()));
+    assert_eq!((first.header("location"), &first.body), (again.header("location"), &again.body));
 }
 
 #[tokio::test]
@@ -165,4 +165,47 @@ async fn event_stream_returns_each_final_event_once() {
     for wrong in ["after=x", "after=0&limit=5"] {
         assert_eq!(api.get(&format!("/events?{wrong}")).await.refusal().0, 400, "{wrong}");
     }
+}
+
+/// Returns the guide's table of lists: filters, and the operations below each list.
+fn table_of_lists(description: &Value) -> String {
+    let paths = description["paths"].as_object().expect("paths");
+    let mut table = "| list | filters | other operations |\n|---|---|---|\n".to_owned();
+    for (path, item) in paths {
+        let page = &item["get"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
+        if !page.as_str().is_some_and(|name| name.ends_with("Page")) {
+            continue;
+        }
+        let parameters = item["get"]["parameters"].as_array().into_iter().flatten();
+        let filters = parameters.filter(|parameter| parameter["in"] == "query").filter_map(|it| it["name"].as_str());
+        let filters: Vec<String> =
+            filters.filter(|name| !["limit", "iterator"].contains(name)).map(|name| format!("`{name}`")).collect();
+        let mut others = Vec::new();
+        for (other, item) in paths {
+            let below = other.strip_prefix(path.as_str()).filter(|rest| rest.is_empty() || rest.starts_with("/{"));
+            let Some(below) = below.filter(|rest| !rest.trim_start_matches('/').contains('/')) else { continue };
+            let methods = item.as_object().expect("operations").keys().map(|method| method.to_uppercase());
+            let methods: Vec<String> = methods.filter(|method| !(below.is_empty() && method == "GET")).collect();
+            if !methods.is_empty() {
+                others.push(format!("{} `{}`", methods.join(", "), if below.is_empty() { "/" } else { below }));
+            }
+        }
+        table.push_str(&format!("| `{}` | {} | {} |\n", path, filters.join(", "), others.join("; ")));
+    }
+    table
+}
+
+#[tokio::test]
+async fn guide_has_the_table_of_lists() {
+    let api = TestApi::start().await;
+    let description = api.call(Method::GET, "/openapi.json", None, None).await.ok(200);
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = std::fs::read_to_string(root.join("docs/api.md")).expect("the guide");
+    let (begin, end) = ("<!-- lists -->\n", "<!-- /lists -->");
+    let (before, rest) = guide.split_once(begin).expect("the beginning of the table");
+    let (table, after) = rest.split_once(end).expect("the end of the table");
+    let current = table_of_lists(&description);
+    let fresh = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("api.md");
+    std::fs::write(&fresh, format!("{before}{begin}{current}{end}{after}")).expect("cargo's own directory");
+    assert_eq!(table, current, "the lists have changed: cp {} docs/api.md", fresh.display());
 }

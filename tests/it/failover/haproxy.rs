@@ -6,7 +6,8 @@ use crate::support::TempDir;
 
 #[test]
 fn haproxy_takes_the_settings_that_the_guide_shows() {
-    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operate/replicas.md")).expect("the guide");
+    let guide =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operate/replicas.md")).expect("the guide");
     let settings = guide.split("```haproxy\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the settings");
     let dir = TempDir::new();
     let file = dir.path().join("haproxy.cfg");
