@@ -82,7 +82,7 @@ async fn null_in_a_change_resets_or_is_refused() {
     let app = "/v1/apps/shop";
     patch(&api, app, json!({"weight": 7, "max_retries": 9})).await.ok(200);
     let reset = patch(&api, app, json!({"weight": null, "max_retries": null})).await.ok(200);
-    assert_eq!((&reset["weight"], &reset["max_retries"]), (&json!(1), &json!(3)), "{reset}");
+    assert_eq!((&reset["weight"], &reset["max_retries"]), (&json!(1), &json!(5)), "{reset}");
     let refused = patch(&api, app, json!({"name": null})).await;
     assert_eq!(refused.refusal(), (422, "invalid", vec!["/name"]));
 

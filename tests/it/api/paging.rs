@@ -99,6 +99,9 @@ async fn fill(api: &TestApi) {
         api.post("/subscriptions", body).await.ok(201);
         api.post("/api-keys", json!({"name": "k", "scopes": ["read"]})).await.ok(201);
         api.post("/vapid-keys", json!({})).await.ok(201);
+        api.post("/identity-keys", json!({"name": "n"})).await.ok(201);
+        let hook = json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]});
+        api.post("/webhooks", hook).await.ok(201);
         let message = json!({"to": {"all": true}, "tier": "transactional", "content": {"title": "Hello"}});
         api.post("/messages", message).await.ok(202);
         take_out(api).await;
@@ -124,7 +127,9 @@ async fn every_list_is_the_same_back_as_forward() {
         ("/v1/apps/shop/audit-log", 5),
         ("/v1/apps/shop/audit-log?action=api_key.created", 5),
         ("/v1/apps/shop/topics", 5),
-        ("/v1/apps/shop/policies", 5),
+        ("/v1/apps/shop/policies/topics", 5),
+        ("/v1/apps/shop/identity-keys", 5),
+        ("/v1/apps/shop/webhooks", 5),
         ("/v1/apps/shop/segments", 5),
         ("/v1/apps/shop/templates", 5),
         ("/v1/apps/shop/subscriptions", 5),

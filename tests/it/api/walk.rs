@@ -45,7 +45,7 @@ const PUBLIC: [&str; 9] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 24] = [
+const UNDESCRIBED: [&str; 25] = [
     "/",
     "/{*__private__axum_fallback}",
     "/admin",
@@ -60,6 +60,7 @@ const UNDESCRIBED: [&str; 24] = [
     "/docs/problems/{code}",
     "/docs/schemas/{schema}",
     "/example",
+    "/llms.txt",
     "/example/",
     "/example/config.json",
     "/example/index.html",

@@ -118,6 +118,10 @@ form! {
         /// Delay in milliseconds: an expression over `retried`, such as `pow(2, retried) * 1000`.
         #[schema(min_length = 1, max_length = 1_024)]
         retry_delay: Option<String>,
+        /// In responses only: request headers set the retries of a policy with this member.
+        throttle_policy: Option<ThrottlePolicy>,
+        /// In responses only: request headers set the retries of a policy with this member.
+        request_policy: Option<RequestPolicy>,
     }
 }
 
