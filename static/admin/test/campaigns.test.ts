@@ -72,7 +72,7 @@ describe("how a campaign goes", () => {
 
   it("is stalled without endings and names the cause", () => {
     const it = campaign({ progress: progress({ total: counts({ accepted: 788 }), expanded: false, audience_estimate: 940 }) });
-    expect(going(it, 0, NOW, "UTC")).toEqual({ tone: "retrying", words: "It waits: 788 of about 940 done, and nothing ends at the moment.", path: "/lanes" });
+    expect(going(it, 0, NOW, "UTC")).toEqual({ tone: "retrying", words: "It waits: 788 of about 940 done, and nothing ends at the moment.", path: "/push-services" });
     expect(going(it, undefined, NOW, "UTC").words).toBe("On its way: 788 of about 940 done.");
   });
 

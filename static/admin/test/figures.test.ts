@@ -31,9 +31,9 @@ describe("the sentence", () => {
   it("names held lanes first, with waiting deliveries", () => {
     const queue = { waiting: 8_120, waiting_or_more: false, oldest_waiting_s: 4_000 };
     const known = { perMinute: 100, queue, lanes: [lane(1, "fcm"), lane(2, "mozilla", paused)], alerts: [alert("a key is refused")] };
-    expect(sentence(known, NOW, "UTC")).toEqual({ tone: "retrying", words: "Mozilla asked for a pause until 14:32; 8,120 wait.", path: "/lanes/2" });
+    expect(sentence(known, NOW, "UTC")).toEqual({ tone: "retrying", words: "Mozilla asked for a pause until 14:32; 8,120 wait.", path: "/push-services/2" });
     const both = { ...known, lanes: [lane(1, "fcm", { breaker: "open" }), lane(2, "mozilla", paused), lane(3, "apple")] };
-    expect(sentence(both, NOW, "UTC")).toEqual({ tone: "lost", words: "2 lanes of 3 stand still (Google, Mozilla); 8,120 wait.", path: "/lanes" });
+    expect(sentence(both, NOW, "UTC")).toEqual({ tone: "lost", words: "2 push services have a problem (Google, Mozilla); 8,120 wait.", path: "/push-services" });
   });
 
   it("continues with alerts and delays", () => {

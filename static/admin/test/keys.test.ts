@@ -1,7 +1,7 @@
 // @vitest-environment happy-dom
 import { describe, expect, it } from "vitest";
 import { isOurs, Keys, step } from "../src/lib/keys";
-import { ALL_PAGES as PAGES } from "../src/pages";
+import { ALL_PAGES as PAGES, GROUPS, pageOf } from "../src/pages";
 import { resolve } from "../src/lib/search";
 
 describe("keys", () => {
@@ -41,13 +41,29 @@ describe("keys", () => {
   });
 });
 
+describe("the navigation", () => {
+  it("has five groups", () => {
+    expect(GROUPS.map(({ title, pages }) => [title, ...pages.map(({ title }) => title)].join(" "))).toEqual([
+      "Send Messages Campaigns Templates",
+      "Audience Subscribers Segments Frequency",
+      "Delivery Deliveries Push services Failed deliveries Policies",
+      "Connect Webhooks Import & export",
+      "Admin Settings Checks",
+    ]);
+  });
+
+  it("marks the page of former addresses", () => {
+    expect([pageOf("/lanes/3"), pageOf("/push-services"), pageOf("/")].map((page) => page?.title)).toEqual(["Push services", "Push services", "Overview"]);
+  });
+});
+
 describe("the search", () => {
   it.each([
-    ["lanes", "/lanes", undefined],
+    ["lanes", "/push-services", undefined],
     ["Dead", "/dead-letters", undefined],
-    ["mozilla", "/lanes", { gateway: "mozilla" }],
-    ["Google", "/lanes", { gateway: "fcm" }],
-    ["lane 12", "/lanes/12", undefined],
+    ["mozilla", "/push-services", { gateway: "mozilla" }],
+    ["Google", "/push-services", { gateway: "fcm" }],
+    ["lane 12", "/push-services/12", undefined],
     ["retries_exhausted", "/dead-letters", { reason: "retries_exhausted" }],
     ["msg_0198c1aa-0000-7000-8000-000000000000", "/messages/msg_0198c1aa-0000-7000-8000-000000000000", undefined],
     ["cmp_0198c1aa-0000-7000-8000-000000000000", "/campaigns/cmp_0198c1aa-0000-7000-8000-000000000000", undefined],

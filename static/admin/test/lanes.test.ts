@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LaneResponse, GatewayOrigin } from "../src/api/types";
-import { because, consequence, laneState, ORDERS, restoreWords, sensible, worstOrigin } from "../src/lib/lanes";
+import { because, consequence, laneState, ORDERS, restoreWords, sensible, services, stateOf, worstOrigin } from "../src/lib/lanes";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -42,7 +42,7 @@ describe("a lane", () => {
   });
 
   it.each([
-    [lane(), "Mozilla takes what is sent"],
+    [lane(), "Mozilla accepts deliveries"],
     [lane(held("throttled")), "Mozilla asked for a pause until 14:32"],
     [lane(held("operator", "their status page is red")), "An operator holds Mozilla until 14:32: their status page is red"],
     [lane(held("mass_gone")), "Mozilla suddenly calls many subscriptions gone; held until 14:32, none is pruned yet"],
@@ -50,6 +50,21 @@ describe("a lane", () => {
     [lane(origin({ breaker: "open", open_until: "2027-01-15T08:01:00Z" })), "Mozilla kept failing; nothing is sent until 08:01, then one probe"],
     [lane(origin({ breaker: "half_open" })), "Mozilla is being probed; the rest follows the first success"],
   ])("says why it stands so", (lane, words) => expect(because(lane, NOW, "UTC")).toBe(words));
+
+  it("is healthy, or names its worst state", () => {
+    expect(stateOf([lane(), lane()])).toEqual({ word: "Healthy", tone: "accepted" });
+    expect(stateOf([lane(), lane(held("throttled"))])).toEqual({ word: "Held for 1 of 2", tone: "retrying" });
+    expect(stateOf([lane(held("throttled"))]).word).toBe("Held");
+  });
+
+  it("groups apps by push service, worst first", () => {
+    const google: LaneResponse = { ...lane(), lane: 4, gateway: "fcm", subscriptions: 9 };
+    const grouped = services([google, { ...lane(), lane: 5 }, lane(held("throttled"))]);
+    expect(grouped.map(({ gateway, lanes, subscriptions }) => [gateway, lanes.map(({ lane }) => lane), subscriptions])).toEqual([
+      ["mozilla", [3, 5], 2_408],
+      ["fcm", [4], 9],
+    ]);
+  });
 
   it("offers what would change something", () => {
     expect([sensible("held")[0], sensible("open")[0], sensible("flowing")]).toEqual(["release", "close", ["hold", "open", "probe"]]);

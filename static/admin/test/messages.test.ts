@@ -66,7 +66,7 @@ describe("how it is going", () => {
 
   it("names a stall and the time of retries", () => {
     expect(words({ counts: counts({ accepted: 5, queued: 5 }) }, 0).words).toBe("It waits: 5 of 10 done, and nothing ends at the moment.");
-    expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({ tone: "retrying", words: "9 of 10 done; one delivery waits for another try.", path: "/lanes" });
+    expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({ tone: "retrying", words: "9 of 10 done; one delivery waits for another try.", path: "/push-services" });
   });
 
   it("warns of a time to live too short", () => {

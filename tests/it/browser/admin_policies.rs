@@ -122,7 +122,7 @@ async fn in_chromium_checks_name_their_remedy() {
     look_at(&mut chromium, "checks").await;
 
     let lane = site.app.lane("fcm").await;
-    chromium.open(&format!("{}/admin/lanes/{lane}", site.origin)).await;
+    chromium.open(&format!("{}/admin/push-services/{lane}", site.origin)).await;
     chromium.evaluate(&says("Last error")).await;
     chromium.evaluate(&says("The request is malformed.")).await;
     look_at(&mut chromium, "lane").await;
@@ -164,8 +164,8 @@ async fn in_chromium_a_viewer_has_no_actions() {
         "/",
         "/messages",
         "/deliveries",
-        "/lanes",
-        &format!("/lanes/{lane}"),
+        "/push-services",
+        &format!("/push-services/{lane}"),
         "/dead-letters",
         "/dead-letters?reason=bad_request",
         &format!("/dead-letters/{letter}"),
@@ -187,7 +187,7 @@ async fn in_chromium_a_viewer_has_no_actions() {
     chromium.open(&format!("{}/admin/policies/tiers/promotional", site.origin)).await;
     chromium.evaluate(&says("but not save them")).await;
     // One app's lanes and events are theirs to see.
-    chromium.open(&format!("{}/admin/lanes", site.origin)).await;
+    chromium.open(&format!("{}/admin/push-services", site.origin)).await;
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 2")).await;
     chromium.evaluate(&says("Live")).await;
     let hold = site.app.operate(Method::POST, &format!("/v1/gateways/{lane}/hold"), Value::Null).await;

@@ -85,7 +85,7 @@ async fn in_chromium_an_operator_holds_a_lane() {
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
     let lane = site.app.lane("mozilla").await;
-    let address = format!("{}/admin/lanes/{lane}", site.origin);
+    let address = format!("{}/admin/push-services/{lane}", site.origin);
 
     // A signed-out user gets the sign-in form, and then the requested page.
     chromium.open(&address).await;
@@ -99,7 +99,7 @@ async fn in_chromium_an_operator_holds_a_lane() {
     let key = &site.app.operator;
     chromium.evaluate(&format!("document.getElementById('api_key').value = {key:?}")).await;
     chromium.click("sign-in").await;
-    chromium.evaluate(&says("Mozilla takes what is sent")).await;
+    chromium.evaluate(&says("Healthy")).await;
     assert_eq!(chromium.evaluate("location.href").await, json!(address));
 
     // A lane is held, with a reason, after it was said what that does; and released.
@@ -119,7 +119,7 @@ async fn in_chromium_an_operator_holds_a_lane() {
     chromium.click("release").await;
     chromium.evaluate(&when("document.querySelector('dialog[open]')")).await;
     chromium.click("give-order").await;
-    chromium.evaluate(&says("Mozilla takes what is sent")).await;
+    chromium.evaluate(&says("Healthy")).await;
 
     // The overview has the campaign's figures; keys lead on.
     chromium.press("g").await;
@@ -159,8 +159,8 @@ async fn in_chromium_an_operator_holds_a_lane() {
 
     // What cannot be had is said, with a way to try again.
     chromium.block(&["*/v1/gateways*"]).await;
-    chromium.open(&format!("{}/admin/lanes?gateway=fcm", site.origin)).await;
-    chromium.evaluate(&says("Could not load the lanes.")).await;
+    chromium.open(&format!("{}/admin/push-services?gateway=fcm", site.origin)).await;
+    chromium.evaluate(&says("Could not load the push services.")).await;
     look_at(&mut chromium, "failed").await;
     chromium.block(&[]).await;
     chromium.evaluate("document.querySelector('.failed button').click()").await;
@@ -200,7 +200,7 @@ async fn in_firefox_an_invited_teammate_sets_a_password() {
 
     // A viewer is not offered what takes an operator, and is told so.
     let lane = site.app.lane("mozilla").await;
-    firefox.open(&format!("{}/admin/lanes/{lane}?app=shop", site.origin)).await;
+    firefox.open(&format!("{}/admin/push-services/{lane}?app=shop", site.origin)).await;
     firefox.evaluate(&says("This takes the role operator for all apps.")).await;
     assert_eq!(firefox.evaluate("document.getElementById('hold')").await, Value::Null);
     firefox.evaluate(&says("Live")).await;
@@ -214,7 +214,7 @@ async fn in_firefox_an_invited_teammate_sets_a_password() {
     // A session that ends elsewhere leads to the way in, and back.
     let ended = "fetch('/v1/session', { method: 'DELETE' }).then((response) => response.status)";
     assert_eq!(firefox.evaluate(ended).await, 204);
-    firefox.open(&format!("{}/admin/lanes", site.origin)).await;
+    firefox.open(&format!("{}/admin/push-services", site.origin)).await;
     firefox.evaluate(&says("Sign in")).await;
     firefox.evaluate("document.getElementById('email').value = 'ann@example.com'").await;
     firefox.evaluate("document.getElementById('password').value = 'correct horse battery'").await;

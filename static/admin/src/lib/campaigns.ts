@@ -108,10 +108,10 @@ function underWay(it: Standing, progress: CampaignProgress, measured: number | u
   const [hold] = progress.held;
   if (hold) {
     const when = hold.until ? `not before ${clockTime(new Date(hold.until), now, zone)}` : "waits";
-    return { tone: "retrying", words: `On its way: ${outOf(it)} done, the rest ${when}: ${gatewayName(hold.gateway)} is held.`, path: "/lanes" };
+    return { tone: "retrying", words: `On its way: ${outOf(it)} done, the rest ${when}: ${gatewayName(hold.gateway)} is held.`, path: "/push-services" };
   }
   if (!progress.rate_per_second && measured !== undefined && measured < STILL) {
-    return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/lanes" };
+    return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/push-services" };
   }
   const perMinute = progress.rate_per_second ? progress.rate_per_second * 60 : measured;
   const speed = perMinute ? `, ${rate(perMinute)}` : "";

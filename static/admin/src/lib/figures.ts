@@ -1,6 +1,6 @@
 /** Texts and series of the overview. Pure. */
 import type { AlertResponse, ChartResponse, FlowResponse, LaneResponse, MetricReading } from "../api/types";
-import { atLeast, clockTime, count, duration, percent, rate, things, type Zone } from "./format";
+import { atLeast, capital, clockTime, count, duration, percent, rate, things, type Zone } from "./format";
 import { because, laneState } from "./lanes";
 import { gatewayName, type Tone } from "./words";
 
@@ -69,10 +69,10 @@ export function sentence(
   const ill = lanes.filter((lane) => laneState(lane) === "held" || laneState(lane) === "open");
   const wait = waits(queue);
   const [first, ...others] = ill;
-  if (first && others.length === 0) return { tone: toneOf(ill), words: `${because(first, now, zone)}${wait ? `; ${wait}` : ""}.`, path: `/lanes/${first.lane}` };
+  if (first && others.length === 0) return { tone: toneOf(ill), words: `${because(first, now, zone)}${wait ? `; ${wait}` : ""}.`, path: `/push-services/${first.lane}` };
   if (first) {
-    const names = [...new Set(ill.map((lane) => gatewayName(lane.gateway)))].join(", ");
-    return { tone: toneOf(ill), words: `${things(ill.length, "lane")} of ${count(lanes.length)} stand still (${names})${wait ? `; ${wait}` : ""}.`, path: "/lanes" };
+    const names = [...new Set(ill.map((lane) => gatewayName(lane.gateway)))];
+    return { tone: toneOf(ill), words: `${capital(things(names.length, "push service"))} ${names.length === 1 ? "has" : "have"} a problem (${names.join(", ")})${wait ? `; ${wait}` : ""}.`, path: "/push-services" };
   }
   const open = alerts.filter((alert) => !alert.resolved_at);
   if (open[0]) {
@@ -80,7 +80,7 @@ export function sentence(
     return { tone: "retrying", words, ...(open[0].kind === "runaway" ? { path: "/frequency" } : {}) };
   }
   const oldest = queue?.oldest_waiting_s ?? 0;
-  if (oldest > LATE_S && queue) return { tone: "retrying", words: `Sending lags: ${wait}, the oldest for ${duration(oldest)}.`, path: "/lanes" };
+  if (oldest > LATE_S && queue) return { tone: "retrying", words: `Sending lags: ${wait}, the oldest for ${duration(oldest)}.`, path: "/push-services" };
   const speed = known.perMinute ? rate(known.perMinute) : "nothing to send";
   return { tone: "accepted", words: `All well: ${speed}${queue ? `, ${wait || "nothing waits"}` : ""}.` };
 }

@@ -11,7 +11,7 @@ export const STATE_WORDS: Record<LaneState, { word: string; tone: Tone }> = {
   held: { word: "Held", tone: "retrying" },
   open: { word: "Open", tone: "lost" },
   probing: { word: "Probing", tone: "waiting" },
-  flowing: { word: "Flowing", tone: "accepted" },
+  flowing: { word: "Healthy", tone: "accepted" },
 };
 
 export function originState(origin: GatewayOrigin): LaneState {
@@ -35,7 +35,37 @@ export function laneState(lane: LaneResponse): LaneState {
   return worst ? originState(worst) : "flowing";
 }
 
-/** Why it stands so: `Mozilla asked for a pause until 14:32`. */
+/** A push service with its lanes: one for each app and VAPID key. */
+export interface Service {
+  gateway: string;
+  /** The worst state first, then by subscriptions. */
+  lanes: LaneResponse[];
+  subscriptions: number;
+}
+
+const byGravity = (a: LaneResponse, b: LaneResponse) => STATES.indexOf(laneState(a)) - STATES.indexOf(laneState(b)) || b.subscriptions - a.subscriptions;
+
+/** Push services, the worst state first. */
+export function services(lanes: readonly LaneResponse[]): Service[] {
+  const byName = new Map<string, Service>();
+  for (const lane of [...lanes].sort(byGravity)) {
+    const service = byName.get(lane.gateway) ?? { gateway: lane.gateway, lanes: [], subscriptions: 0 };
+    service.lanes.push(lane);
+    service.subscriptions += lane.subscriptions;
+    byName.set(lane.gateway, service);
+  }
+  return [...byName.values()];
+}
+
+/** State of several lanes: the worst, with the number of lanes in trouble, `Held for 2 of 5`. */
+export function stateOf(lanes: readonly LaneResponse[]): { word: string; tone: Tone } {
+  const ill = lanes.filter((lane) => laneState(lane) !== "flowing");
+  const worst = ill.map(laneState).sort((a, b) => STATES.indexOf(a) - STATES.indexOf(b))[0] ?? "flowing";
+  const { word, tone } = STATE_WORDS[worst];
+  return { word: ill.length === 0 || ill.length === lanes.length ? word : `${word} for ${ill.length} of ${lanes.length}`, tone };
+}
+
+/** Reason of the state: `Mozilla asked for a pause until 14:32`. */
 export function because(lane: LaneResponse, now: Date, zone: Zone): string {
   const gateway = gatewayName(lane.gateway);
   const origin = worstOrigin(lane);
@@ -53,7 +83,7 @@ export function because(lane: LaneResponse, now: Date, zone: Zone): string {
     case "probing":
       return `${gateway} is being probed; the rest follows the first success`;
     default:
-      return `${gateway} takes what is sent`;
+      return `${gateway} accepts deliveries`;
   }
 }
 
@@ -93,12 +123,12 @@ export function consequence(order: Order, lane: LaneResponse, flow: Pick<FlowRes
   const gateway = gatewayName(lane.gateway);
   const many = flow && `${flow.waiting_or_more ? atLeast(flow.waiting, true) : things(flow.waiting, "delivery", "deliveries")}${flow.waiting_or_more ? " deliveries" : ""}`;
   const now = many ? `Right now ${many} ${flow.waiting === 1 ? "waits" : "wait"} there.` : "How many wait there is not known at the moment.";
-  const reach = `The lane has ${things(lane.subscriptions, "active subscription")}.`;
+  const reach = `It has ${things(lane.subscriptions, "active subscription")}.`;
   switch (order) {
     case "hold":
       return `Nothing more is sent to ${gateway} until the hold ends or an operator releases it. Waiting deliveries keep waiting, and expire if their time to live ends first. ${now} ${reach}`;
     case "release":
-      return `The hold of the lane ends, and sending to ${gateway} resumes within a second. ${now} If the gateway asks for another pause, it gets one.`;
+      return `The hold ends, and sending to ${gateway} resumes within a second. ${now} If the push service asks for another pause, Bellwire waits again.`;
     case "open":
       return `The breaker stays open for the given time: nothing is sent to ${gateway}, then one probe goes first. ${now} ${reach}`;
     case "close":

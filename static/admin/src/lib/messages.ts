@@ -163,10 +163,10 @@ function underWay(it: Standing, perMinute: number | undefined, now: Date, ends: 
   const waiting = waitingOf(it);
   const isStill = perMinute !== undefined && perMinute < STILL;
   if (it.retrying > 0 && it.retrying === waiting && (isStill || perMinute === undefined)) {
-    return { tone: "retrying", words: `${outOf(it)} done; ${things(waiting, "delivery", "deliveries")} ${waiting === 1 ? "waits" : "wait"} for another try.`, path: "/lanes" };
+    return { tone: "retrying", words: `${outOf(it)} done; ${things(waiting, "delivery", "deliveries")} ${waiting === 1 ? "waits" : "wait"} for another try.`, path: "/push-services" };
   }
   if (perMinute === undefined) return { tone: "waiting", words: `On its way: ${outOf(it)} done so far.` };
-  if (isStill) return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/lanes" };
+  if (isStill) return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/push-services" };
   const seconds = (waiting / perMinute) * 60;
   if (seconds * 1_000 > it.expiresAt.getTime() - now.getTime()) {
     return { tone: "retrying", words: `On its way: ${outOf(it)} done, ${rate(perMinute)}. At this rate its time to live ends first, ${ends}.` };

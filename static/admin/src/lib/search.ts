@@ -1,4 +1,4 @@
-/** Target of a search: pages by name, lanes by gateway or number, dead letters by reason, other objects by id. Pure. */
+/** Target of a search: pages by name, push services by name or number, failed deliveries by reason, other objects by id. Pure. */
 import { ALL_PAGES } from "../pages";
 import type { Filters } from "./url";
 import { GATEWAY_NAMES, gatewayName, REASON_NAMES } from "./words";
@@ -19,10 +19,12 @@ export function resolve(text: string): Found | undefined {
   const list = BY_PREFIX[prefix];
   if (list) return { path: `${list}/${wanted}` };
   const lane = /^(?:lane\s*)?(\d+)$/.exec(lower);
-  if (lane) return { path: `/lanes/${lane[1]}` };
+  if (lane) return { path: `/push-services/${lane[1]}` };
   const gateway = GATEWAY_NAMES.find((name) => name === lower || gatewayName(name).toLowerCase() === lower);
-  if (gateway) return { path: "/lanes", filters: { gateway } };
+  if (gateway) return { path: "/push-services", filters: { gateway } };
   if (REASON_NAMES.includes(lower)) return { path: "/dead-letters", filters: { reason: lower } };
+  if (lower === "lanes") return { path: "/push-services" };
+  if ("dead letters".startsWith(lower)) return { path: "/dead-letters" };
   const page = ALL_PAGES.find(({ title }) => title.toLowerCase().startsWith(lower));
   return page && { path: page.path };
 }

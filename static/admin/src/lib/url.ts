@@ -6,7 +6,7 @@ export const BASE = "/admin";
 /** Filters. An empty value is no filter. */
 export type Filters = Record<string, string | undefined>;
 
-/** The address of a page with these filters: `to("/lanes", { app: "shop" })` is `/admin/lanes?app=shop`. */
+/** The address of a page with these filters: `to("/push-services", { app: "shop" })` is `/admin/push-services?app=shop`. */
 export function to(path: string, filters: Filters = {}): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(filters)) if (value) query.set(name, value);

@@ -1,23 +1,30 @@
 import { useEffect, useRef } from "preact/hooks";
 import { useFilters } from "../lib/url";
-import { pageOf, PAGES } from "../pages";
+import { GROUPS, pageOf, PAGES, type Page } from "../pages";
 
 export function Navigation() {
   const { here, link } = useFilters();
   const current = pageOf(here);
   const pages = useRef<HTMLElement>(null);
-  // On a phone the pages stand in a row that is longer than the screen.
+  // On a phone the row of pages is wider than the screen.
   useEffect(() => {
     pages.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [current]);
+  const entry = (page: Page) => (
+    <li key={page.path}>
+      <a href={link(page.path)} aria-current={page === current ? "page" : undefined}>
+        {page.title}
+      </a>
+    </li>
+  );
   return (
     <nav class="pages" ref={pages} aria-label="Pages">
       <ul>
-        {PAGES.map((page) => (
-          <li key={page.path}>
-            <a href={link(page.path)} aria-current={page === current ? "page" : undefined}>
-              {page.title}
-            </a>
+        {PAGES.slice(0, 1).map(entry)}
+        {GROUPS.map(({ title, pages }) => (
+          <li key={title} class="group">
+            <span id={`group-${title}`}>{title}</span>
+            <ul aria-labelledby={`group-${title}`}>{pages.map(entry)}</ul>
           </li>
         ))}
       </ul>

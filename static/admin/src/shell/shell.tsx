@@ -106,6 +106,8 @@ function Frame({ session, apps, refreshApps }: { session: SessionResponse; apps:
               <Route path={`${BASE}/templates/:template`} component={TemplatePage} />
               <Route path={`${BASE}/deliveries`} component={Deliveries} />
               <Route path={`${BASE}/deliveries/:app/:message/:subscription`} component={DeliveryPage} />
+              <Route path={`${BASE}/push-services`} component={Lanes} />
+              <Route path={`${BASE}/push-services/:lane`} component={LanePage} />
               <Route path={`${BASE}/lanes`} component={Lanes} />
               <Route path={`${BASE}/lanes/:lane`} component={LanePage} />
               <Route path={`${BASE}/dead-letters`} component={DeadLetters} />

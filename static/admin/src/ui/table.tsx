@@ -15,10 +15,12 @@ interface Props<T> {
   columns: readonly Column<T>[];
   rows: readonly T[];
   id: (row: T) => string | number;
+  /** Class of a row. */
+  look?: (row: T) => string;
 }
 
 /** A table whose rows `j` and `k` walk through: the first link of each is what `Enter` opens. */
-export function Table<T>({ caption, columns, rows, id }: Props<T>) {
+export function Table<T>({ caption, columns, rows, id, look: rowLook }: Props<T>) {
   const look = ({ isNumber, isExtra }: Column<T>) => `${isNumber ? "right " : ""}${isExtra ? "extra" : ""}`;
   return (
     <div class="scroll" role="group" aria-label={caption} tabIndex={0}>
@@ -35,7 +37,7 @@ export function Table<T>({ caption, columns, rows, id }: Props<T>) {
         </thead>
         <tbody>
           {rows.map((row) => (
-            <tr key={id(row)} data-row>
+            <tr key={id(row)} class={rowLook?.(row)} data-row>
               {columns.map((column, n) => (
                 <td key={n} class={look(column)}>
                   {column.cell(row)}

@@ -26,9 +26,9 @@ export default function DeadLetterPage() {
   return (
     <>
       <p class="back">
-        <a href={link("/dead-letters")}>Dead letters</a>
+        <a href={link("/dead-letters")}>Failed deliveries</a>
       </p>
-      {app ? <Letter key={id} app={app} id={id} /> : <ChooseApp apps={apps} what="Dead letters are kept by app." />}
+      {app ? <Letter key={id} app={app} id={id} /> : <ChooseApp apps={apps} what="Failed deliveries are kept by app." />}
     </>
   );
 }

@@ -20,10 +20,10 @@ export default function DeadLetters() {
   const { filters } = useFilters();
   return (
     <>
-      <Head title="Dead letters" lead="What went wrong, can I mend it? Deliveries that were given up, by why.">
+      <Head title="Failed deliveries" lead="What failed, and can I fix it? Each failed delivery is kept as a dead letter.">
         {app && <Export app={app} reason={filters.reason} />}
       </Head>
-      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Dead letters are kept by app." />}
+      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Failed deliveries are kept by app." />}
     </>
   );
 }
@@ -144,7 +144,7 @@ function LetterTable({ letters }: { letters: DeadLetterResponse[] }) {
   const { link } = useFilters();
   return (
     <Table
-      caption="Dead letters"
+      caption="Failed deliveries"
       rows={letters}
       id={({ id }) => id}
       columns={[

@@ -159,8 +159,8 @@ function About({ app, known }: { app: AppResponse; known: Known }) {
           </dd>
         </div>
         <div>
-          <dt>Lane</dt>
-          <dd>{found?.lane != null && gateway ? <a href={link(`/lanes/${found.lane}`)}>{`${gatewayName(gateway)}, lane ${found.lane}`}</a> : gateway ? gatewayName(gateway) : "not known"}</dd>
+          <dt>Push service</dt>
+          <dd>{found?.lane != null && gateway ? <a href={link(`/push-services/${found.lane}`)}>{gatewayName(gateway)}</a> : gateway ? gatewayName(gateway) : "not known"}</dd>
         </div>
       </dl>
       {chapters(explanation.story).about.map((sentence) => (

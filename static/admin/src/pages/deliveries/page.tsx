@@ -90,9 +90,9 @@ function Narrow({ app }: { app: AppResponse }) {
       <Select label="State" value={filters.state} choices={DELIVERY_STATES.map((state) => [state, stateWords(state).word])} choose={(state) => set({ state })} />
       <Select label="Tier" value={filters.tier} choices={TIERS.map((tier) => [tier, tier])} choose={(tier) => set({ tier })} />
       <Select
-        label="Lane"
+        label="Push service"
         value={filters.lane}
-        choices={(lanes.known.value?.value ?? []).map(({ lane, gateway }) => [String(lane), `${gatewayName(gateway)}, lane ${lane}`])}
+        choices={(lanes.known.value?.value ?? []).map(({ lane, gateway }) => [String(lane), gatewayName(gateway)])}
         choose={(lane) => set({ lane })}
       />
       {!filters.message && (

@@ -15,12 +15,12 @@ import { useDialog } from "../../ui/dialog";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { LastWords } from "./last-words";
+import { LastError } from "./last-error";
 import { loadAnswers, loadFlow, loadLane } from "./load";
 import { OrderDialog } from "./order";
 import { RestoreDialog } from "./restore";
 
-/** One lane: how it stands, why, and what may be done. */
+/** One push service of one app: its state, the reason, and the actions. */
 export default function LanePage() {
   const { params } = useRoute();
   const { link } = useFilters();
@@ -31,9 +31,9 @@ export default function LanePage() {
   return (
     <>
       <p class="back">
-        <a href={link("/lanes")}>Lanes</a>
+        <a href={link("/push-services")}>Push services</a>
       </p>
-      <Shown of={lane} what={`lane ${params.lane}`}>
+      <Shown of={lane} what={`push service ${params.lane}`}>
         {(shown) => (
           <>
             <State lane={shown} />
@@ -42,7 +42,7 @@ export default function LanePage() {
             <div class="grid halves">
               <Card title="Waiting">
                 <Shown of={flow} what="what waits">
-                  {(flow) => <FlowFigures flow={flow} concurrency={shown.concurrency} />}
+                  {(flow) => <FlowFigures flow={flow} lane={shown} />}
                 </Shown>
               </Card>
               <AnswersCard lane={shown} />
@@ -62,9 +62,10 @@ function State({ lane }: { lane: LaneResponse }) {
   const { word, tone } = STATE_WORDS[laneState(lane)];
   return (
     <>
-      <Head title={`${gatewayName(lane.gateway)}, ${apps.find(({ id }) => id === lane.app)?.name ?? lane.app}`} lead={`Lane ${lane.lane} · ${things(lane.subscriptions, "active subscription")} · VAPID key ${lane.vapid_key_id}`} />
+      <Head title={`${gatewayName(lane.gateway)}, ${apps.find(({ id }) => id === lane.app)?.name ?? lane.app}`} lead={`${things(lane.subscriptions, "active subscription")} · VAPID key ${lane.vapid_key_id} · lane ${lane.lane} in the API`} />
       <p class="verdict" id="lane-state">
-        <Badge tone={tone}>{word}</Badge> <span>{because(lane, clock.shown.value, zone.value)}.</span>
+        <Badge tone={tone}>{word}</Badge>
+        {laneState(lane) !== "flowing" && <span> {because(lane, clock.shown.value, zone.value)}.</span>}
       </p>
     </>
   );
@@ -73,11 +74,11 @@ function State({ lane }: { lane: LaneResponse }) {
 function Orders({ lane, flow, onGiven }: { lane: LaneResponse; flow: FlowResponse | undefined; onGiven: () => unknown }) {
   const { open: order, show, close } = useDialog<Order>();
   const operator = useMay("operator", null);
-  if (!operator.may) return <p class="fine">Orders to lanes are not yours to give. {operator.why}</p>;
+  if (!operator.may) return <p class="fine">{operator.why}</p>;
   const [first] = sensible(laneState(lane));
   return (
     <>
-      <div class="row" role="group" aria-label="Orders to this lane">
+      <div class="row" role="group" aria-label="Actions">
         {ORDERS.filter((order) => sensible(laneState(lane)).includes(order)).map((order) => (
           <button key={order} type="button" id={order} class={order === first && laneState(lane) !== "flowing" ? "primary" : ""} onClick={() => show(order)}>
             {ORDER_WORDS[order].title}…
@@ -128,7 +129,7 @@ function AnswersCard({ lane }: { lane: LaneResponse }) {
           <div>
             <dt>Last error</dt>
             <dd>
-              <LastWords words={lane.last_error} />
+              <LastError error={lane.last_error} />
             </dd>
           </div>
         </dl>
@@ -137,7 +138,7 @@ function AnswersCard({ lane }: { lane: LaneResponse }) {
   );
 }
 
-function FlowFigures({ flow, concurrency }: { flow: FlowResponse; concurrency: number | null | undefined }) {
+function FlowFigures({ flow, lane: { concurrency, trips_last_hour } }: { flow: FlowResponse; lane: LaneResponse }) {
   const limits = [
     flow.paused ? "nothing is let through: flow control pauses it" : "",
     flow.rate == null ? "" : `${flow.rate} in ${duration(flow.period ?? 1)}`,
@@ -156,12 +157,16 @@ function FlowFigures({ flow, concurrency }: { flow: FlowResponse; concurrency: n
         <dd>{flow.oldest_waiting_s == null ? "–" : duration(flow.oldest_waiting_s)}</dd>
       </div>
       <div>
-        <dt>POSTs at a time</dt>
-        <dd>{concurrency == null ? "nothing was sent lately" : <>up to <Count n={concurrency} />, as it answers</>}</dd>
+        <dt>Concurrent requests</dt>
+        <dd>{concurrency == null ? "nothing was sent lately" : <>up to <Count n={concurrency} />, by its responses</>}</dd>
       </div>
       <div>
         <dt>Flow control</dt>
         <dd>{limits.join("; ") || "none"}</dd>
+      </div>
+      <div>
+        <dt>Breaker opened, last hour</dt>
+        <dd>{trips_last_hour === 0 ? "never" : `${trips_last_hour} ×`}</dd>
       </div>
     </dl>
   );
@@ -173,7 +178,7 @@ const ANSWER_WORDS: Record<string, string> = {
   gone: "The subscription is gone",
   "429": "Asked to slow down",
   "4xx": "Refused",
-  "5xx": "The gateway failed",
+  "5xx": "The push service failed",
   none: "No answer",
 };
 
@@ -192,10 +197,10 @@ function Answers({ answers }: { answers: { status: string; n: number }[] }) {
   );
 }
 
-const REASON_WORDS: Record<string, string> = { throttled: "the gateway asked for it", operator: "an operator", key_refused: "the VAPID key is refused", mass_gone: "many subscriptions are suddenly gone" };
+const REASON_WORDS: Record<string, string> = { throttled: "the push service asked for it", operator: "an operator", key_refused: "the VAPID key is refused", mass_gone: "many subscriptions are suddenly gone" };
 
 function Origins({ lane }: { lane: LaneResponse }) {
-  if (lane.origins.length === 0) return <p>Nothing is in force on the way to any of its origins.</p>;
+  if (lane.origins.length === 0) return <p>No hold and no open breaker.</p>;
   return (
     <Table
       caption="Origins"

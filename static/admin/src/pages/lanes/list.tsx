@@ -1,8 +1,7 @@
 import type { AppResponse, LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
-import { endOf } from "../../lib/figures";
 import { percent } from "../../lib/format";
-import { because, laneState, STATES, STATE_WORDS, worstOrigin } from "../../lib/lanes";
+import { because, laneState, services, STATES, stateOf, STATE_WORDS, type Service } from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -11,14 +10,15 @@ import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
 import { Count } from "../../ui/numbers";
+import { OneLine } from "../../ui/one-line";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { Paging } from "../../ui/paging";
-import { LastWords } from "./last-words";
+import { LastError } from "./last-error";
 import { loadAttempts, loadLanes, type Attempts } from "./load";
 
-/** List of lanes, worst first. */
+/** List of push services with their apps, worst first. */
 export default function Lanes() {
   const { apps, app } = useHere();
   const { filters, change, link } = useFilters();
@@ -29,29 +29,29 @@ export default function Lanes() {
   const fits = (lane: LaneResponse) => (!filters.gateway || lane.gateway === filters.gateway) && (!filters.state || laneState(lane) === filters.state);
   return (
     <>
-      <Head title="Lanes" lead="Which gateway is ill? A lane is the way to one push service under one VAPID key." />
+      <Head title="Push services" lead="Which push service has a problem? One row for each, with its apps below." />
       <div class="filters" role="group" aria-label="Filters">
-        <Select label="Gateway" value={filters.gateway} choices={GATEWAY_NAMES.map((name) => [name, gatewayName(name)])} choose={(gateway) => change({ gateway })} />
+        <Select label="Push service" value={filters.gateway} choices={GATEWAY_NAMES.map((name) => [name, gatewayName(name)])} choose={(gateway) => change({ gateway })} />
         <Select label="State" value={filters.state} choices={STATES.map((state) => [state, STATE_WORDS[state].word])} choose={(state) => change({ state })} />
       </div>
       <Shown
         of={lanes}
-        what="the lanes"
+        what="the push services"
         isEmpty={(page) => page.lanes.filter(fits).length === 0}
         empty={
           filters.gateway || filters.state || app ? (
             <p>
-              No lane is like that. <a href={link("/lanes")}>Show all</a>
+              No push service matches. <a href={link("/push-services")}>Show all</a>
             </p>
           ) : (
-            <p>Lanes come by themselves, with the first subscription of each push service.</p>
+            <p>A push service appears with the first subscription of a browser that uses it.</p>
           )
         }
       >
         {(page) => (
           <>
-            <LaneTable lanes={page.lanes.filter(fits)} apps={apps} attempts={attempts.known.value?.value} />
-            <Paging after={filters.after} sides={page} to={(after) => link("/lanes", { gateway: filters.gateway, state: filters.state, after })} older="More lanes" />
+            <ServiceTable lanes={page.lanes.filter(fits)} apps={apps} attempts={attempts.known.value?.value} />
+            <Paging after={filters.after} sides={page} to={(after) => link("/push-services", { gateway: filters.gateway, state: filters.state, after })} older="More push services" />
           </>
         )}
       </Shown>
@@ -59,55 +59,71 @@ export default function Lanes() {
   );
 }
 
-const byGravity = (a: LaneResponse, b: LaneResponse) => STATES.indexOf(laneState(a)) - STATES.indexOf(laneState(b)) || b.subscriptions - a.subscriptions;
+/** A row: a push service, or one of its apps. */
+interface Row {
+  service: Service;
+  /** Undefined: the sum of a service with several lanes. */
+  lane: LaneResponse | undefined;
+}
 
-function LaneTable({ lanes, apps, attempts }: { lanes: LaneResponse[]; apps: readonly AppResponse[]; attempts: Map<number, Attempts> | undefined }) {
+const rowsOf = (service: Service): Row[] => {
+  const apps = service.lanes.map((lane) => ({ service, lane }));
+  return apps.length === 1 ? apps : [{ service, lane: undefined }, ...apps];
+};
+
+function ServiceTable({ lanes, apps, attempts }: { lanes: LaneResponse[]; apps: readonly AppResponse[]; attempts: Map<number, Attempts> | undefined }) {
   const { link } = useFilters();
+  const appName = (lane: LaneResponse) => apps.find(({ id }) => id === lane.app)?.name ?? lane.app;
+  const sum = ({ service, lane }: Row) => {
+    const known = (lane ? [lane] : service.lanes).map(({ lane }) => attempts?.get(lane) ?? { attempts: 0, errorRate: null });
+    const posts = known.reduce((sum, { attempts }) => sum + attempts, 0);
+    return { posts, refused: known.reduce((sum, { attempts, errorRate }) => sum + attempts * (errorRate ?? 0), 0) };
+  };
   return (
     <Table
-      caption="Lanes"
-      rows={[...lanes].sort(byGravity)}
-      id={({ lane }) => lane}
+      caption="Push services"
+      rows={services(lanes).flatMap(rowsOf)}
+      id={({ service, lane }) => lane?.lane ?? service.gateway}
+      look={({ service, lane }) => (lane && service.lanes.length > 1 ? "within" : "")}
       columns={[
         {
-          head: "Lane",
-          cell: (lane) => (
-            <>
-              <a href={link(`/lanes/${lane.lane}`)}>{gatewayName(lane.gateway)}</a>
-              <br />
-              <span class="fine keep">
-                {apps.find(({ id }) => id === lane.app)?.name ?? lane.app}, lane {lane.lane}
-              </span>
-            </>
-          ),
+          head: "Push service",
+          cell: ({ service, lane }) =>
+            !lane ? (
+              <strong>{gatewayName(service.gateway)}</strong>
+            ) : service.lanes.length > 1 ? (
+              <a href={link(`/push-services/${lane.lane}`)}>{appName(lane)}</a>
+            ) : (
+              <>
+                <a href={link(`/push-services/${lane.lane}`)}>{gatewayName(lane.gateway)}</a>
+                <br />
+                <span class="fine">{appName(lane)}</span>
+              </>
+            ),
         },
         {
           head: "State",
-          cell: (lane) => {
-            const { word, tone } = STATE_WORDS[laneState(lane)];
+          cell: ({ service, lane }) => {
+            const { word, tone } = stateOf(lane ? [lane] : service.lanes);
             return (
               <>
                 <Badge tone={tone}>{word}</Badge>
-                <br />
-                <span class="fine">{because(lane, clock.shown.value, zone.value)}</span>
+                {lane && laneState(lane) !== "flowing" && <OneLine text={because(lane, clock.shown.value, zone.value)} />}
               </>
             );
           },
         },
-        { head: "Until", isExtra: true, cell: (lane) => endOf(worstOrigin(lane)?.held_until ?? worstOrigin(lane)?.open_until, clock.shown.value, zone.value) || "–" },
-        { head: "Subscriptions", isNumber: true, isExtra: true, cell: ({ subscriptions }) => <Count n={subscriptions} /> },
-        { head: "At a time", isNumber: true, isExtra: true, cell: ({ concurrency }) => (concurrency == null ? "–" : <Count n={concurrency} />) },
-        { head: "POSTs, last hour", isNumber: true, isExtra: true, cell: ({ lane }) => (attempts ? <Count n={attempts.get(lane)?.attempts ?? 0} /> : "…") },
+        { head: "Subscriptions", isNumber: true, isExtra: true, cell: ({ service, lane }) => <Count n={(lane ?? service).subscriptions} /> },
+        { head: "Sent, last hour", isNumber: true, isExtra: true, cell: (row) => (attempts ? <Count n={sum(row).posts} /> : "…") },
         {
-          head: "Refused",
+          head: "Failed",
           isNumber: true,
-          cell: ({ lane }) => {
-            const rate = attempts?.get(lane)?.errorRate;
-            return rate == null ? "–" : percent(rate);
+          cell: (row) => {
+            const { posts, refused } = sum(row);
+            return posts === 0 ? "–" : percent(refused / posts);
           },
         },
-        { head: "Breaker opened", isNumber: true, isExtra: true, cell: ({ trips_last_hour }) => (trips_last_hour === 0 ? "–" : `${trips_last_hour} ×`) },
-        { head: "Last error", isExtra: true, cell: ({ last_error }) => <LastWords words={last_error} /> },
+        { head: "Last error", isExtra: true, cell: ({ lane }) => lane && laneState(lane) !== "flowing" && <LastError error={lane.last_error} /> },
       ]}
     />
   );

@@ -125,7 +125,7 @@ function Ways({ message }: { message: MessageResponse }) {
   return (
     <p class="row fine">
       <a href={link("/deliveries", { message: message.id })}>Each delivery</a>
-      {(message.counts?.dead ?? 0) > 0 && <a href={link("/dead-letters", { message: message.id })}>Dead letters</a>}
+      {(message.counts?.dead ?? 0) > 0 && <a href={link("/dead-letters", { message: message.id })}>Failed deliveries</a>}
     </p>
   );
 }

@@ -77,13 +77,13 @@ function Figures() {
             </Shown>
           </Card>
         </div>
-        <Card title="Lanes">
-          <Shown of={lanes} what="the lanes" isEmpty={(lanes) => lanes.length === 0} empty={<p>Lanes come by themselves, with the first subscription of each push service.</p>}>
+        <Card title="Push services">
+          <Shown of={lanes} what="the push services" isEmpty={(lanes) => lanes.length === 0} empty={<p>A push service appears with the first subscription of a browser that uses it.</p>}>
             {(lanes) => <LaneList lanes={lanes} />}
           </Shown>
         </Card>
-        <Card title="Dead letters">
-          <Shown of={dead} what="dead letters">
+        <Card title="Failed deliveries">
+          <Shown of={dead} what="failed deliveries">
             {(found) => <DeadLetterList groups={found.flatMap(({ groups }) => groups)} isOfOneApp={app !== undefined || apps.length === 1} />}
           </Shown>
         </Card>
@@ -188,7 +188,7 @@ function QueueFigures({ queue }: { queue: Queue }) {
   );
 }
 
-/** Lanes that are as they should be are counted, not listed. */
+/** List of push services in trouble. Healthy ones are counted. */
 function LaneList({ lanes }: { lanes: LaneResponse[] }) {
   const { link } = useFilters();
   const ill = lanes.filter((lane) => laneState(lane) !== "flowing");
@@ -201,7 +201,7 @@ function LaneList({ lanes }: { lanes: LaneResponse[] }) {
             const { word, tone } = STATE_WORDS[laneState(lane)];
             return (
               <li key={lane.lane} data-row>
-                <a href={link(`/lanes/${lane.lane}`)}>{gatewayName(lane.gateway)}</a> <Badge tone={tone}>{word}</Badge>
+                <a href={link(`/push-services/${lane.lane}`)}>{gatewayName(lane.gateway)}</a> <Badge tone={tone}>{word}</Badge>
                 <br />
                 <span class="fine">{because(lane, clock.shown.value, zone.value)}</span>
               </li>
@@ -210,7 +210,7 @@ function LaneList({ lanes }: { lanes: LaneResponse[] }) {
         </ul>
       )}
       <p>
-        {ill.length === 0 && <Badge tone="accepted">All flowing</Badge>} <a href={link("/lanes")}>{things(lanes.length, "lane")}</a>
+        {ill.length === 0 && <Badge tone="accepted">All healthy</Badge>} <a href={link("/push-services")}>{things(new Set(lanes.map(({ gateway }) => gateway)).size, "push service")}</a>
       </p>
     </>
   );
