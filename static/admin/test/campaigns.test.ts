@@ -46,13 +46,13 @@ describe("how a campaign goes", () => {
     [{ state: "paused", progress: progress({ total: counts({ accepted: 90, waiting: 10 }) }) }, "Paused: 90 of 100 done, the rest waits."],
     [{ state: "paused", progress: progress({ total: counts({ accepted: 90 }) }) }, "Paused: nothing of it goes out until it is resumed."],
     [{ progress: progress({ expanded: false, audience_estimate: 0 }) }, "On its way: recipients are being found."],
-    [{ progress: progress({ total: counts({ accepted: 12_000, waiting: 38_000 }), rate_per_second: 60, eta: "2027-01-15T08:12:00Z" }) }, "On its way: 12 k of 50 k done, 3,600 a minute, done at about 08:12."],
+    [{ progress: progress({ total: counts({ accepted: 12_000, waiting: 38_000 }), rate_per_second: 60, eta: "2027-01-15T08:12:00Z" }) }, "On its way: 12,000 of 50,000 done, 3,600 a minute, done at about 08:12."],
     [
       { progress: progress({ total: counts({ accepted: 900, waiting: 100 }), rate_per_second: 60, held: [{ gateway: "apple", until: "2027-01-15T08:51:00Z" }] }) },
       "On its way: 900 of 1,000 done, the rest not before 08:51: Apple is held.",
     ],
     [{ progress: progress({ total: counts({ accepted: 900, waiting: 100 }), held: [{ gateway: "fcm", until: null }] }) }, "On its way: 900 of 1,000 done, the rest waits: Google is held."],
-    [{ progress: progress({ total: counts({ accepted: 500, waiting: 500 }), expanded: false, audience_estimate: 50_000 }) }, "On its way: 500 of about 50 k done."],
+    [{ progress: progress({ total: counts({ accepted: 500, waiting: 500 }), expanded: false, audience_estimate: 50_000 }) }, "On its way: 500 of about 50,000 done."],
     [
       { progress: progress({ total: counts({ accepted: 200 }), messages_to_make: 1, runs: [{ run: 1, at: NOW.toISOString(), decide_at: "2027-01-15T12:00:00Z" }] }) },
       "The test has gone out to 200; clicks are counted until 12:00, then the rest gets what did best.",
@@ -112,7 +112,7 @@ describe("what a plan says", () => {
   });
 
   it("of its pace and its test", () => {
-    expect([{}, { pace: { per_minute: 60_000 } }, { pace: { spread_over: 3_600 } }].map(paceWords)).toEqual(["As fast as push services take it.", "At most 60 k a minute.", "Spread over 1 h."]);
+    expect([{}, { pace: { per_minute: 60_000 } }, { pace: { spread_over: 3_600 } }].map(paceWords)).toEqual(["As fast as push services take it.", "At most 60,000 a minute.", "Spread over 1 h."]);
     const variants = [{ name: "plain", message: {} }, { name: "loud", message: {} }];
     expect(testWords({ variants: [] })).toBeUndefined();
     expect(testWords({ variants })).toBe("2 variants, by weight; nothing is decided.");

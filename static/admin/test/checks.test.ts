@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { CheckResult } from "../src/api/types";
-import { grouped, state, titleOf } from "../src/lib/checks";
+import { grouped, separated, state, titleOf } from "../src/lib/checks";
 
 const finding = (check: string, health: CheckResult["health"]): CheckResult => ({ check, health, detail: "So it is.", advice: null, line: null });
 
@@ -19,3 +19,9 @@ test("actionable findings precede the others in server order", () => {
   expect([wrong.map(({ check }) => check), right.map(({ check }) => check)]).toEqual([["a", "b"], ["c"]]);
   expect([titleOf("api keys"), titleOf("old transactions")]).toEqual(["API keys", "Old transactions"]);
 });
+
+test.each([
+  ["10013 subscriptions are active", "10,013 subscriptions are active"],
+  ["It listens at 127.0.0.1:44407, `10013` is code", "It listens at 127.0.0.1:44407, `10013` is code"],
+  ["9.123456 s, key_12345, 2026-11-27", "9.123456 s, key_12345, 2026-11-27"],
+])("%s gets separators", (detail, text) => expect(separated(detail)).toBe(text));

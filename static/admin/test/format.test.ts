@@ -5,18 +5,18 @@ describe("numbers", () => {
   it.each([
     [0, "0"],
     [9_999, "9,999"],
-    [10_000, "10 k"],
-    [12_400, "12.4 k"],
-    [12_449, "12.4 k"],
+    [10_000, "10,000"],
+    [12_400, "12,400"],
+    [12_449, "12,449"],
     [999_400, "999 k"],
     [999_900, "1 M"],
     [1_240_000, "1.24 M"],
-    [-12_400, "-12.4 k"],
+    [-12_400, "-12,400"],
   ])("%d is counted as %s", (n, text) => expect(count(n)).toBe(text));
 
   it("are to be had in full", () => {
     expect(fullCount(1_234_567)).toBe("1,234,567");
-    expect([atLeast(10_000, true), atLeast(17, false)]).toEqual(["≥ 10 k", "17"]);
+    expect([atLeast(10_000, true), atLeast(17, false)]).toEqual(["≥ 10,000", "17"]);
     expect([things(0, "lane"), things(1, "lane"), things(2, "delivery", "deliveries")]).toEqual(["no lanes", "one lane", "2 deliveries"]);
   });
 
@@ -25,7 +25,7 @@ describe("numbers", () => {
     [1, "0.02 a second"],
     [90, "1.5 a second"],
     [100, "100 a minute"],
-    [12_400, "12.4 k a minute"],
+    [12_400, "12,400 a minute"],
   ])("%d a minute is a rate of %s", (perMinute, text) => expect(rate(perMinute)).toBe(text));
 
   it("are 0 or 100 % only if exact", () => {

@@ -81,7 +81,7 @@ describe("the guard", () => {
     const held: GuardResponse = { ...GUARD, held: ["promotional", "engagement"] };
     const flow = { held: [], paused: false, waiting: 1_204, waiting_or_more: false };
     expect(releaseWords(held, flow)).toBe("Promotional and engagement messages go out again within a second: 1,204 deliveries wait, and go unless they are cancelled before. What was sent so far counts no longer.");
-    expect(releaseWords(held, { ...flow, waiting: 10_000, waiting_or_more: true })).toMatch(/: more than 10 k deliveries wait, and go/);
+    expect(releaseWords(held, { ...flow, waiting: 10_000, waiting_or_more: true })).toMatch(/: more than 10,000 deliveries wait, and go/);
     expect(releaseWords(held, undefined)).toBe("Promotional and engagement messages go out again within a second, unless they are cancelled before. What was sent so far counts no longer.");
   });
 });

@@ -87,7 +87,7 @@ describe("an order", () => {
     expect(words).toContain("Right now 8,120 deliveries wait there.");
     expect(words).toContain("1,204 active subscriptions");
     expect(consequence("release", lane(), { waiting: 1, waiting_or_more: false })).toContain("Right now one delivery waits there.");
-    expect(consequence("close", lane(), { waiting: 10_000, waiting_or_more: true })).toContain("Right now ≥ 10 k deliveries wait there.");
+    expect(consequence("close", lane(), { waiting: 10_000, waiting_or_more: true })).toContain("Right now ≥ 10,000 deliveries wait there.");
   });
 
   it("admits unknown numbers", () => {

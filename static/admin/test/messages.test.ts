@@ -50,13 +50,13 @@ describe("whom it is for", () => {
 describe("how it is going", () => {
   it("shows rate and end while running", () => {
     const some = { counts: counts({ accepted: 12_000, queued: 38_000 }) };
-    expect(words(some, 3_200)).toEqual({ tone: "waiting", words: "On its way: 12 k of 50 k done, 3,200 a minute, about 12 min left." });
-    expect(words(some)).toEqual({ tone: "waiting", words: "On its way: 12 k of 50 k done so far." });
+    expect(words(some, 3_200)).toEqual({ tone: "waiting", words: "On its way: 12,000 of 50,000 done, 3,200 a minute, about 12 min left." });
+    expect(words(some)).toEqual({ tone: "waiting", words: "On its way: 12,000 of 50,000 done so far." });
   });
 
   it("shows an unknown total during fan-out", () => {
     const some = { expanded: false, audience_estimate: 50_000, counts: counts({ accepted: 500, dispatching: 500 }) };
-    expect(words(some).words).toBe("On its way: 500 of about 50 k done so far.");
+    expect(words(some).words).toBe("On its way: 500 of about 50,000 done so far.");
     expect(parts(standing(message(some))).map(({ id, n }) => [id, n])).toEqual([
       ["accepted", 500],
       ["queued", 500],

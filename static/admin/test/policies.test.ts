@@ -135,11 +135,11 @@ const simulation = (tried: Partial<Simulation["report"]>, today?: Partial<Simula
 });
 
 test.each([
-  [simulation({}), "None of 10 k deliveries is lost.", true],
-  [simulation({ expired: 30, dead: { retries_exhausted: 70 } }), "100 of 10 k deliveries are lost (1 %).", false],
-  [simulation({ expired: 30 }, {}), "30 of 10 k deliveries are lost (0.3 %); today it would be none.", false],
-  [simulation({ expired: 30 }, { expired: 200 }), "30 of 10 k deliveries are lost (0.3 %); today it would be 200.", true],
-  [simulation({ expired: 30 }, { dead: { retries_exhausted: 30 } }), "30 of 10 k deliveries are lost (0.3 %); as many as today.", true],
+  [simulation({}), "None of 10,000 deliveries is lost.", true],
+  [simulation({ expired: 30, dead: { retries_exhausted: 70 } }), "100 of 10,000 deliveries are lost (1 %).", false],
+  [simulation({ expired: 30 }, {}), "30 of 10,000 deliveries are lost (0.3 %); today it would be none.", false],
+  [simulation({ expired: 30 }, { expired: 200 }), "30 of 10,000 deliveries are lost (0.3 %); today it would be 200.", true],
+  [simulation({ expired: 30 }, { dead: { retries_exhausted: 30 } }), "30 of 10,000 deliveries are lost (0.3 %); as many as today.", true],
 ])("trial is judged by its losses: %#", (found, words, isGood) => {
   expect(verdict(found)).toEqual({ words, isGood });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Refusal, refusal } from "../src/api/problem";
+import { listed, Refusal, refusal } from "../src/api/problem";
 
 describe("a problem", () => {
   it("uses the server's texts and pointers", () => {
@@ -7,6 +7,15 @@ describe("a problem", () => {
     const told = new Refusal(422, body);
     expect([told.message, told.code, told.fault("/origin"), told.fault("/other")]).toEqual(["Two members are wrong.", "invalid", "must be an origin", undefined]);
     expect(told.faults.map(({ where }) => where)).toEqual(["/origin", "until"]);
+  });
+
+  it("lists each fault once, without a pointer", () => {
+    const [wrong, other] = [{ pointer: "/content/title", detail: "must not be empty" }, { pointer: "/ttl", detail: "is too long" }];
+    expect(listed(new Refusal(422, { detail: "Two members are wrong.", errors: [wrong, wrong, other] }))).toEqual([
+      { where: "content, title", detail: "must not be empty" },
+      { where: "ttl", detail: "is too long" },
+    ]);
+    expect(listed(new Refusal(422, { detail: "title must not be empty", errors: [wrong] }))).toEqual([]);
   });
 
   it("has words where the server has none", () => {

@@ -72,7 +72,7 @@ async fn in_chromium_a_policy_is_simulated_and_saved() {
     chromium.evaluate(&when("!document.getElementById('try-policy').disabled")).await;
     click(&mut chromium, "#try-policy").await;
     chromium.evaluate(&when("document.querySelectorAll('#trial .load').length === 2")).await;
-    chromium.evaluate(&says("10 k deliveries")).await;
+    chromium.evaluate(&says("10,000 deliveries")).await;
     look_at(&mut chromium, "policy-tried").await;
     assert_eq!(site.app.simulator.report().deliveries, posts);
 

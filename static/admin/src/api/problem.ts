@@ -34,6 +34,12 @@ export class Refusal extends Error {
   }
 }
 
+/** Faults that the message does not state already, each once, with the name of the member instead of a JSON pointer. */
+export function listed({ message, faults }: Pick<Refusal, "message" | "faults">): { where: string; detail: string }[] {
+  const named = faults.map(({ where, detail }) => ({ where: where.replace(/^\//, "").replaceAll("/", ", "), detail }));
+  return named.filter(({ where, detail }, n) => !message.includes(detail) && named.findIndex((other) => other.where === where && other.detail === detail) === n);
+}
+
 /** Converts an error into a refusal: a network failure becomes one, and a bug of the page is thrown again. */
 export function refusal(thrown: unknown): Refusal {
   if (thrown instanceof Refusal) return thrown;

@@ -7,9 +7,9 @@ const UNITS = [
   [1e3, "k"],
 ] as const;
 
-/** A count in full up to 9,999, then with three digits and a unit: `12.4 k`. */
+/** A count in full up to 99,999, then with three digits and a unit: `124 k`. */
 export function count(n: number): string {
-  if (Math.abs(n) < 10_000) return whole.format(n);
+  if (Math.abs(n) < 100_000) return whole.format(n);
   // What would round to 1,000 k is 1 M.
   const [unit, letter] = UNITS.find(([unit]) => Math.abs(n) >= unit * 0.9995) ?? [1, ""];
   return `${Number((n / unit).toPrecision(3))} ${letter}`.trim();

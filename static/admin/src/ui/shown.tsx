@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { Changed } from "../api/edit";
-import type { Refusal } from "../api/problem";
+import { listed, type Refusal } from "../api/problem";
 import { live } from "../api/live";
 import type { Resource } from "../lib/resource";
 import { clock } from "../lib/clock";
@@ -86,14 +86,15 @@ function Forbidden({ problem, what }: { problem: Refusal; what: string }) {
 export function Refused({ problem }: { problem: Refusal | undefined }) {
   if (!problem) return null;
   if (problem instanceof Changed) return <Conflict problem={problem} />;
+  const faults = listed(problem);
   return (
     <div class="refused" role="alert">
       <p>{problem.message}</p>
-      {problem.faults.length > 0 && (
+      {faults.length > 0 && (
         <ul>
-          {problem.faults.map(({ where, detail }) => (
-            <li key={where}>
-              {where && <code>{where.replace(/^\//, "")}</code>} {detail}
+          {faults.map(({ where, detail }) => (
+            <li key={`${where} ${detail}`}>
+              {where && <strong>{where}</strong>} {detail}
             </li>
           ))}
         </ul>

@@ -1,6 +1,6 @@
 import { api, told } from "../../api/client";
 import type { CheckResult } from "../../api/types";
-import { grouped, HEALTH_WORDS, state, titleOf } from "../../lib/checks";
+import { grouped, HEALTH_WORDS, separated, state, titleOf } from "../../lib/checks";
 import { useResource } from "../../lib/resource";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
@@ -53,7 +53,7 @@ function Findings({ at, findings }: { at: string; findings: CheckResult[] }) {
               <li key={check}>
                 <Badge tone="accepted">{titleOf(check)}</Badge>
                 <span>
-                  <Marked text={detail} />
+                  <Marked text={separated(detail)} />
                 </span>
               </li>
             ))}
@@ -73,7 +73,7 @@ function Wrong({ finding: { check, health, detail, advice, line } }: { finding: 
         <Badge tone={tone}>{word}</Badge>
       </header>
       <p>
-        <Marked text={detail} />
+        <Marked text={separated(detail)} />
       </p>
       {advice && (
         <p>

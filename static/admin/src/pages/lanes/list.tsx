@@ -92,7 +92,15 @@ function ServiceTable({ lanes, apps, attempts }: { lanes: LaneResponse[]; apps: 
             !lane ? (
               <strong>{gatewayName(service.gateway)}</strong>
             ) : service.lanes.length > 1 ? (
-              <a href={link(`/push-services/${lane.lane}`)}>{appName(lane)}</a>
+              <>
+                <a class="keep" href={link(`/push-services/${lane.lane}`)}>{appName(lane)}</a>
+                {service.lanes.some((other) => other !== lane && other.app === lane.app) && (
+                  <>
+                    <br />
+                    <span class="fine keep">key …{lane.vapid_key_id.slice(-6)}</span>
+                  </>
+                )}
+              </>
             ) : (
               <>
                 <a href={link(`/push-services/${lane.lane}`)}>{gatewayName(lane.gateway)}</a>

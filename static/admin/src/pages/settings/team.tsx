@@ -71,6 +71,7 @@ function Members() {
             caption="Team"
             rows={team}
             id={({ id }) => id}
+            look={() => "stacked"}
             columns={[
               {
                 head: "Who",
