@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { AlertResponse, ChartResponse, LaneResponse, MetricReading } from "../src/api/types";
-import { funnel, perMinute, sentence, sliWords, throughput } from "../src/lib/figures";
+import { firstCreation, funnel, perMinute, sentence, sliWords, throughput } from "../src/lib/figures";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -56,6 +56,15 @@ describe("throughput", () => {
     expect(shown.ended.accepted).toEqual([5, 7, 2]);
     expect([shown.ended.gone, shown.ended.dead]).toEqual([[0, 0, 0], [1, 0, 0]]);
     expect(shown.at[1]! - shown.at[0]!).toBe(60);
+  });
+
+  it("begins with the app's creation, two steps at least", () => {
+    const whole = chart([{ accepted: 0 }, { accepted: 0 }, { accepted: 7 }, { accepted: 2 }], "2027-01-15T07:02:00Z");
+    const created = (time: string) => throughput(whole, new Date(time)).ended.accepted;
+    expect(created("2027-01-15T07:01:30Z")).toEqual([0, 7, 2]);
+    expect(created("2027-01-15T07:03:30Z")).toEqual([7, 2]);
+    expect(created("2026-01-15T07:03:30Z")).toEqual([0, 0, 7, 2]);
+    expect(firstCreation([{ created_at: "2027-01-15T07:00:00Z" }, { created_at: "2026-01-15T07:00:00Z" }])).toEqual(new Date("2026-01-15T07:00:00Z"));
   });
 
   it("reads the last complete minute", () => {

@@ -33,7 +33,20 @@ export interface Throughput {
   unsettledFrom: number;
 }
 
-export function throughput(chart: ChartResponse): Throughput {
+/** Points of a chart since the creation of what it shows, two at least, so that the chart fills its range. */
+export function sinceCreation(chart: ChartResponse, created: Date | undefined): ChartResponse {
+  if (!created) return chart;
+  const last = chart.data.findLastIndex(({ time_bucket }) => !time_bucket || Date.parse(time_bucket) <= created.getTime());
+  const first = Math.min(last, chart.data.length - 2);
+  return first > 0 ? { ...chart, data: chart.data.slice(first) } : chart;
+}
+
+/** Time of the first app's creation. */
+export const firstCreation = (apps: readonly { created_at: string }[]): Date | undefined =>
+  apps.length === 0 ? undefined : new Date(Math.min(...apps.map(({ created_at }) => Date.parse(created_at))));
+
+export function throughput(whole: ChartResponse, created?: Date): Throughput {
+  const chart = sinceCreation(whole, created);
   const columns = OUTCOMES.map((outcome) => [outcome, chart.data.map((point) => metric(point.metrics, outcome))] as const);
   return {
     at: chart.data.map((point) => Date.parse(point.time_bucket ?? chart.metadata.from) / 1_000),

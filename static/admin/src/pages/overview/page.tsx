@@ -2,7 +2,7 @@ import { useMemo } from "preact/hooks";
 import type { Kind } from "../../api/live";
 import type { AlertResponse, ChartResponse, DeadLetterGroup, LaneResponse, ReliabilityResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
-import { funnel, OUTCOME_LOOKS, OUTCOMES, perMinute, sentence, sliWords, throughput, type Queue } from "../../lib/figures";
+import { firstCreation, funnel, OUTCOME_LOOKS, OUTCOMES, perMinute, sentence, sliWords, throughput, type Queue } from "../../lib/figures";
 import { clockTime, duration, fullCount, things } from "../../lib/format";
 import { because, laneState, STATE_WORDS } from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
@@ -62,7 +62,7 @@ function Figures() {
       <div class="grid">
         <Card title="Deliveries that ended, by the minute" class="wide">
           <Shown of={chart} what="the last hour" isEmpty={hasNoEnd} empty={<NothingSent />}>
-            {(chart) => <Throughput chart={chart} />}
+            {(chart) => <Throughput chart={chart} created={firstCreation(of)?.getTime()} />}
           </Shown>
         </Card>
         <div class="stack">
@@ -145,8 +145,8 @@ function NothingSent() {
   );
 }
 
-function Throughput({ chart }: { chart: ChartResponse }) {
-  const { at, ended } = useMemo(() => throughput(chart), [chart]);
+function Throughput({ chart, created }: { chart: ChartResponse; created: number | undefined }) {
+  const { at, ended } = useMemo(() => throughput(chart, created === undefined ? undefined : new Date(created)), [chart, created]);
   const layers = useMemo(
     () => OUTCOMES.filter((outcome) => outcome === "accepted" || ended[outcome].some((n) => n > 0)).map((outcome): Layer => ({ ...OUTCOME_LOOKS[outcome], values: ended[outcome] })),
     [ended],

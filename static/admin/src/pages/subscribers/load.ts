@@ -1,5 +1,6 @@
 import { api, told } from "../../api/client";
 import type { CalendarSettings, Diagnosis, ErasureResponse, FoundDelivery, Gateway, LaneResponse, SubscriptionResponse } from "../../api/types";
+import { sinceCreation } from "../../lib/figures";
 import { clock } from "../../lib/clock";
 import { byGateway, byKey, growth, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
 import { isId } from "../../lib/deliveries";
@@ -16,13 +17,13 @@ const range = (days: number) => {
 
 const chart = (app: string, query: object, signal: AbortSignal) => told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query: query as never }, signal }));
 
-export async function loadGrowth(app: string, days: number, signal: AbortSignal): Promise<Growth> {
+export async function loadGrowth(app: string, created: Date, days: number, signal: AbortSignal): Promise<Growth> {
   const daily = { ...range(days), step: "1d" };
   const [won, lost] = await Promise.all([
     chart(app, { ...daily, "measures": ["subscriptions_won", "subscriptions_active"] }, signal),
     chart(app, { ...daily, "measures": ["subscriptions_lost"], "by": ["reason"] }, signal),
   ]);
-  return growth(won, lost);
+  return growth(sinceCreation(won, created), lost);
 }
 
 export async function loadGateways(app: string, days: number, signal: AbortSignal): Promise<Slice[]> {

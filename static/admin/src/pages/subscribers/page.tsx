@@ -124,7 +124,7 @@ const Words = ({ words }: { words: string[] }) => (words.length === 0 ? <span cl
 function Base({ app }: { app: AppResponse }) {
   const { filters, change } = useFilters();
   const days = rangeOf(filters.days);
-  const grown = useResource(`growth ${app.id} ${days}`, (stop) => loadGrowth(app.id, days, stop), { on: ["subscription.gone"] });
+  const grown = useResource(`growth ${app.id} ${days}`, (stop) => loadGrowth(app.id, new Date(app.created_at), days, stop), { on: ["subscription.gone"] });
   const gateways = useResource(`base by gateway ${app.id} ${days}`, (stop) => loadGateways(app.id, days, stop));
   const keys = useResource(`base by key ${app.id}`, (stop) => loadKeys(app.id, stop), { everyS: 300 });
   return (
