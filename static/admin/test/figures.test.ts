@@ -58,7 +58,7 @@ describe("throughput", () => {
     expect(shown.at[1]! - shown.at[0]!).toBe(60);
   });
 
-  it("begins with the app's creation, two steps at least", () => {
+  it("begins with the creation of the app", () => {
     const whole = chart([{ accepted: 0 }, { accepted: 0 }, { accepted: 7 }, { accepted: 2 }], "2027-01-15T07:02:00Z");
     const created = (time: string) => throughput(whole, new Date(time)).ended.accepted;
     expect(created("2027-01-15T07:01:30Z")).toEqual([0, 7, 2]);

@@ -79,6 +79,9 @@ function Opened({ app, opened, onHandled }: { app: AppResponse; opened: DeadLett
         <Card title="What it was">
           <ul class="list">
             <li data-row>
+              <a id="story" href={link(`/deliveries/${app.slug}/${opened.message}/${opened.subscription}`)}>Story of this delivery</a>
+            </li>
+            <li data-row>
               Message <a href={link(`/messages/${opened.message}`)}>{opened.message}</a>
             </li>
             <li data-row>

@@ -147,10 +147,11 @@ function LetterTable({ letters }: { letters: DeadLetterResponse[] }) {
       caption="Failed deliveries"
       rows={letters}
       id={({ id }) => id}
+      look={() => "linked"}
       columns={[
         { head: "Died", cell: ({ id, at }) => <a href={link(`/dead-letters/${id}`)}><Time at={at} /></a> },
-        { head: "Gateway", cell: ({ gateway }) => gatewayName(gateway) },
-        { head: "Its words", cell: ({ status, detail }) => [status, detail].filter((word) => word != null).join(" ") || "none" },
+        { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
+        { head: "Last error", cell: ({ status, detail }) => [status, detail].filter((word) => word != null).join(" ") || "none" },
         { head: "Retries", isNumber: true, isExtra: true, cell: ({ retries }) => retries },
         { head: "Message", isExtra: true, cell: ({ message }) => <a href={link(`/messages/${message}`)}>{short(message)}</a> },
         { head: "Subscription", isExtra: true, cell: ({ subscription }) => <a href={link(`/subscribers/${subscription}`)}>{short(subscription)}</a> },
