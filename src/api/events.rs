@@ -89,7 +89,7 @@ pub(crate) struct EventQuery {
 /// With `after` the response is NDJSON: all later events that are final, the oldest first. An event is final two minutes after its
 /// first occurrence. Continue with the `id` of the last line: no event is skipped or repeated. Events are kept as long as the
 /// server's retention of dead letters.
-#[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events", params(EventQuery),
+#[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events",
     responses((status = 200, content((Page<EventResponse> = "application/json"), (EventResponse = "application/x-ndjson")))))]
 pub(crate) async fn list(
     server: Server<MayRead>,

@@ -48,6 +48,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("endpoint_origin", "https://fcm.googleapis.com"),
     ("prober", UUID),
     ("breaker_of", UUID),
+    ("send_at", "2026-12-01T09:00:00Z"),
     ("by", "local"),
     ("sent_by", "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"),
     ("created_by", "local"),

@@ -294,7 +294,7 @@ export interface paths {
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
-        delete: operations["campaigns_remove"];
+        delete: operations["campaigns_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -902,8 +902,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists events, the newest first.
-         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         * Lists events, the newest first, or streams them.
+         * @description With `after` the response is NDJSON: all later events that are final, the oldest first. An event is final two minutes after its first occurrence. Continue with the `id` of the last line: no event is skipped or repeated. Events are kept as long as the server's retention of dead letters.
+         *
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["events_list"];
         put?: never;
@@ -1000,7 +1002,7 @@ export interface paths {
          * Lets anything of an app through.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
-        delete: operations["flow_clear_app"];
+        delete: operations["flow_delete_app"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1162,7 +1164,7 @@ export interface paths {
          *
          *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
-        delete: operations["identity_keys_remove"];
+        delete: operations["identity_keys_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1700,7 +1702,7 @@ export interface paths {
          * Takes a subscription's policy away.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
-        delete: operations["policies_subscriptions_unset_subscription"];
+        delete: operations["policies_subscriptions_delete_subscription"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1730,7 +1732,7 @@ export interface paths {
          * Takes an app's policy for a tier away: the built-in default holds again.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
-        delete: operations["policies_tiers_unset_tier"];
+        delete: operations["policies_tiers_delete_tier"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1780,7 +1782,7 @@ export interface paths {
          * Takes a topic's policy away.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
-        delete: operations["policies_topics_unset_topic"];
+        delete: operations["policies_topics_delete_topic"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1878,7 +1880,7 @@ export interface paths {
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
-        delete: operations["segments_remove"];
+        delete: operations["segments_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2132,7 +2134,7 @@ export interface paths {
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
-        delete: operations["templates_remove"];
+        delete: operations["templates_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2184,7 +2186,7 @@ export interface paths {
          *
          *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
-        delete: operations["topics_remove"];
+        delete: operations["topics_delete"];
         options?: never;
         head?: never;
         /**
@@ -2380,7 +2382,7 @@ export interface paths {
          * Removes a webhook, with all that waits for it.
          * @description Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
-        delete: operations["webhooks_remove"];
+        delete: operations["webhooks_delete"];
         options?: never;
         head?: never;
         /**
@@ -2668,7 +2670,7 @@ export interface paths {
          * Lets anything through a lane that its app is allowed.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
-        delete: operations["gateways_flow_clear_lane"];
+        delete: operations["gateways_flow_delete_lane"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2842,7 +2844,7 @@ export interface paths {
          * Has all processes log what they were started with, within two seconds.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
-        delete: operations["log_level_reset"];
+        delete: operations["log_level_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -3050,7 +3052,7 @@ export interface paths {
          *
          *     Takes a session.
          */
-        delete: operations["session_passkeys_remove"];
+        delete: operations["session_passkeys_delete"];
         options?: never;
         head?: never;
         /**
@@ -3174,7 +3176,7 @@ export interface paths {
          *
          *     Takes a session of a teammate with the role `admin`.
          */
-        delete: operations["team_remove"];
+        delete: operations["team_delete"];
         options?: never;
         head?: never;
         /**
@@ -4461,6 +4463,13 @@ export interface components {
              */
             user_left: number;
         };
+        /** @description Deliveries died of the same reason. */
+        DeadLetterCreated: {
+            /** @description The first dead letter of the minute. */
+            dead_letter: components["schemas"]["DeadLetterId"];
+            /** @description Reason of the deaths. */
+            reason: string;
+        };
         /** @description A dead letter with everything that is known of it. */
         DeadLetterDetail: components["schemas"]["DeadLetterResponse"] & {
             /** @description Content to send. */
@@ -4840,51 +4849,11 @@ export interface components {
              */
             webhook_requests: number;
         };
-        /** @description Content of an event. Its shape is stable: members may be added, but not changed or removed. */
-        EventData: {
-            /** @description Deliveries died of the same reason. */
-            data: {
-                /** @description The first dead letter of the minute. */
-                dead_letter: components["schemas"]["DeadLetterId"];
-                /** @description Reason of the deaths. */
-                reason: string;
-            };
-            /** @enum {string} */
-            kind: "dead_letter.created";
-        } | {
-            /** @description Subscriptions of one push service and VAPID key that no longer exist. */
-            data: {
-                /** @description Push service of the subscriptions. */
-                gateway: components["schemas"]["Gateway"];
-                /**
-                 * Format: int32
-                 * @description Number of the lane.
-                 */
-                lane: number;
-                /** @description The key that they were made with. */
-                vapid_key: components["schemas"]["VapidKeyId"];
-            };
-            /** @enum {string} */
-            kind: "subscription.gone";
-        } | {
-            /** @description Deliveries of a tier were accepted later than the tier promises. */
-            data: {
-                /** @description The message that was the first of the minute. */
-                message: components["schemas"]["MessageId"];
-                /**
-                 * Format: int32
-                 * @description Required time in seconds from the API's acceptance.
-                 */
-                sla_seconds: number;
-                /** @description Tier of the deliveries. */
-                tier: components["schemas"]["Tier"];
-            };
-            /** @enum {string} */
-            kind: "sla.missed";
-        };
+        /** @description Data of an event, by its type. */
+        EventData: components["schemas"]["DeadLetterCreated"] | components["schemas"]["SubscriptionGone"] | components["schemas"]["SlaMissed"];
         EventId: string;
-        /** @description Something that happened. What is alike within a minute is one event with a count. */
-        EventResponse: components["schemas"]["EventData"] & {
+        /** @description Event. What is alike within a minute is one event with a count. */
+        EventResponse: {
             /**
              * Format: date-time
              * @description Time of the first occurrence within its minute.
@@ -4895,8 +4864,12 @@ export interface components {
              * @description Number of occurrences within that minute.
              */
             count: number;
-            /** @description Id of the event. */
+            /** @description Data of the event, by its type. */
+            data: components["schemas"]["EventData"];
+            /** @description Id of the event, and its cursor in a stream. */
             id: components["schemas"]["EventId"];
+            /** @description Type of the event. */
+            kind: components["schemas"]["EventType"];
         };
         /** @description A page of a list. */
         EventResponsePage: {
@@ -5831,7 +5804,6 @@ export interface components {
             payload?: components["schemas"]["Payload"] | null;
             policy?: components["schemas"]["DeliveryPolicy"] | null;
             /**
-             * Format: date-time
              * @description Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
              *     begins then. A time in the past by less than five minutes counts as now.
              * @example 2026-12-01T09:00:00Z
@@ -7034,6 +7006,7 @@ export interface components {
             circuitOpenMs?: number | null;
             /** @description Topics only: ignores the policies of subscriptions. */
             disableSubscriptionOverrides?: boolean | null;
+            requestPolicy?: components["schemas"]["RequestPolicy"] | null;
             /**
              * Format: int32
              * @description Maximum retries; the app's `max_retries` by default.
@@ -7046,6 +7019,7 @@ export interface components {
              * @description Tiers only: seconds for which a retry may be made.
              */
             retryTokenTtlSec?: number | null;
+            throttlePolicy?: components["schemas"]["ThrottlePolicy"] | null;
         };
         /** @description Options of a new secret. */
         SecretRotation: {
@@ -7352,6 +7326,18 @@ export interface components {
             recovery?: components["schemas"]["Recovery"] | null;
             to_acceptance?: components["schemas"]["Quantiles"] | null;
         };
+        /** @description Deliveries of a tier were accepted later than the tier promises. */
+        SlaMissed: {
+            /** @description The message that was the first of the minute. */
+            message: components["schemas"]["MessageId"];
+            /**
+             * Format: int32
+             * @description Required time in seconds from the API's acceptance.
+             */
+            sla_seconds: number;
+            /** @description Tier of the deliveries. */
+            tier: components["schemas"]["Tier"];
+        };
         /** @description Seconds from a message's acceptance by the API to that of a delivery by its gateway, at most. Null: no matter. */
         Slas: {
             /**
@@ -7419,6 +7405,18 @@ export interface components {
             user_id?: string | null;
             /** @description The word of the site's backend that it is `user_id`. */
             user_token?: string | null;
+        };
+        /** @description Subscriptions of one push service and VAPID key that no longer exist. */
+        SubscriptionGone: {
+            /** @description Push service of the subscriptions. */
+            gateway: components["schemas"]["Gateway"];
+            /**
+             * Format: int32
+             * @description Number of the lane.
+             */
+            lane: number;
+            /** @description VAPID key of the subscriptions. */
+            vapid_key: components["schemas"]["VapidKeyId"];
         };
         SubscriptionId: string;
         /** @description Subscriptions that were lost on one day, of one push service and VAPID key. */
@@ -8316,6 +8314,13 @@ export interface operations {
                     "application/json": components["schemas"]["HealthResponse"];
                 };
             };
+            /** @description The path supports only `GET` (`method_not_allowed`) */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["Problem"];
         };
     };
@@ -8341,6 +8346,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["HealthResponse"];
                 };
+            };
+            /** @description The path supports only `GET` (`method_not_allowed`) */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Problem"];
         };
@@ -9955,7 +9967,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    campaigns_remove: {
+    campaigns_delete: {
         parameters: {
             query?: never;
             header?: {
@@ -12634,6 +12646,8 @@ export interface operations {
                 limit?: number;
                 /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
+                /** @description Streams the events after this one as NDJSON, the oldest first, instead of a page. `0`: from the oldest event. */
+                after?: string;
             };
             header?: {
                 /** @description `ETag`s that you have: 304 if it is one of them still */
@@ -12666,7 +12680,7 @@ export interface operations {
                      *             "reason": "…"
                      *           },
                      *           "id": "evt_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
-                     *           "kind": "dead_letter.created"
+                     *           "kind": "delivery.accepted"
                      *         }
                      *       ],
                      *       "done": true,
@@ -12676,6 +12690,7 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["EventResponsePage"];
+                    "application/x-ndjson": components["schemas"]["EventResponse"];
                 };
             };
             /** @description You have it: `If-None-Match` names it */
@@ -12954,7 +12969,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    flow_clear_app: {
+    flow_delete_app: {
         parameters: {
             query?: never;
             header?: {
@@ -13438,7 +13453,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    identity_keys_remove: {
+    identity_keys_delete: {
         parameters: {
             query?: never;
             header?: never;
@@ -16305,7 +16320,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    policies_subscriptions_unset_subscription: {
+    policies_subscriptions_delete_subscription: {
         parameters: {
             query?: never;
             header?: {
@@ -16490,7 +16505,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    policies_tiers_unset_tier: {
+    policies_tiers_delete_tier: {
         parameters: {
             query?: never;
             header?: {
@@ -16757,7 +16772,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    policies_topics_unset_topic: {
+    policies_topics_delete_topic: {
         parameters: {
             query?: never;
             header?: {
@@ -17100,7 +17115,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    segments_remove: {
+    segments_delete: {
         parameters: {
             query?: never;
             header?: {
@@ -18802,7 +18817,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    templates_remove: {
+    templates_delete: {
         parameters: {
             query?: never;
             header?: {
@@ -19059,7 +19074,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    topics_remove: {
+    topics_delete: {
         parameters: {
             query?: never;
             header?: {
@@ -20123,7 +20138,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    webhooks_remove: {
+    webhooks_delete: {
         parameters: {
             query?: never;
             header?: {
@@ -21090,7 +21105,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    gateways_flow_clear_lane: {
+    gateways_flow_delete_lane: {
         parameters: {
             query?: never;
             header?: {
@@ -21643,7 +21658,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    log_level_reset: {
+    log_level_delete: {
         parameters: {
             query?: never;
             header?: {
@@ -22310,7 +22325,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    session_passkeys_remove: {
+    session_passkeys_delete: {
         parameters: {
             query?: never;
             header?: never;
@@ -22750,7 +22765,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    team_remove: {
+    team_delete: {
         parameters: {
             query?: never;
             header?: {
