@@ -154,7 +154,7 @@ fn facts(
     }
 }
 
-/// The origin of a subscription's endpoint. None: its address cannot be opened, which its deliveries die of.
+/// The origin of a subscription's endpoint. `None`: its address cannot be decrypted, so its deliveries die.
 fn origin_of(state: &ApiState, subscription: SubscriptionId, sealed: &[u8]) -> Option<String> {
     let plain = zeroize::Zeroizing::new(state.vault.open(vault::ADDRESS, subscription, sealed).ok()?);
     let endpoint = Endpoint::parse(std::str::from_utf8(plain.get(ENDPOINT_AT..)?).ok()?).ok()?;

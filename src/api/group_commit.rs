@@ -44,7 +44,7 @@ pub(crate) type SendResult = Result<SendOutcome, NotTaken>;
 
 #[derive(Debug)]
 pub(crate) enum SendOutcome {
-    /// It was written, unless there is something wrong with it.
+    /// The message was written, unless the value reports a fault.
     Sent(Sent),
     Before(Claim),
     /// Another process is at work under the idempotency key. Returns the message to the caller.

@@ -209,7 +209,7 @@ pub(crate) async fn show_tier(
     Ok(Answer(PolicyResponse::of_tier(&state, &app, tier, policy)))
 }
 
-/// Sets an app's policy for a tier. It holds for everything that is sent, or tried again, a minute later.
+/// Sets an app's policy for a tier. It applies to all sends and retries within a minute.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     request_body = DeliveryPolicy,
     responses((status = 200, body = PolicyResponse)))]

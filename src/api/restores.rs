@@ -49,7 +49,7 @@ pub(crate) struct RestoreResponse {
     dry_run: bool,
     /// Subscriptions that are active again; with `dry_run` those that would be.
     restored: u64,
-    /// Whether there may be more: the same request restores them.
+    /// Whether more subscriptions may match: repeat the request to restore them.
     more: bool,
 }
 

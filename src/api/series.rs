@@ -159,7 +159,7 @@ async fn for_each(
     Ok(())
 }
 
-/// Whether lanes have to be told apart. All of them together are kept, too.
+/// Whether the query needs rows by lane. Sums over all lanes are stored as well.
 fn by_lane(app: Option<AppId>, query: &Query) -> bool {
     let filters = &query.filters;
     let told_apart = [Dimension::App, Dimension::Lane].iter().any(|dimension| query.dimensions.contains(dimension));

@@ -13,7 +13,7 @@ pub(super) struct Unsealed {
     pub turn: Turn,
     pub post: Post,
     pub plaintext: Vec<u8>,
-    /// Octets that the plaintext is padded to.
+    /// Size of the padded plaintext, in bytes.
     pub pad_to: usize,
 }
 

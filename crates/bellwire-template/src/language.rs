@@ -252,7 +252,7 @@ fn round(value: &Value, digits: Option<u32>) -> Result<Value, Error> {
     if rounded.is_finite() { Ok(tidy(rounded)) } else { Err(complaint(NO_NUMBER)) }
 }
 
-/// Takes what comes of a text, up to [`OUTPUT_MAX`] octets of it.
+/// Collects the rendered text, up to [`OUTPUT_MAX`] octets.
 #[derive(Default)]
 pub(super) struct Sink {
     pub(super) text: String,

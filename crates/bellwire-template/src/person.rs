@@ -9,7 +9,7 @@ use serde_json::Map;
 use bellwire_core::template::Templated;
 
 pub(super) const OF_RECIPIENT: [&str; 5] = ["user_id", "attributes", "tags", "locale", "timezone"];
-/// Names that are the same for everybody.
+/// Template variables with the same value for every recipient.
 pub(super) const OF_MESSAGE: [&str; 2] = ["data", "app"];
 
 /// A recipient, as templates see them. `Debug` shows nothing of them.

@@ -22,7 +22,7 @@ use bellwire_store::outcomes::slas;
 use bellwire_store::queue::{calendars, caps, flows, guards, policies};
 use bellwire_vault::{IDENTITY_SECRET, TEMPLATE, VAPID_PRIVATE, WEBHOOK_SECRET, WEBHOOK_URL};
 
-/// The form of these lines. A server reads those up to its own.
+/// Version of the format. A server reads files up to its own version.
 const VERSION: u32 = 1;
 /// Rows that are read in a statement.
 const PAGE: i64 = 100;

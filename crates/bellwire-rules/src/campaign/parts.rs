@@ -13,7 +13,7 @@ use bellwire_core::clock::{Timestamp, derived_uuid_of, time_of};
 use bellwire_core::id::CampaignId;
 use bellwire_segment::{AudienceFilter, Expression, OwnHour, Portion, SLOTS};
 
-/// Zones in one list of an expression, which may not hold all there are.
+/// Maximum time zones in one list of an expression, which cannot hold all zones.
 const ZONES_OF_LIST: usize = 400;
 
 /// A share of everybody, by a hash of each person: those whose number, of ten thousand, is in `from..to`.

@@ -298,7 +298,7 @@ pub async fn unsubscribe(
     .await
 }
 
-/// Ends a locked subscription and its waiting deliveries, except for the last part of the transaction.
+/// Ends a locked subscription and its waiting deliveries. The caller performs the last part of the transaction.
 pub(crate) async fn end(
     conn: &mut PgConnection,
     row: &SubscriptionRow,

@@ -220,7 +220,7 @@ enum Way {
     /// One by one if they are few, else by cursors.
     Shortest,
     Cursors,
-    /// By cursors in every lane, so that those are reached, too, who come until it is due.
+    /// Cursors in every lane, so that subscriptions made before the due time are reached.
     EveryLane,
 }
 

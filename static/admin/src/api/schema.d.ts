@@ -1722,7 +1722,7 @@ export interface paths {
         get: operations["policies_tiers_show_tier"];
         /**
          * Sets an app's policy for a tier.
-         * @description It holds for everything that is sent, or tried again, a minute later.
+         * @description It applies to all sends and retries within a minute.
          *
          *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
@@ -6903,7 +6903,7 @@ export interface components {
         RestoreResponse: {
             /** @description Whether they were only counted. */
             dry_run: boolean;
-            /** @description Whether there may be more: the same request restores them. */
+            /** @description Whether more subscriptions may match: repeat the request to restore them. */
             more: boolean;
             /**
              * Format: int64
