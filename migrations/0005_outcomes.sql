@@ -207,11 +207,15 @@ CREATE TABLE events (
     n       bigint      NOT NULL CHECK (n > 0), -- occurrences in the minute
     body    jsonb       NOT NULL, -- store::outcomes::events::Body
     at      timestamptz NOT NULL, -- first occurrence
+    seq     bigint, -- position in the stream for warehouses; null: not in it yet
+    pending boolean     NOT NULL DEFAULT true, -- to be added to the stream: new, or `n` has changed since
     UNIQUE (app, kind, subject, minute)
 );
 COMMENT ON TABLE events IS
     'Events, written in the transaction that causes them. Equal events of one minute are one row.';
 CREATE INDEX events_by_app ON events (app, id);
+CREATE INDEX events_by_seq ON events (app, seq);
+CREATE INDEX events_pending ON events (app, id) WHERE pending;
 
 -- Event streams get the first event of each minute; the list of events has the counts.
 CREATE FUNCTION events_tell() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -325,7 +325,11 @@ impl SendContext {
         }
         faults.finish()?;
         if sent.estimate == 0 && !self.is_for_later && !sent.lacks_topic {
-            self.warnings.push(FieldError::member("/to", "has no active subscription now, so nothing is sent"));
+            let detail = match sent.expands {
+                true => "has no active subscription in a sample, so few or none are reached",
+                false => "has no active subscription now, so nothing is sent",
+            };
+            self.warnings.push(FieldError::member("/to", detail));
         }
         Ok(())
     }

@@ -10,9 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::{MayRead, Server};
@@ -21,26 +19,24 @@ use super::outgoing::Outgoing;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::routes::routes;
-use bellwire_core::clock::first_uuid_of;
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::{AppId, EventId};
-use bellwire_store::keyset::{Keyset, Towards};
-use bellwire_store::outcomes::events::{self, DeadLetterCreated, EventRow, SlaMissed, SubscriptionGone};
+use bellwire_store::outcomes::events::{self, DeadLetterCreated, EventRow, SlaMissed, StreamRow, SubscriptionGone};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// Age at which an event is final: its minute has ended, and so has every transaction that could add to it.
-const FINAL_AFTER: TimeDelta = TimeDelta::minutes(2);
+/// Age of an event at which it joins the stream: its minute has ended, and its count seldom grows any longer.
+const SETTLED_AFTER: TimeDelta = TimeDelta::minutes(2);
 /// Events of a stream that are read at a time.
 const PART: i64 = 1_000;
 
 /// Event. What is alike within a minute is one event with a count.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventResponse {
-    /// Id of the event, and its cursor in a stream.
+    /// Id of the event.
     id: EventId,
     /// Time of the first occurrence within its minute.
     at: DateTime<Utc>,
@@ -71,7 +67,23 @@ impl From<EventRow> for EventResponse {
     }
 }
 
-/// Part of the list, or the beginning of a stream.
+/// Line of a stream of events.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventLine {
+    /// Position of the line: `after` of the next request.
+    #[schema(pattern = "^[0-9]{1,19}$")]
+    cursor: String,
+    #[serde(flatten)]
+    event: EventResponse,
+}
+
+impl From<StreamRow> for EventLine {
+    fn from(StreamRow { id, n, body, at, seq }: StreamRow) -> Self {
+        Self { cursor: seq.to_string(), event: EventRow { id, n, body, at }.into() }
+    }
+}
+
+/// Page of the list, or start of a stream.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -80,17 +92,18 @@ pub(crate) struct EventQuery {
     limit: Option<u16>,
     /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
-    /// Streams the events after this one as NDJSON, the oldest first, instead of a page. `0`: from the oldest event.
+    /// `cursor` of a line: streams the later events as NDJSON. `0`: all events.
+    #[param(pattern = "^[0-9]{1,19}$")]
     after: Option<String>,
 }
 
 /// Lists events, the newest first, or streams them.
 ///
-/// With `after` the response is NDJSON: all later events that are final, the oldest first. An event is final two minutes after its
-/// first occurrence. Continue with the `id` of the last line: no event is skipped or repeated. Events are kept as long as the
-/// server's retention of dead letters.
+/// With `after` the response is NDJSON: the events that joined the stream after this cursor, in that order. An event joins two minutes
+/// after its minute began. The cursor skips nothing, in whatever order transactions commit. An event whose count grows later is sent
+/// again with the same `id` and a new cursor: keep the last line. Events are deleted with the archive of dead letters.
 #[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events",
-    responses((status = 200, content((Page<EventResponse> = "application/json"), (EventResponse = "application/x-ndjson")))))]
+    responses((status = 200, content((Page<EventResponse> = "application/json"), (EventLine = "application/x-ndjson")))))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -106,16 +119,10 @@ pub(crate) async fn list(
     if limit.is_some() || iterator.is_some() {
         return Err(Problem::invalid_parameter("after", "cannot be combined with `limit` and `iterator`"));
     }
-    let after = match after.as_str() {
-        "0" => Uuid::nil(),
-        id => {
-            let id = id.parse::<EventId>();
-            id.map_err(|_| Problem::invalid_parameter("after", "must be the id of an event, or `0`"))?.0
-        }
-    };
+    let cursor = after.parse().ok().filter(|after| *after >= 0);
+    let after = cursor.ok_or_else(|| Problem::invalid_parameter("after", "must be the `cursor` of a line, or `0`"))?;
     let place = state.place_to_transfer(app).await?;
-    let until = first_uuid_of(state.clock.now() - FINAL_AFTER);
-    let parts = Parts { pool: state.pool.clone(), app, after: Some(after), until };
+    let parts = Parts { state: state.clone(), app, after: Some(after) };
     // The first part is read before the response begins: an error in it is a problem like any other.
     let Some((first, rest)) = parts.next().await? else { return Err(Problem::internal()) };
     let parts = stream::once(async { Ok(first) }).chain(stream::try_unfold(rest, Parts::next));
@@ -124,27 +131,27 @@ pub(crate) async fn list(
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
-/// Final events of an app, in parts.
+/// Stream of an app's events, in parts.
 struct Parts {
-    pool: PgPool,
+    state: ApiState,
     app: AppId,
-    /// Last event of the previous part. `None`: there are no more.
-    after: Option<Uuid>,
-    /// Later events are not final.
-    until: Uuid,
+    /// Position of the previous part's last event. `None`: there are no more.
+    after: Option<i64>,
 }
 
 impl Parts {
     /// Returns the next part and the remaining ones. The first part exists even if it is empty.
     async fn next(mut self) -> sqlx::Result<Option<(Bytes, Self)>> {
-        let Some(beyond) = self.after else { return Ok(None) };
-        let page = Keyset { towards: Towards::Newer, beyond, limit: PART };
-        let mut rows = events::list(&self.pool, self.app, page).await?;
-        rows.retain(|row| row.id.0 < self.until);
-        self.after = rows.last().filter(|_| rows.len() as i64 == PART).map(|row| row.id.0);
+        let Some(after) = self.after else { return Ok(None) };
+        let now = self.state.clock.now();
+        let mut tx = self.state.begin().await?;
+        events::add_to_stream(&mut tx, self.app, now - SETTLED_AFTER, now, PART).await?;
+        tx.commit().await?;
+        let rows = events::stream(&self.state.pool, self.app, after, PART).await?;
+        self.after = rows.last().filter(|_| rows.len() as i64 == PART).map(|row| row.seq);
         let mut lines = Vec::new();
         for row in rows {
-            serde_json::to_writer(&mut lines, &EventResponse::from(row)).map_err(io::Error::from)?;
+            serde_json::to_writer(&mut lines, &EventLine::from(row)).map_err(io::Error::from)?;
             lines.push(b'\n');
         }
         Ok(Some((lines.into(), self)))

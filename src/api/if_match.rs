@@ -81,8 +81,8 @@ impl Edits {
             return Ok(());
         }
         let detail = match now {
-            Some(_) if unwanted => "There is such a thing already.",
-            Some(_) => "It has been changed since you read it: read it again, and then decide.",
+            Some(_) if unwanted => "The resource exists already.",
+            Some(_) => "The resource has changed since you read it: read it again, and then decide.",
             None => "The resource does not exist or was deleted.",
         };
         let mut problem = Problem::new(ProblemCode::PreconditionFailed, detail);
@@ -184,13 +184,13 @@ pub(super) fn describe(description: &mut OpenApi) {
         let is_tagged = item.get.as_mut().is_some_and(describe_reading);
         if is_tagged {
             for change in [&mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten() {
-                let about = "The `ETag` of what you have seen: 412 if it has been changed since";
+                let about = "Known `ETag`: 412 if the resource has changed since";
                 change.parameters.get_or_insert_default().push(condition("If-Match", about));
             }
             if let Some(put) = &mut item.put {
                 put.parameters
                     .get_or_insert_default()
-                    .push(condition("If-None-Match", "`*`: 412 if there is such a thing already"));
+                    .push(condition("If-None-Match", "`*`: 412 if the resource exists already"));
             }
         }
     }
@@ -203,11 +203,11 @@ fn describe_reading(operation: &mut Operation) -> bool {
         return false;
     }
     let mut tag = Header::new(ObjectBuilder::new().schema_type(Type::String).max_length(Some(64)).build());
-    tag.description = Some("What it is known by: another one when anything of it has changed".to_owned());
+    tag.description = Some("Tag of this version of the resource (RFC 9110 section 8.8.3)".to_owned());
     shown.headers.insert("ETag".to_owned(), RefOr::T(tag));
-    let known = ResponseBuilder::new().description("You have it: `If-None-Match` names it").build();
+    let known = ResponseBuilder::new().description("`If-None-Match` has the current tag").build();
     operation.responses.responses.insert("304".to_owned(), RefOr::T(known));
-    let about = "`ETag`s that you have: 304 if it is one of them still";
+    let about = "Known `ETag`s: 304 if one of them is current";
     operation.parameters.get_or_insert_default().push(condition("If-None-Match", about));
     true
 }

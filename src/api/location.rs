@@ -7,16 +7,14 @@ use serde_json::Value;
 
 use super::problem::Problem;
 
-/// Largest response to a creation, in bytes.
-const BODY_MAX: usize = 1 << 20;
-
 /// Adds the header to a 201: the path of the request for `PUT`, otherwise the collection and the id in the body.
 pub(super) async fn add(method: &Method, path: &str, response: Response) -> Response {
     if response.status() != StatusCode::CREATED || response.headers().contains_key(header::LOCATION) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let Ok(octets) = to_bytes(body, BODY_MAX).await else { return Problem::internal().into_response() };
+    // The handler has built it in memory.
+    let Ok(octets) = to_bytes(body, usize::MAX).await else { return Problem::internal().into_response() };
     let created = serde_json::from_slice(&octets).unwrap_or(Value::Null);
     let location = if method == Method::PUT { path.to_owned() } else { of_created(path, &created) };
     parts.headers.extend(HeaderValue::try_from(location).ok().map(|location| (header::LOCATION, location)));

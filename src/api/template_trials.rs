@@ -161,7 +161,7 @@ async fn whom(
     recipient: Option<TestRecipient>,
 ) -> Result<Arc<TemplatePerson>, Problem> {
     let audience = match (subscription, user, recipient) {
-        (None, None, recipient) => return somebody(recipient.unwrap_or_default()).map(Arc::new),
+        (None, None, recipient) => return recipient_of(recipient.unwrap_or_default()).map(Arc::new),
         (Some(id), None, None) => Audience::Subscriptions(vec![subscriptions::current(state, app, id).await?]),
         (None, Some(user), None) if is_plain_text(&user, 255) => Audience::Users(vec![user]),
         (None, Some(_), None) => return Err(Problem::invalid_member("/user", USER_ID_RULE)),
@@ -176,7 +176,7 @@ async fn whom(
     Ok(member.person)
 }
 
-fn somebody(body: TestRecipient) -> Result<TemplatePerson, Problem> {
+fn recipient_of(body: TestRecipient) -> Result<TemplatePerson, Problem> {
     let TestRecipient { user_id, attributes, tags, locale, timezone } = body;
     let octets = serde_json::to_vec(&(&attributes, &tags)).map_or(usize::MAX, |json| json.len());
     if octets > DATA_MAX {

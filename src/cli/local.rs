@@ -50,13 +50,23 @@ pub(super) struct Ask<'a> {
     pub body: Value,
     pub idempotency_key: Option<&'a str>,
     pub last_event_id: Option<&'a str>,
+    /// Whether the request is refused if the resource exists.
+    pub only_creates: bool,
     pub names: &'a ArgumentNames,
 }
 
 impl Ask<'static> {
     /// A request without a body.
     pub(super) fn new(method: Method, path: String) -> Self {
-        Self { method, path, body: Value::Null, idempotency_key: None, last_event_id: None, names: &[] }
+        Self {
+            method,
+            path,
+            body: Value::Null,
+            idempotency_key: None,
+            last_event_id: None,
+            only_creates: false,
+            names: &[],
+        }
     }
 }
 
@@ -135,6 +145,9 @@ impl Local {
         }
         if let Some(id) = ask.last_event_id {
             request = request.header("Last-Event-ID", id);
+        }
+        if ask.only_creates {
+            request = request.header(header::IF_NONE_MATCH, "*");
         }
         let body = if ask.body.is_null() {
             Body::empty()

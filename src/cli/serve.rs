@@ -49,7 +49,7 @@ pub(super) async fn serve(args: Serve, inherited: Inherited, out: Output) -> any
         }
         None => {
             let bound = TcpListener::bind(config.listen).await;
-            bound.map_err(|error| server::cannot_listen(config.listen, "--listen", error))?
+            bound.map_err(|error| server::listeners::cannot_listen(config.listen, "--listen", error))?
         }
     };
     let shutdown = told_to_stop()?;

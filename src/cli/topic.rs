@@ -15,7 +15,7 @@ const NAMES: &ArgumentNames = &[("/join", "--join"), ("/policy", "--policy"), ("
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Topic {
-    /// Create a topic, or set who may join an existing one.
+    /// Create a topic.
     #[command(after_help = "Examples:
   bellwire topic create news --app shop
   bellwire topic create staff --app shop --join server
@@ -76,7 +76,7 @@ impl Topic {
                 let ask = Ask::new(Method::PUT, path(["apps", &app, "topics", &name]));
                 let policy = policy.map(|policy| given_json("--policy", &policy)).transpose()?;
                 let body = json!({"join": join.name(), "policy": policy});
-                out.fields(FIELDS, &local.ask(Ask { body, names: NAMES, ..ask }).await?)?;
+                out.fields(FIELDS, &local.ask(Ask { body, names: NAMES, only_creates: true, ..ask }).await?)?;
             }
             Self::List(app) => out.table(COLUMNS, &local.list(&path(["apps", &app, "topics"])).await?)?,
             Self::Change { topic: TopicArg { name, app }, join } => {

@@ -7,6 +7,7 @@ mod engines;
 mod exposition;
 mod https;
 mod keys;
+pub(crate) mod listeners;
 pub(crate) mod maintenance;
 mod service_manager;
 mod shares;
@@ -14,7 +15,6 @@ pub(crate) mod telemetry;
 mod vacuum;
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::pin;
@@ -28,7 +28,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::net::TcpListener;
-use tokio::sync::watch::{Receiver, channel};
+use tokio::sync::watch::channel;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
@@ -47,8 +47,7 @@ use crate::receipts;
 use bellwire_dispatch::Dispatcher;
 use bellwire_dispatch::idle::Rest;
 use bellwire_gateway::Gateways;
-use bellwire_net::http_server::tls::Tls;
-use bellwire_net::http_server::{self, redirect};
+use bellwire_net::http_server;
 use bellwire_net::oidc::{self, ClientSecret};
 use bellwire_store::connections::{ConnectionMetrics, watch};
 use bellwire_store::operations::cluster_identity;
@@ -58,6 +57,7 @@ use bellwire_telemetry::panics::begun_again;
 use bellwire_vault::master_key;
 use context::{Context, Migrations};
 use exposition::Exposition;
+use listeners::Listeners;
 
 /// Runs a server on an open listener until `shutdown` completes: waits for the database, opens the context, runs the
 /// engines of its roles, and closes in reverse order. Calls `started` with the address once it serves. An error means
@@ -218,64 +218,6 @@ fn watch_surroundings(context: &Context, metrics: &Arc<Metrics>, rest: Arc<Rest>
     if context.reads.replica().is_some() {
         let (reads, metrics) = (context.reads.clone(), Arc::new(Observed(metrics.clone())));
         engines.spawn(begun_again("watching a standby", move || reads.clone().watch_on(metrics.clone())));
-    }
-}
-
-struct Listeners {
-    main: TcpListener,
-    redirect: Option<TcpListener>,
-    metrics: Option<TcpListener>,
-}
-
-/// Describes why an address cannot be listened on, with the remedy.
-pub(crate) fn cannot_listen(address: SocketAddr, setting: &str, error: io::Error) -> anyhow::Error {
-    let remedy = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            format!("; end the process that listens there, or choose another address with {setting}")
-        }
-        io::ErrorKind::PermissionDenied => {
-            format!("; choose a port above 1023 with {setting}, or grant CAP_NET_BIND_SERVICE")
-        }
-        io::ErrorKind::AddrNotAvailable => format!("; choose an address of this machine with {setting}"),
-        _ => String::new(),
-    };
-    anyhow::anyhow!("cannot listen on {address}: {error}{remedy}")
-}
-
-impl Listeners {
-    /// Binds the remaining listeners. Fails with the address if it is in use or not on this machine.
-    async fn bind(main: TcpListener, config: &Config) -> anyhow::Result<Self> {
-        let bind = async |address: Option<SocketAddr>, setting: &str| match address {
-            None => Ok(None),
-            Some(address) => {
-                let bound = TcpListener::bind(address).await;
-                bound.map(Some).map_err(|error| cannot_listen(address, setting, error))
-            }
-        };
-        let redirect = bind(config.redirect_listen, "--redirect-listen").await?;
-        Ok(Self { main, redirect, metrics: bind(config.metrics_listen, "--metrics-listen").await? })
-    }
-
-    fn serve(
-        self,
-        tls: Option<Tls>,
-        served: Served,
-        config: &Config,
-        stop: &Receiver<bool>,
-    ) -> anyhow::Result<JoinSet<()>> {
-        let (mut serving, limits) = (JoinSet::new(), http_limits(config));
-        let port = self.main.local_addr()?.port();
-        serving.spawn(http_server::serve(self.main, tls, served.main, limits, stop.clone()));
-        if let Some(listener) = self.redirect {
-            info!(address = %listener.local_addr()?, "browsers are sent on to HTTPS");
-            let router = redirect::router(config.public_url.as_ref(), port);
-            serving.spawn(http_server::serve(listener, None, router, limits, stop.clone()));
-        }
-        if let Some(listener) = self.metrics {
-            info!(address = %listener.local_addr()?, "metrics without authentication");
-            serving.spawn(http_server::serve(listener, None, served.metrics, limits, stop.clone()));
-        }
-        Ok(serving)
     }
 }
 

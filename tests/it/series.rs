@@ -321,7 +321,7 @@ async fn impossible_charts_are_refused_by_name() {
         ("/v1/apps/other/metrics", format!("measures=accepted&message={campaign}"), "message"),
         ("/v1/apps/other/metrics", format!("measures=accepted&lane={}", app.lane("fcm").await), "lane"),
         ("/v1/metrics", format!("measures=accepted&message={lone}"), "message"),
-        ("/v1/metrics", "measures=accepted&app=nobody".to_owned(), "app"),
+        ("/v1/metrics", "measures=accepted&app=unknown".to_owned(), "app"),
     ] {
         let refused = app.operate(Method::GET, &format!("{path}?{range}&{query}"), Value::Null).await.ok(400);
         assert_eq!(refused["errors"][0]["parameter"], parameter, "{path}?{query}: {refused}");

@@ -19,15 +19,15 @@ use super::problem::{Details, FieldError, PROBLEM_KINDS};
 
 const ABOUT: &str = "Self-hosted web-push delivery.
 
-A refused request gets a problem (RFC 9457), whose `type` is the URL of a page with the remedy. JSON responses have an `ETag`: \
-`If-None-Match` gets 304 while nothing has changed, and `If-Match` changes a resource only if it still has that tag \
-(412, `precondition_failed`). A `POST` that creates something is carried out once, even if it is repeated with the same \
-`Idempotency-Key`. Lists are paged: `Link` contains the next page.
+The response to a refused request is a problem (RFC 9457), whose `type` is the path of a page with the remedy. JSON responses have \
+an `ETag`: with `If-None-Match` the response is 304 if nothing has changed, and with `If-Match` a change is refused if the resource \
+has changed (412, `precondition_failed`). A `POST` that creates a resource is carried out once, even if it is repeated with the same \
+`Idempotency-Key`. Lists have pages: `Link` contains the next page. Unknown query parameters are refused (400).
 
-Every route may refuse a body that is too large (413, `body_too_large`) or takes too long (408, `body_too_slow`). Too many \
-requests get 429 (`rate_limited`) with `Retry-After`. `RateLimit` and `RateLimit-Policy` contain the remaining \
-quota: for servers that of the `key`; for browsers that of the `client`, the IPv6 `network`, the `subscription` or `receipts`. \
-Invalid API keys also count against their client (`keys`). No path or query value may hold NUL (400).";
+Each route refuses a body that is too large (413, `body_too_large`) or too slow (408, `body_too_slow`). Too many requests get 429 \
+(`rate_limited`) with `Retry-After`. `RateLimit` and `RateLimit-Policy` contain the remaining quota: for servers that of the `key`; \
+for browsers that of the `client`, the IPv6 `network`, the `subscription` or `receipts`. Invalid API keys also count against their \
+client (`keys`). Path and query values must not contain NUL (400).";
 
 const SESSION: &str = "The cookie that `POST /v1/session` sets; without TLS it is called `bellwire`. The role that a route names \
 must be granted for the app in the path, or for all apps. Routes without an app, and the deletion of an app, need it for all apps. With \
@@ -37,38 +37,38 @@ anything, at least an `Origin` of this server.";
 
 /// Purpose of each group of routes.
 const TAGS: [(&str, &str); 18] = [
-    ("Messages", "Sending, watching, pausing and cancelling; each delivery with its attempts."),
-    ("Templates", "What is written once and filled in for each recipient."),
-    ("Campaigns", "Plans that end in messages: scheduling, testing variants, watching how they go."),
-    ("Subscriptions", "Browsers: registering, changing, unsubscribing, erasing users."),
-    ("Receipts", "What browsers report: displayed, clicked, closed."),
-    ("Topics", "What browsers join, and messages are addressed to."),
-    ("Segments", "Whom of an audience a message is for, by what is known of subscriptions."),
-    ("Policies", "When deliveries are tried again, and when they may go out at all."),
-    ("Flow control", "How much is let through."),
-    ("Dead letters", "Deliveries that were given up: finding, replaying, discarding, exporting."),
-    ("Webhooks", "Who is told over HTTP of what happens, signed as Standard Webhooks has it."),
-    ("Events", "History of events, for systems that keep a copy."),
-    ("Apps", "Sites, and who did what to them."),
-    ("API keys", "What servers call with."),
-    ("Identity", "Keys by which a site's backend vouches for its users."),
-    ("VAPID keys", "What pushes are signed with."),
-    ("Team", "People: signing in and out, who may, and what they may do."),
+    ("Messages", "Send, pause, resume and cancel messages; list deliveries with their attempts."),
+    ("Templates", "Content that is written once and rendered for each recipient."),
+    ("Campaigns", "Plans that create messages: schedules, variants, results."),
+    ("Subscriptions", "Register, change, unsubscribe and erase browsers and users."),
+    ("Receipts", "Reports of browsers: displayed, clicked, closed."),
+    ("Topics", "Named audiences that browsers join."),
+    ("Segments", "Stored filters of the audience."),
+    ("Policies", "Retries, and times at which deliveries may be sent."),
+    ("Flow control", "Limits of the delivery rate."),
+    ("Dead letters", "Deliveries that failed for good: find, replay, discard, export."),
+    ("Webhooks", "Receivers of events over HTTP, signed by Standard Webhooks."),
+    ("Events", "History of events, and the live stream."),
+    ("Apps", "Sites, and the audit log of their changes."),
+    ("API keys", "Credentials of servers."),
+    ("Identity", "Keys that sign user tokens."),
+    ("VAPID keys", "Keys that sign pushes (RFC 8292)."),
+    ("Team", "Sessions, teammates and their roles."),
     ("Operations", "For operators of the server."),
 ];
 
 /// Problems that routes share: under which name, their status, and when they come.
 const PROBLEMS: [(&str, u16, &str); 11] = [
-    ("BadRequest", 400, "A parameter, a header or the grammar of the body is wrong; `errors` names each"),
-    ("Unauthorized", 401, "The key or token is missing, invalid or no longer valid"),
-    ("Forbidden", 403, "The key or token is known, but may not do this"),
-    ("NotFound", 404, "There is no such thing, or not for who asks"),
-    ("TooSlow", 408, "The body did not come in time (`body_too_slow`)"),
+    ("BadRequest", 400, "A parameter, a header or the syntax of the body is invalid; `errors` names each"),
+    ("Unauthorized", 401, "The key or token is missing, invalid or expired"),
+    ("Forbidden", 403, "The caller is known, but lacks the permission"),
+    ("NotFound", 404, "The resource does not exist, or the caller may not see it"),
+    ("TooSlow", 408, "The body did not arrive in time (`body_too_slow`)"),
     ("Conflict", 409, "The current state does not allow the request; `code` has the reason"),
-    ("PreconditionFailed", 412, "It is not what `If-Match` names (`precondition_failed`)"),
-    ("TooLarge", 413, "The body has too many octets (`body_too_large`)"),
+    ("PreconditionFailed", 412, "The resource does not have the tag in `If-Match` (`precondition_failed`)"),
+    ("TooLarge", 413, "The body is too large (`body_too_large`)"),
     ("UnsupportedMediaType", 415, "The body must be sent as `application/json`"),
-    ("Invalid", 422, "The body is well-formed, but members are wrong; `errors` points to each"),
+    ("Invalid", 422, "The body is well-formed, but members are invalid; `errors` points to each"),
     ("TooManyRequests", 429, "Too many requests (`rate_limited`); `Retry-After` contains the delay"),
 ];
 
@@ -76,10 +76,10 @@ const PROBLEMS: [(&str, u16, &str); 11] = [
 const PATH_PARAMETERS: [(&str, &str, Option<&str>); 9] = [
     ("app", "string", Some("Id or slug")),
     ("campaign", "string", Some("Id or slug")),
-    ("code", "string", Some("As the browser showed it, in either case")),
-    ("key", "string", Some("Its sender's own name for it")),
+    ("code", "string", Some("Code that the browser displayed, in upper or lower case")),
+    ("key", "string", Some("`key` that the sender gave the message")),
     ("lane", "integer", None),
-    ("run", "integer", Some("Its number, from 1")),
+    ("run", "integer", Some("Number of the run, from 1")),
     ("template", "string", Some("1 to 64 lower-case letters, digits and dashes")),
     ("tier", "string", Some("Name, or 1, 2, 3")),
     ("user", "string", Some("`user_id`")),
@@ -265,8 +265,7 @@ fn add_idempotency_key(operation: &mut Value) {
         Some(parameters) => parameters.push(header),
         None => operation["parameters"] = json!([header]),
     }
-    let repeat =
-        json!({"description": "`true`: a repeat of the first answer", "schema": {"type": "string", "const": "true"}});
+    let repeat = json!({"description": "`true`: the stored response to the first request", "schema": {"type": "string", "const": "true"}});
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
         if status.starts_with('2') {
             response["headers"]["Idempotent-Replayed"] = repeat.clone();
@@ -338,7 +337,7 @@ fn for_whom(operation: &Value) -> String {
                 None => "a session".to_owned(),
             });
         } else {
-            return "Takes no key: anybody may call it.".to_owned();
+            return "Takes no key: everyone may call it.".to_owned();
         }
     }
     format!("Takes {}.", ways.join(", or "))
@@ -371,11 +370,11 @@ fn operation_id(path: &str, handler: &str) -> String {
 
 fn meaning(method: &str, status: &str) -> &'static str {
     match (method, status) {
-        ("get", _) => "What was asked for",
-        (_, "201") => "Made; the body shows it",
-        (_, "202") => "Accepted; it is being done",
-        (_, "204") => "Done; there is no body",
-        ("put" | "patch", _) => "Done; the body shows what holds now",
+        ("get", _) => "The resource",
+        (_, "201") => "Created; the body contains the resource",
+        (_, "202") => "Accepted; the work continues after the response",
+        (_, "204") => "Done; no body",
+        ("put" | "patch", _) => "Done; the body contains the current state",
         _ => "Done; the body contains the result",
     }
 }

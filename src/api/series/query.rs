@@ -77,10 +77,8 @@ impl Query {
         }
         let dimensions = given.named("by", Dimension::from_name, &Dimension::names())?;
         let filters = given.filters()?;
-        given.finish()?;
-        if of_one_app && (dimensions.contains(&Dimension::App) || !filters.apps.is_empty()) {
-            let parameter = if filters.apps.is_empty() { "by" } else { "app" };
-            return Err(Problem::invalid_parameter(parameter, "`app` is for `/v1/metrics`, which shows all apps"));
+        if of_one_app && dimensions.contains(&Dimension::App) {
+            return Err(Problem::invalid_parameter("by", "`app` is for `/v1/metrics`, which shows all apps"));
         }
         let bucket_s = step.map(|(_, seconds)| seconds);
         let (from, until, pieces) = put_together(start, end, bucket_s, kept, now)?;
@@ -274,14 +272,6 @@ impl RawParameters {
                 &names(Loss::ALL, Loss::name),
             )?,
         })
-    }
-
-    /// Refuses unknown parameters.
-    fn finish(self) -> Result<(), Problem> {
-        match self.0.into_keys().next() {
-            None => Ok(()),
-            Some(name) => Err(Problem::invalid_parameter(name, "is unknown")),
-        }
     }
 }
 

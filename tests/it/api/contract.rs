@@ -1,5 +1,7 @@
 //! Rules that all operations share: locations, unknown parameters, resets, nulls in changes, warnings, and the event stream.
 
+use std::time::Duration;
+
 use axum::http::Method;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::MessageId;
@@ -115,7 +117,7 @@ async fn wrong_key_is_told_from_a_missing_one() {
 async fn message_without_recipients_warns() {
     let api = TestApi::start().await;
     api.put("/topics/empty", json!({})).await.ok(201);
-    for to in [json!({"topic": "empty"}), json!({"users": ["nobody-yet"]})] {
+    for to in [json!({"topic": "empty"}), json!({"users": ["new-user"]})] {
         let body = json!({"to": to, "content": {"title": "T"}});
         let sent = api.post("/messages", body.clone()).await.ok(202);
         assert_eq!(sent["warnings"][0]["pointer"], "/to", "{sent}");
@@ -133,38 +135,71 @@ async fn links_name_the_app_by_its_slug() {
     assert!(own.starts_with("/v1/apps/shop/messages/msg_"), "{own}");
 }
 
+/// Records a missed SLA of that tier, as a transaction that began so long ago.
+async fn miss_sla(api: &TestApi, ago: TimeDelta, tier: Tier) {
+    let event = Event::sla_missed(api.app_id(), tier, 30, MessageId(Uuid::now_v7()), 1);
+    let mut conn = api.pool.acquire().await.unwrap();
+    events::record(&mut conn, vec![event], api.clock.now() - ago).await.unwrap();
+}
+
+/// The lines of the stream after a cursor, as tier and count, and the cursor of the last line.
+async fn streamed(api: &TestApi, after: &str) -> (Vec<(String, i64)>, String) {
+    let reply = api.get(&format!("/events?after={after}")).await;
+    assert_eq!((reply.status, reply.header("content-type")), (200, "application/x-ndjson"));
+    let lines = reply.body.split(|octet| *octet == b'\n').filter(|line| !line.is_empty());
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let cursor = lines.last().map_or(after.to_owned(), |line| line["cursor"].as_str().unwrap().to_owned());
+    let shown = |line: &Value| (line["data"]["tier"].as_str().unwrap().to_owned(), line["count"].as_i64().unwrap());
+    (lines.iter().map(shown).collect(), cursor)
+}
+
+fn once(tiers: &[&str]) -> Vec<(String, i64)> {
+    tiers.iter().map(|tier| ((*tier).to_owned(), 1)).collect()
+}
+
 #[tokio::test]
-async fn event_stream_returns_each_final_event_once() {
+async fn event_stream_continues_at_its_cursor() {
     let api = TestApi::start().await;
-    let record = async |ago: TimeDelta, tier: Tier| {
-        let now = api.clock.now() - ago;
-        let mut conn = api.pool.acquire().await.unwrap();
-        let event = Event::sla_missed(api.app_id(), tier, 30, MessageId(Uuid::now_v7()), 1);
-        events::record(&mut conn, vec![event], now).await.unwrap();
-    };
-    record(TimeDelta::minutes(30), Tier::Transactional).await;
-    record(TimeDelta::minutes(20), Tier::Promotional).await;
-    record(TimeDelta::seconds(5), Tier::Engagement).await;
-    let lines = |reply: Reply| -> Vec<Value> {
-        assert_eq!((reply.status, reply.header("content-type")), (200, "application/x-ndjson"));
-        reply
-            .body
-            .split(|octet| *octet == b'\n')
-            .filter(|line| !line.is_empty())
-            .map(|line| serde_json::from_slice(line).unwrap())
-            .collect()
-    };
-    let all = lines(api.get("/events?after=0").await);
-    let tiers: Vec<&Value> = all.iter().map(|event| &event["data"]["tier"]).collect();
-    assert_eq!(tiers, ["transactional", "promotional"], "the newest may still grow: {all:?}");
-    let first = all[0]["id"].as_str().unwrap();
-    assert_eq!(lines(api.get(&format!("/events?after={first}")).await), all[1..]);
-    let last = all[1]["id"].as_str().unwrap();
-    assert!(lines(api.get(&format!("/events?after={last}")).await).is_empty());
+    miss_sla(&api, TimeDelta::minutes(30), Tier::Transactional).await;
+    miss_sla(&api, TimeDelta::minutes(20), Tier::Promotional).await;
+    miss_sla(&api, TimeDelta::seconds(5), Tier::Engagement).await;
+    let (lines, cursor) = streamed(&api, "0").await;
+    assert_eq!(lines, once(&["transactional", "promotional"]), "the newest may still grow");
+    assert_eq!(streamed(&api, &cursor).await, (vec![], cursor.clone()));
+    api.clock.advance(Duration::from_secs(300));
+    assert_eq!(streamed(&api, &cursor).await.0, once(&["engagement"]));
+    assert_eq!(streamed(&api, "0").await.0, once(&["transactional", "promotional", "engagement"]));
     assert_eq!(api.get("/events").await.ok(200)["data"].as_array().unwrap().len(), 3);
-    for wrong in ["after=x", "after=0&limit=5"] {
+    for wrong in ["after=x", "after=-1", "after=0&limit=5"] {
         assert_eq!(api.get(&format!("/events?{wrong}")).await.refusal().0, 400, "{wrong}");
     }
+}
+
+#[tokio::test]
+async fn late_event_joins_the_stream_behind_the_cursor() {
+    let api = TestApi::start().await;
+    miss_sla(&api, TimeDelta::minutes(20), Tier::Promotional).await;
+    let (_, cursor) = streamed(&api, "0").await;
+    // A worker was paused, or its transaction took long: the event is older than the cursor.
+    miss_sla(&api, TimeDelta::minutes(60), Tier::Transactional).await;
+    let (lines, cursor) = streamed(&api, &cursor).await;
+    assert_eq!(lines, once(&["transactional"]));
+    // So did another of the same minute: its count is sent again.
+    miss_sla(&api, TimeDelta::minutes(60), Tier::Transactional).await;
+    assert_eq!(streamed(&api, &cursor).await.0, [("transactional".to_owned(), 2)]);
+}
+
+#[tokio::test]
+async fn uncommitted_event_is_not_skipped() {
+    let api = TestApi::start().await;
+    let mut slow = api.pool.begin().await.unwrap();
+    let first = Event::sla_missed(api.app_id(), Tier::Transactional, 30, MessageId(Uuid::now_v7()), 1);
+    events::record(&mut slow, vec![first], api.clock.now() - TimeDelta::minutes(30)).await.unwrap();
+    miss_sla(&api, TimeDelta::minutes(20), Tier::Promotional).await;
+    let (lines, cursor) = streamed(&api, "0").await;
+    assert_eq!(lines, once(&["promotional"]));
+    slow.commit().await.unwrap();
+    assert_eq!(streamed(&api, &cursor).await.0, once(&["transactional"]));
 }
 
 /// Returns the guide's table of lists: filters, and the operations below each list.

@@ -1,5 +1,7 @@
 //! Unit tests of `src/api/openapi/mod.rs`, which includes them.
 
+use bellwire_rules::policy::{Layer, PolicyLevel, Terms};
+
 use super::*;
 use crate::api::schema_errors;
 
@@ -41,7 +43,7 @@ fn each_operation_has_a_name_and_responses() {
         let schema = &response["content"]["application/problem+json"]["schema"]["$ref"];
         assert_eq!(*schema, "#/components/schemas/Problem", "{name}");
     }
-    assert!(api["info"]["contact"].is_null(), "a library's author is nobody to ask");
+    assert!(api["info"]["contact"].is_null(), "a library's author is no contact");
 }
 
 #[test]
@@ -147,4 +149,64 @@ fn lane_order_works_without_a_body() {
         let body = &api["paths"][format!("/v1/gateways/{{lane}}/{order}")]["post"]["requestBody"];
         assert_eq!(body["required"], false, "{order}: {body}");
     }
+}
+
+/// Places in a policy where the parser finds a fault, other than a conflict between members.
+fn faults_at(policy: &Value, pointer: &str) -> usize {
+    let terms = Terms { place: PolicyLevel::Tier, max_retries: 1_000 };
+    let faults = Layer::parse(policy, &terms).err().unwrap_or_default();
+    faults.iter().filter(|fault| fault.pointer == pointer).count()
+}
+
+#[test]
+fn bounds_of_policies_are_those_of_the_parser() {
+    let api = described();
+    let mut checked = 0;
+    for (form, others) in [
+        ("GuidePolicy", json!({"baseDelayMs": 1, "maxDelayMs": 86_400_000, "maxAttempts": 100})),
+        ("ScriptedPolicy", json!({})),
+    ] {
+        for (name, schema) in api["components"]["schemas"][form]["properties"].as_object().expect("members") {
+            let (Some(least), Some(most)) = (schema["minimum"].as_i64(), schema["maximum"].as_i64()) else { continue };
+            let with = |value: i64| {
+                let mut policy = others.clone();
+                policy[name] = value.into();
+                faults_at(&policy, &format!("/{name}"))
+            };
+            assert_eq!((with(least), with(most)), (0, 0), "{form}.{name}: {least} to {most}");
+            assert!(with(most + 1) > 0 && (least == 0 || with(least - 1) > 0), "{form}.{name}: {least} to {most}");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 14, "{checked}");
+    let delay = &api["components"]["schemas"]["ScriptedPolicy"]["properties"]["retryDelay"];
+    let longest = usize::try_from(delay["maxLength"].as_u64().expect("a bound")).expect("it is short");
+    let with =
+        |length: usize| faults_at(&json!({"retryDelay": "1".to_owned() + &" ".repeat(length - 1)}), "/retryDelay");
+    assert_eq!((with(longest), with(longest + 1)), (0, 1));
+}
+
+#[test]
+fn bounds_of_phases_are_those_of_the_parser() {
+    let api = described();
+    let delays = json!({"minDelayTarget": 0, "maxDelayTarget": 3_600, "numRetries": 1});
+    let counts = json!({"minDelayTarget": 0, "maxDelayTarget": 0, "numRetries": 100});
+    let terms = Terms { place: PolicyLevel::Tier, max_retries: 1_000 };
+    let mut checked = 0;
+    for (name, schema) in api["components"]["schemas"]["HealthyRetryPolicy"]["properties"].as_object().expect("members")
+    {
+        let (Some(least), Some(most)) = (schema["minimum"].as_i64(), schema["maximum"].as_i64()) else { continue };
+        let valid = |value: i64| {
+            let mut phases = if name.ends_with("Target") { delays.clone() } else { counts.clone() };
+            phases[name] = value.into();
+            Layer::parse(&json!({"healthyRetryPolicy": phases}), &terms).is_ok()
+        };
+        assert_eq!(
+            [least - 1, least, most, most + 1].map(valid),
+            [false, true, true, false],
+            "{name}: {least} to {most}"
+        );
+        checked += 1;
+    }
+    assert_eq!(checked, 6);
 }

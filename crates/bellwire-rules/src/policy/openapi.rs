@@ -64,22 +64,22 @@ macro_rules! form {
             /// Topics only: ignores the policies of subscriptions.
             disable_subscription_overrides: Option<bool>,
             /// Tiers only: share of failed attempts that opens a lane's circuit breaker.
-            #[schema(minimum = 0, maximum = 1)]
+            #[schema(exclusive_minimum = 0, maximum = 1)]
             circuit_failure_threshold: Option<f64>,
             /// Tiers only: fewest attempts that make a share.
             #[schema(minimum = 1, maximum = 1_000_000)]
             circuit_min_attempts: Option<u32>,
             /// Tiers only: consecutive failures that open the circuit breaker.
-            #[schema(minimum = 1, maximum = 1_000_000)]
+            #[schema(minimum = 1, maximum = 1_000)]
             circuit_consecutive_failures: Option<u32>,
             /// Tiers only: first time that the circuit breaker stays open, in milliseconds.
-            #[schema(minimum = 1, maximum = 86_400_000)]
+            #[schema(minimum = 1_000, maximum = 600_000)]
             circuit_open_ms: Option<u32>,
             /// Tiers only: longest time that the circuit breaker stays open, in milliseconds.
-            #[schema(minimum = 1, maximum = 86_400_000)]
+            #[schema(minimum = 1_000, maximum = 600_000)]
             circuit_open_max_ms: Option<u32>,
             /// Tiers only: seconds for which a retry may be made.
-            #[schema(minimum = 1, maximum = 2_592_000)]
+            #[schema(minimum = 1, maximum = 86_400)]
             retry_token_ttl_sec: Option<u32>,
         }
     };
@@ -116,7 +116,7 @@ form! {
         #[schema(minimum = 0, maximum = 1_000)]
         retries: Option<u32>,
         /// Delay in milliseconds: an expression over `retried`, such as `pow(2, retried) * 1000`.
-        #[schema(min_length = 1, max_length = 1_024)]
+        #[schema(min_length = 1, max_length = 256)]
         retry_delay: Option<String>,
         /// In responses only: request headers set the retries of a policy with this member.
         throttle_policy: Option<ThrottlePolicy>,

@@ -117,7 +117,7 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
         FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::jsonb[])
             AS t (id, app, kind, subject, n, body)
         ORDER BY t.app, t.kind, t.subject
-        ON CONFLICT (app, kind, subject, minute) DO UPDATE SET n = e.n + excluded.n
+        ON CONFLICT (app, kind, subject, minute) DO UPDATE SET n = e.n + excluded.n, pending = true
         "#,
         &events.iter().map(|_| uuid_of(now)).collect::<Vec<_>>(),
         &events.iter().map(|event| event.app.0).collect::<Vec<_>>(),
@@ -179,6 +179,62 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<E
         )
         .fetch_all(pool)
     )
+}
+
+/// Adds up to `limit` events of minutes before `until` to the app's stream, and events whose count has changed since. Positions
+/// ascend in commit order, whatever the events' own times are: the lock is held until the transaction ends. They begin with the
+/// present in microseconds, so that a restored backup does not repeat positions.
+pub async fn add_to_stream(
+    conn: &mut PgConnection,
+    app: AppId,
+    until: Timestamp,
+    now: Timestamp,
+    limit: i64,
+) -> sqlx::Result<()> {
+    sqlx::query!("SELECT FROM pg_advisory_xact_lock(hashtextextended('bellwire.events:' || $1::uuid::text, 0))", app.0)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query!(
+        "WITH new AS (
+           SELECT id FROM events WHERE app = $1 AND pending AND minute < $2 ORDER BY id LIMIT $4
+           FOR NO KEY UPDATE SKIP LOCKED
+         ), numbered AS (
+           SELECT id, row_number() OVER (ORDER BY id) AS n FROM new
+         )
+         UPDATE events e
+         SET pending = false, seq = numbered.n + greatest($3, (SELECT max(seq) FROM events WHERE app = $1))
+         FROM numbered WHERE e.id = numbered.id",
+        app.0,
+        until,
+        now.timestamp_micros(),
+        limit
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Event in the stream, with its position.
+#[derive(Debug, Clone)]
+pub struct StreamRow {
+    pub id: EventId,
+    pub n: i64,
+    pub body: serde_json::Value,
+    pub at: Timestamp,
+    pub seq: i64,
+}
+
+/// Events of an app behind that position of its stream, in order.
+pub async fn stream(pool: &PgPool, app: AppId, after: i64, limit: i64) -> sqlx::Result<Vec<StreamRow>> {
+    sqlx::query_as!(
+        StreamRow,
+        r#"SELECT id, n, body, at, seq AS "seq!" FROM events WHERE app = $1 AND seq > $2 ORDER BY seq LIMIT $3"#,
+        app.0,
+        after,
+        limit
+    )
+    .fetch_all(pool)
+    .await
 }
 
 #[cfg(test)]

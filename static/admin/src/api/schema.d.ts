@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Whether the process answers at all.
-         * @description Takes no key: anybody may call it.
+         * @description Takes no key: everyone may call it.
          */
         get: operations["healthz_alive"];
         put?: never;
@@ -35,7 +35,7 @@ export interface paths {
          * Whether requests can be served: the database answers, and its schema is this program's.
          * @description The database is asked once a second at most.
          *
-         *     Takes no key: anybody may call it.
+         *     Takes no key: everyone may call it.
          */
         get: operations["readyz_ready"];
         put?: never;
@@ -593,7 +593,7 @@ export interface paths {
          * Shows what a page needs to subscribe.
          * @description A page whose subscription was made with another key should subscribe anew. A page of an origin that the app does not let in is answered 403 `origin_not_allowed`, here and by all routes for browsers.
          *
-         *     Takes no key: anybody may call it.
+         *     Takes no key: everyone may call it.
          */
         get: operations["config_show"];
         put?: never;
@@ -903,7 +903,7 @@ export interface paths {
         };
         /**
          * Lists events, the newest first, or streams them.
-         * @description With `after` the response is NDJSON: all later events that are final, the oldest first. An event is final two minutes after its first occurrence. Continue with the `id` of the last line: no event is skipped or repeated. Events are kept as long as the server's retention of dead letters.
+         * @description With `after` the response is NDJSON: the events that joined the stream after this cursor, in that order. An event joins two minutes after its minute began. The cursor skips nothing, in whatever order transactions commit. An event whose count grows later is sent again with the same `id` and a new cursor: keep the last line. Events are deleted with the archive of dead letters.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -1801,7 +1801,7 @@ export interface paths {
          * Accepts receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text.
          * @description Repeats change nothing. The response follows their commit. A client without one, or with 429 or 5xx, reports again later. One receipt gets 204, or 400 if its token is invalid. Several get 202, and invalid ones among them are only counted.
          *
-         *     Takes no key: anybody may call it.
+         *     Takes no key: everyone may call it.
          */
         post: operations["receipts_take"];
         delete?: never;
@@ -1935,7 +1935,7 @@ export interface paths {
          *
          *     The same keys are not enough for a subscription with a user, because a former user of the browser may have them. It requires its token or that user's `user_token`, else 409 `belongs_to_user`. With `"user_id": null`, or another user and their `user_token`, it begins anew, without its former values. Stored keys have a rank: unproven; vouched for by a `user_token`, an API key, an import or the subscription's token; confirmed by a receipt. Other keys of the same or a higher rank make a new subscription with a new id (201). Those of a lower rank, and those for a person who unsubscribed, are refused with 409 `endpoint_taken`. The same ranks protect `expirationTime`.
          *
-         *     Takes no key: anybody may call it.
+         *     Takes no key: everyone may call it.
          */
         post: operations["subscriptions_register"];
         delete?: never;
@@ -2909,7 +2909,7 @@ export interface paths {
          * Signs in, and gives the browser a session.
          * @description It is a cookie that scripts and other sites cannot use. It ends after half an hour without a request, after 12 hours in any case, and at once when it is ended here. After each failure the wait is longer (429), and excess sign-ins are asked to retry (503). A teammate with a passkey is asked for it first (202), after a password, a link or the OpenID provider, and signs in with its answer.
          *
-         *     Takes no key: anybody may call it.
+         *     Takes no key: everyone may call it.
          */
         post: operations["session_sign_in"];
         /**
@@ -2931,7 +2931,7 @@ export interface paths {
         };
         /**
          * Returns the ways to sign in to this server, for a sign-in page.
-         * @description Takes no key: anybody may call it.
+         * @description Takes no key: everyone may call it.
          */
         get: operations["session_methods_show"];
         put?: never;
@@ -2953,7 +2953,7 @@ export interface paths {
          * Sends a browser to the OpenID provider, from which it returns to `/v1/session/oidc/callback` within ten minutes.
          * @description It is for navigations: failures end at a page of this server, too.
          *
-         *     Takes no key: anybody may call it.
+         *     Takes no key: everyone may call it.
          */
         get: operations["session_oidc_begin"];
         put?: never;
@@ -2975,7 +2975,7 @@ export interface paths {
          * Signs a browser in that returns from the OpenID provider with a code.
          * @description It is redirected to a page of this server: with a session, with `?sign_in=passkey` if a passkey is required first, or with `?sign_in=` and the reason of a refusal.
          *
-         *     Takes no key: anybody may call it.
+         *     Takes no key: everyone may call it.
          */
         get: operations["session_oidc_callback"];
         put?: never;
@@ -4852,6 +4852,11 @@ export interface components {
         /** @description Data of an event, by its type. */
         EventData: components["schemas"]["DeadLetterCreated"] | components["schemas"]["SubscriptionGone"] | components["schemas"]["SlaMissed"];
         EventId: string;
+        /** @description Line of a stream of events. */
+        EventLine: components["schemas"]["EventResponse"] & {
+            /** @description Position of the line: `after` of the next request. */
+            cursor: string;
+        };
         /** @description Event. What is alike within a minute is one event with a count. */
         EventResponse: {
             /**
@@ -4866,7 +4871,7 @@ export interface components {
             count: number;
             /** @description Data of the event, by its type. */
             data: components["schemas"]["EventData"];
-            /** @description Id of the event, and its cursor in a stream. */
+            /** @description Id of the event. */
             id: components["schemas"]["EventId"];
             /** @description Type of the event. */
             kind: components["schemas"]["EventType"];
@@ -5269,7 +5274,7 @@ export interface components {
             minDelayTarget?: number | null;
             /**
              * Format: int32
-             * @description Retries at the longest delay, after the backoff.
+             * @description Retries at the longest delay, after the backoff. At most 100, except for the published presets.
              */
             numMaxDelayRetries?: number | null;
             /**
@@ -5284,7 +5289,7 @@ export interface components {
             numNoDelayRetries?: number | null;
             /**
              * Format: int32
-             * @description Retries of all phases; 3 by default.
+             * @description Retries of all phases; 3 by default. At most 100, except for the published presets.
              */
             numRetries?: number | null;
         };
@@ -8173,7 +8178,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description A parameter, a header or the grammar of the body is wrong; `errors` names each */
+        /** @description A parameter, a header or the syntax of the body is invalid; `errors` names each */
         BadRequest: {
             headers: {
                 [name: string]: unknown;
@@ -8191,7 +8196,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The key or token is known, but may not do this */
+        /** @description The caller is known, but lacks the permission */
         Forbidden: {
             headers: {
                 [name: string]: unknown;
@@ -8200,7 +8205,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body is well-formed, but members are wrong; `errors` points to each */
+        /** @description The body is well-formed, but members are invalid; `errors` points to each */
         Invalid: {
             headers: {
                 [name: string]: unknown;
@@ -8209,7 +8214,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description There is no such thing, or not for who asks */
+        /** @description The resource does not exist, or the caller may not see it */
         NotFound: {
             headers: {
                 [name: string]: unknown;
@@ -8218,7 +8223,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description It is not what `If-Match` names (`precondition_failed`) */
+        /** @description The resource does not have the tag in `If-Match` (`precondition_failed`) */
         PreconditionFailed: {
             headers: {
                 [name: string]: unknown;
@@ -8236,7 +8241,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body has too many octets (`body_too_large`) */
+        /** @description The body is too large (`body_too_large`) */
         TooLarge: {
             headers: {
                 [name: string]: unknown;
@@ -8256,7 +8261,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body did not come in time (`body_too_slow`) */
+        /** @description The body did not arrive in time (`body_too_slow`) */
         TooSlow: {
             headers: {
                 [name: string]: unknown;
@@ -8265,7 +8270,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The key or token is missing, invalid or no longer valid */
+        /** @description The key or token is missing, invalid or expired */
         Unauthorized: {
             headers: {
                 [name: string]: unknown;
@@ -8300,7 +8305,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8333,7 +8338,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8366,7 +8371,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -8374,10 +8379,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -8406,7 +8411,7 @@ export interface operations {
                     "application/json": components["schemas"]["AlertResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -8471,7 +8476,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -8479,10 +8484,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -8516,7 +8521,7 @@ export interface operations {
                     "application/json": components["schemas"]["AppResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -8559,10 +8564,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -8613,7 +8618,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -8624,10 +8629,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -8653,7 +8658,7 @@ export interface operations {
                     "application/json": components["schemas"]["AppResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -8675,7 +8680,7 @@ export interface operations {
                 confirm: string;
             };
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -8686,7 +8691,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Accepted; it is being done */
+            /** @description Accepted; the work continues after the response */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -8727,7 +8732,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -8750,7 +8755,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8800,7 +8805,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -8811,10 +8816,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -8845,7 +8850,7 @@ export interface operations {
                     "application/json": components["schemas"]["ApiKeyResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -8889,10 +8894,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -8990,7 +8995,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -9001,10 +9006,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -9034,7 +9039,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuditEntryResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -9053,7 +9058,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -9064,10 +9069,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -9093,7 +9098,7 @@ export interface operations {
                     "application/json": components["schemas"]["CalendarSettings"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -9112,9 +9117,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -9144,7 +9149,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9189,7 +9194,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -9200,7 +9205,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -9228,7 +9233,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -9239,10 +9244,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -9378,7 +9383,7 @@ export interface operations {
                     "application/json": components["schemas"]["CampaignPage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -9453,10 +9458,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -9601,7 +9606,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -9614,10 +9619,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -9745,7 +9750,7 @@ export interface operations {
                     "application/json": components["schemas"]["Campaign"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -9764,9 +9769,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -9824,7 +9829,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9971,7 +9976,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -9984,7 +9989,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -10179,10 +10184,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -10386,7 +10391,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -10399,10 +10404,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -10426,7 +10431,7 @@ export interface operations {
                     "application/json": components["schemas"]["CampaignGatewayReportsPage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -10445,7 +10450,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -10458,10 +10463,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -10485,7 +10490,7 @@ export interface operations {
                     "application/json": components["schemas"]["CampaignLocaleReportsPage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -10656,7 +10661,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -10669,10 +10674,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -10811,7 +10816,7 @@ export interface operations {
                     "application/json": components["schemas"]["CampaignPlan"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -10987,7 +10992,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -11000,10 +11005,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11085,7 +11090,7 @@ export interface operations {
                     "application/json": components["schemas"]["CampaignRunFiguresPage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -11104,7 +11109,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -11112,17 +11117,17 @@ export interface operations {
                 app: string;
                 /** @description Id or slug */
                 campaign: string;
-                /** @description Its number, from 1 */
+                /** @description Number of the run, from 1 */
                 run: number;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11196,7 +11201,7 @@ export interface operations {
                     "application/json": components["schemas"]["CampaignRunFigures"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -11392,10 +11397,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Accepted; it is being done */
+            /** @description Accepted; the work continues after the response */
             202: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -11444,7 +11449,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -11455,10 +11460,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11479,7 +11484,7 @@ export interface operations {
                     "application/json": components["schemas"]["CapSettings"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -11498,9 +11503,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -11536,7 +11541,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11576,7 +11581,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -11587,7 +11592,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -11616,7 +11621,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11670,7 +11675,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -11681,10 +11686,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11718,7 +11723,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeadLetterResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -11742,7 +11747,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -11753,10 +11758,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11783,7 +11788,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeadLetterActionResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -11910,7 +11915,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11957,7 +11962,7 @@ export interface operations {
                 retries?: number;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -11968,10 +11973,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11994,7 +11999,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeadLetterGroupPage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -12041,7 +12046,7 @@ export interface operations {
             /** @description Done; the body contains the result */
             200: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -12094,7 +12099,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -12106,10 +12111,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12151,7 +12156,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeadLetterDetail"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -12324,7 +12329,7 @@ export interface operations {
                 until?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -12335,10 +12340,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12376,7 +12381,7 @@ export interface operations {
                     "application/json": components["schemas"]["FoundDeliveries"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -12398,14 +12403,14 @@ export interface operations {
             path: {
                 /** @description Id or slug */
                 app: string;
-                /** @description As the browser showed it, in either case */
+                /** @description Code that the browser displayed, in upper or lower case */
                 code: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -12463,7 +12468,7 @@ export interface operations {
             path: {
                 /** @description Id or slug */
                 app: string;
-                /** @description As the browser showed it, in either case */
+                /** @description Code that the browser displayed, in upper or lower case */
                 code: string;
             };
             cookie?: never;
@@ -12486,7 +12491,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -12513,7 +12518,7 @@ export interface operations {
                 days?: number;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -12524,10 +12529,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12571,7 +12576,7 @@ export interface operations {
                     "application/json": components["schemas"]["EngagementResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -12590,7 +12595,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -12602,10 +12607,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12624,7 +12629,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErasureResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -12646,11 +12651,11 @@ export interface operations {
                 limit?: number;
                 /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
-                /** @description Streams the events after this one as NDJSON, the oldest first, instead of a page. `0`: from the oldest event. */
+                /** @description `cursor` of a line: streams the later events as NDJSON. `0`: all events. */
                 after?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -12661,10 +12666,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12690,10 +12695,10 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["EventResponsePage"];
-                    "application/x-ndjson": components["schemas"]["EventResponse"];
+                    "application/x-ndjson": components["schemas"]["EventLine"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -12726,7 +12731,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -12767,7 +12772,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -12794,7 +12799,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -12805,10 +12810,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12834,7 +12839,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExportPage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -12853,7 +12858,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -12864,10 +12869,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12889,7 +12894,7 @@ export interface operations {
                     "application/json": components["schemas"]["FlowResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -12908,9 +12913,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -12932,7 +12937,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -12973,7 +12978,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -12984,7 +12989,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -13137,7 +13142,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -13148,10 +13153,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13174,7 +13179,7 @@ export interface operations {
                     "application/json": components["schemas"]["GuardResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -13193,9 +13198,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -13215,7 +13220,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -13257,7 +13262,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -13268,7 +13273,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -13339,7 +13344,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -13350,10 +13355,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13379,7 +13384,7 @@ export interface operations {
                     "application/json": components["schemas"]["IdentityKeyResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -13419,10 +13424,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -13466,7 +13471,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -13491,7 +13496,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -13502,10 +13507,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13570,7 +13575,7 @@ export interface operations {
                     "application/json": components["schemas"]["ImportPage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -13629,7 +13634,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -13704,7 +13709,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -13716,10 +13721,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13776,7 +13781,7 @@ export interface operations {
                     "application/json": components["schemas"]["Import"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -13916,7 +13921,7 @@ export interface operations {
                 days?: number;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -13927,10 +13932,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13956,7 +13961,7 @@ export interface operations {
                     "application/json": components["schemas"]["LostSubscriptions"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -13986,7 +13991,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -13997,10 +14002,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -14084,7 +14089,7 @@ export interface operations {
                     "application/json": components["schemas"]["MessageResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -14142,7 +14147,7 @@ export interface operations {
             /** @description With `dry_run=true` */
             200: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -14166,10 +14171,10 @@ export interface operations {
                     "application/json": components["schemas"]["DryRun"];
                 };
             };
-            /** @description Accepted; it is being done */
+            /** @description Accepted; the work continues after the response */
             202: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -14341,23 +14346,23 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
                 /** @description Id or slug */
                 app: string;
-                /** @description Its sender's own name for it */
+                /** @description `key` that the sender gave the message */
                 key: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -14433,7 +14438,7 @@ export interface operations {
                     "application/json": components["schemas"]["MessageResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -14455,7 +14460,7 @@ export interface operations {
             path: {
                 /** @description Id or slug */
                 app: string;
-                /** @description Its sender's own name for it */
+                /** @description `key` that the sender gave the message */
                 key: string;
             };
             cookie?: never;
@@ -14552,7 +14557,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -14564,10 +14569,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -14643,7 +14648,7 @@ export interface operations {
                     "application/json": components["schemas"]["MessageResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -14761,7 +14766,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -14773,10 +14778,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -14973,7 +14978,7 @@ export interface operations {
                     "application/json": components["schemas"]["MessageContentResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -14997,7 +15002,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -15009,10 +15014,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15053,7 +15058,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeliveryResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -15072,7 +15077,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -15085,10 +15090,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15121,7 +15126,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeliveryResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -15197,7 +15202,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -15210,10 +15215,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15237,7 +15242,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExplanationResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -15266,7 +15271,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Accepted; it is being done */
+            /** @description Accepted; the work continues after the response */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -15536,7 +15541,7 @@ export interface operations {
                 reason?: string[];
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -15547,10 +15552,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15576,7 +15581,7 @@ export interface operations {
                     "application/json": components["schemas"]["ChartResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -15600,7 +15605,7 @@ export interface operations {
                 until?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -15611,10 +15616,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15713,7 +15718,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReliabilityResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -15732,7 +15737,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -15743,10 +15748,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15791,7 +15796,7 @@ export interface operations {
                     "application/json": components["schemas"]["PolicyOverview"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -15810,7 +15815,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -15821,10 +15826,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15874,7 +15879,7 @@ export interface operations {
                     "application/json": components["schemas"]["PolicyPresetPage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -16174,7 +16179,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -16186,10 +16191,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -16226,7 +16231,7 @@ export interface operations {
                     "application/json": components["schemas"]["PolicyResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -16245,9 +16250,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -16268,7 +16273,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -16324,7 +16329,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -16336,7 +16341,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -16357,7 +16362,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -16370,10 +16375,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -16410,7 +16415,7 @@ export interface operations {
                     "application/json": components["schemas"]["PolicyResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -16429,9 +16434,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -16453,7 +16458,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -16509,7 +16514,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -16522,7 +16527,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -16548,7 +16553,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -16559,10 +16564,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -16607,7 +16612,7 @@ export interface operations {
                     "application/json": components["schemas"]["PolicyResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -16626,7 +16631,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -16638,10 +16643,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -16678,7 +16683,7 @@ export interface operations {
                     "application/json": components["schemas"]["PolicyResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -16697,9 +16702,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -16720,7 +16725,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -16776,7 +16781,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -16788,7 +16793,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -16828,7 +16833,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Accepted; it is being done */
+            /** @description Accepted; the work continues after the response */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -16843,7 +16848,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReceiptsAccepted"];
                 };
             };
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -16870,7 +16875,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -16881,10 +16886,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -16909,7 +16914,7 @@ export interface operations {
                     "application/json": components["schemas"]["SegmentResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -16990,7 +16995,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -17002,10 +17007,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17022,7 +17027,7 @@ export interface operations {
                     "application/json": components["schemas"]["SegmentResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -17041,9 +17046,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -17065,7 +17070,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17119,7 +17124,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -17131,7 +17136,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -17152,7 +17157,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -17163,10 +17168,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17181,7 +17186,7 @@ export interface operations {
                     "application/json": components["schemas"]["Slas"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -17200,9 +17205,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -17222,7 +17227,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17256,7 +17261,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -17267,7 +17272,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -17316,7 +17321,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17469,7 +17474,7 @@ export interface operations {
                     "application/json": components["schemas"]["SubscriptionResponse"];
                 };
             };
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -17601,7 +17606,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17675,7 +17680,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -17716,7 +17721,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17860,7 +17865,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -17885,7 +17890,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -17896,10 +17901,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -18053,7 +18058,7 @@ export interface operations {
                     "application/json": components["schemas"]["TemplateResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -18291,7 +18296,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -18304,10 +18309,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -18453,7 +18458,7 @@ export interface operations {
                     "application/json": components["schemas"]["TemplateResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -18472,9 +18477,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -18656,7 +18661,7 @@ export interface operations {
                     "application/json": components["schemas"]["TemplateResponse"];
                 };
             };
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -18821,7 +18826,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -18834,7 +18839,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -18860,7 +18865,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -18871,10 +18876,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -18907,7 +18912,7 @@ export interface operations {
                     "application/json": components["schemas"]["TopicResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -18926,7 +18931,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -18938,10 +18943,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -18966,7 +18971,7 @@ export interface operations {
                     "application/json": components["schemas"]["TopicResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -18985,9 +18990,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -19008,7 +19013,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -19078,7 +19083,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -19090,7 +19095,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -19111,7 +19116,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -19132,7 +19137,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -19186,7 +19191,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -19216,7 +19221,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -19266,7 +19271,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErasureResponse"];
                 };
             };
-            /** @description Accepted; it is being done */
+            /** @description Accepted; the work continues after the response */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -19309,7 +19314,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -19626,7 +19631,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -19637,10 +19642,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -19667,7 +19672,7 @@ export interface operations {
                     "application/json": components["schemas"]["VapidKeyResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -19706,10 +19711,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -19745,7 +19750,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -19757,10 +19762,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -19779,7 +19784,7 @@ export interface operations {
                     "application/json": components["schemas"]["VapidKeyResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -19798,7 +19803,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -19819,7 +19824,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -19906,7 +19911,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -19917,10 +19922,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -19966,7 +19971,7 @@ export interface operations {
                     "application/json": components["schemas"]["WebhookResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -20012,10 +20017,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -20070,7 +20075,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -20082,10 +20087,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20123,7 +20128,7 @@ export interface operations {
                     "application/json": components["schemas"]["WebhookResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -20142,7 +20147,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -20154,7 +20159,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -20175,7 +20180,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -20196,7 +20201,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -20260,7 +20265,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -20272,10 +20277,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20302,7 +20307,7 @@ export interface operations {
                     "application/json": components["schemas"]["WebhookDeliveryResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -20321,7 +20326,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -20334,10 +20339,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20368,7 +20373,7 @@ export interface operations {
                     "application/json": components["schemas"]["WebhookDeliveryDetail"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -20522,10 +20527,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Accepted; it is being done */
+            /** @description Accepted; the work continues after the response */
             202: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -20574,7 +20579,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -20582,10 +20587,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20615,7 +20620,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuditEntryResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -20633,7 +20638,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -20641,10 +20646,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20670,7 +20675,7 @@ export interface operations {
                     "application/json": components["schemas"]["CheckResults"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -20699,7 +20704,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -20719,7 +20724,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -20727,10 +20732,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20745,7 +20750,7 @@ export interface operations {
                     "application/json": components["schemas"]["QueueResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -20770,7 +20775,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -20778,10 +20783,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20828,7 +20833,7 @@ export interface operations {
                     "application/json": components["schemas"]["LaneResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -20846,7 +20851,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -20856,10 +20861,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20898,7 +20903,7 @@ export interface operations {
                     "application/json": components["schemas"]["LaneResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -20991,7 +20996,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -21001,10 +21006,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -21026,7 +21031,7 @@ export interface operations {
                     "application/json": components["schemas"]["FlowResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -21045,9 +21050,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path: {
@@ -21068,7 +21073,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21109,7 +21114,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -21119,7 +21124,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -21565,7 +21570,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -21573,10 +21578,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -21591,7 +21596,7 @@ export interface operations {
                     "application/json": components["schemas"]["LogLevelResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -21609,9 +21614,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
-                /** @description `*`: 412 if there is such a thing already */
+                /** @description `*`: 412 if the resource exists already */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -21629,7 +21634,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21662,7 +21667,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path?: never;
@@ -21726,7 +21731,7 @@ export interface operations {
                 reason?: string[];
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -21734,10 +21739,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -21763,7 +21768,7 @@ export interface operations {
                     "application/json": components["schemas"]["ChartResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -21786,7 +21791,7 @@ export interface operations {
                 until?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -21794,10 +21799,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -21896,7 +21901,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReliabilityResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -21914,7 +21919,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -21922,10 +21927,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -21950,7 +21955,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -21983,7 +21988,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -22038,7 +22043,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path?: never;
@@ -22046,7 +22051,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -22066,7 +22071,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -22074,10 +22079,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -22096,7 +22101,7 @@ export interface operations {
                     "application/json": components["schemas"]["SignInMethods"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -22179,7 +22184,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -22187,10 +22192,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -22217,7 +22222,7 @@ export interface operations {
                     "application/json": components["schemas"]["PasskeyResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -22262,7 +22267,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -22303,7 +22308,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -22336,7 +22341,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -22372,7 +22377,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -22424,7 +22429,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -22452,7 +22457,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -22460,10 +22465,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -22490,7 +22495,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionListResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -22508,7 +22513,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path?: never;
@@ -22550,7 +22555,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -22575,7 +22580,7 @@ export interface operations {
                 iterator?: string;
             };
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -22583,10 +22588,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -22620,7 +22625,7 @@ export interface operations {
                     "application/json": components["schemas"]["TeammateResponsePage"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -22661,10 +22666,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; the body shows it */
+            /** @description Created; the body contains the resource */
             201: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
@@ -22711,7 +22716,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
+                /** @description Known `ETag`s: 304 if one of them is current */
                 "If-None-Match"?: string;
             };
             path: {
@@ -22721,10 +22726,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was asked for */
+            /** @description The resource */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -22750,7 +22755,7 @@ export interface operations {
                     "application/json": components["schemas"]["TeammateResponse"];
                 };
             };
-            /** @description You have it: `If-None-Match` names it */
+            /** @description `If-None-Match` has the current tag */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -22769,7 +22774,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -22779,7 +22784,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -22800,7 +22805,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                /** @description Known `ETag`: 412 if the resource has changed since */
                 "If-Match"?: string;
             };
             path: {
@@ -22824,7 +22829,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the body shows what holds now */
+            /** @description Done; the body contains the current state */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -22876,7 +22881,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; there is no body */
+            /** @description Done; no body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -22943,7 +22948,7 @@ export interface operations {
             /** @description Done; the body contains the result */
             200: {
                 headers: {
-                    /** @description `true`: a repeat of the first answer */
+                    /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };

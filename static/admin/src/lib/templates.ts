@@ -65,7 +65,7 @@ export const withoutLanguage = (draft: Draft, n: number): Draft => ({ ...draft, 
 export const pointerOf = (locale: string): string => (locale === "" ? "/content" : `/locales/${locale}/content`);
 
 /** Recipient of the preview. */
-export interface Somebody {
+export interface PreviewRecipient {
   kind: "anybody" | "user" | "subscription";
   /** Of a user or a subscription. */
   id: string;
@@ -74,10 +74,10 @@ export interface Somebody {
   attributes: string;
 }
 
-export const ANYBODY: Somebody = { kind: "anybody", id: "", locale: "", attributes: "" };
+export const ANYBODY: PreviewRecipient = { kind: "anybody", id: "", locale: "", attributes: "" };
 
 /** The same as members of a preview. Undefined: there is something that cannot be read. */
-export function whomOf({ kind, id, locale, attributes }: Somebody): Partial<TemplatePreviewRequest> | undefined {
+export function whomOf({ kind, id, locale, attributes }: PreviewRecipient): Partial<TemplatePreviewRequest> | undefined {
   if (kind !== "anybody" && id.trim()) return { [kind]: id.trim() };
   const known = objectOf(attributes);
   if (!known) return undefined;

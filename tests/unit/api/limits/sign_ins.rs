@@ -26,7 +26,7 @@ fn wait_doubles_after_each_failure_per_client() {
         now += TimeDelta::seconds(wait_s);
         assert!(fail(&sign_ins, ANN, client(1), now), "{wait_s}");
     }
-    assert!(fail(&sign_ins, ANN, client(2), now), "somebody elsewhere");
+    assert!(fail(&sign_ins, ANN, client(2), now), "another client");
     assert!(fail(&sign_ins, [2; 32], client(1), now), "another name");
     now += FORGOTTEN_AFTER;
     assert!((0..5).all(|_| fail(&sign_ins, ANN, client(1), now)), "after an hour it begins anew");

@@ -80,8 +80,6 @@ fn wrong_parameter_is_named() {
         (format!("{range}&measures=accepted&lane=x"), "lane"),
         (format!("{range}&measures=accepted&message=x"), "message"),
         (format!("{range}&measures=accepted&by=message"), "message"),
-        (format!("{range}&measures=accepted&user=x"), "user"),
-        (format!("{range}&measures=accepted&timezone=UTC"), "timezone"),
         (format!("{range}&measures=accepted&app=%00"), "app"),
         (format!("{range}&measures={}", "accepted,".repeat(101)), "measures"),
         ("since=2026-11-01T00:00:00Z&until=2026-11-20T00:00:00Z&measures=gone&step=1m".into(), "since"),
@@ -92,9 +90,7 @@ fn wrong_parameter_is_named() {
         assert_eq!(problem.errors[0].parameter.as_deref(), Some(parameter), "{text}: {}", problem.detail);
     }
     let now = "2026-11-20T12:00:30Z".parse().unwrap();
-    for (more, parameter) in [("by=app", "by"), ("app=shop", "app")] {
-        let text = format!("{range}&measures=accepted&{more}");
-        let problem = Query::read(&text, true, MetricsKept::DEFAULT, now).expect_err(&text);
-        assert_eq!(problem.errors[0].parameter.as_deref(), Some(parameter));
-    }
+    let text = format!("{range}&measures=accepted&by=app");
+    let problem = Query::read(&text, true, MetricsKept::DEFAULT, now).expect_err(&text);
+    assert_eq!(problem.errors[0].parameter.as_deref(), Some("by"));
 }

@@ -31,12 +31,12 @@ export interface Attempts {
 
 const lastHour = () => {
   const end = clock.now();
-  return { "since": new Date(end.getTime() - HOUR_MS).toISOString(), "until": end.toISOString() };
+  return { since: new Date(end.getTime() - HOUR_MS).toISOString(), until: end.toISOString() };
 };
 
 /** Lanes of these apps. Undefined: of all apps at once, for users with access to the server. */
 export async function loadAttempts(apps: readonly string[] | undefined, signal: AbortSignal): Promise<Map<number, Attempts>> {
-  const query = { ...lastHour(), "measures": ["attempts", "error_rate"], "by": ["lane"] };
+  const query = { ...lastHour(), measures: ["attempts", "error_rate"], by: ["lane"] };
   const charts = apps
     ? await Promise.all(apps.map((app) => told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal }))))
     : [await told(api.GET("/v1/metrics", { params: { query }, signal }))];
@@ -52,7 +52,7 @@ export async function loadAttempts(apps: readonly string[] | undefined, signal: 
 
 /** Responses of attempts, by class. */
 export async function loadAnswers({ app, lane }: Pick<LaneResponse, "app" | "lane">, signal: AbortSignal): Promise<{ status: string; n: number }[]> {
-  const query = { ...lastHour(), "measures": ["attempts"], "by": ["status"], "lane": [lane] };
+  const query = { ...lastHour(), measures: ["attempts"], by: ["status"], lane: [lane] };
   const { data } = await told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal }));
   const answers = data.map(({ dimensions, metrics }) => ({
     status: String((dimensions as { status?: string }).status),

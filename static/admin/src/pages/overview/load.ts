@@ -8,27 +8,27 @@ const HOUR_MS = 3_600_000;
 
 const range = (hours: number) => {
   const end = clock.now();
-  return { "since": new Date(end.getTime() - hours * HOUR_MS).toISOString(), "until": end.toISOString() };
+  return { since: new Date(end.getTime() - hours * HOUR_MS).toISOString(), until: end.toISOString() };
 };
 
 async function chart(app: string | undefined, query: Parameters<typeof all>[0], signal: AbortSignal): Promise<ChartResponse> {
   return app ? told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal })) : all(query, signal);
 }
 
-const all = (query: { "since": string; "until": string; "measures": string[]; step?: string }, signal: AbortSignal): Promise<ChartResponse> =>
+const all = (query: { since: string; until: string; measures: string[]; step?: string }, signal: AbortSignal): Promise<ChartResponse> =>
   told(api.GET("/v1/metrics", { params: { query }, signal }));
 
 /** Outcomes of deliveries in each minute of the last hour. */
 export const loadThroughput = (app: string | undefined, signal: AbortSignal) =>
-  chart(app, { ...range(1), step: "1m", "measures": [...OUTCOMES] }, signal);
+  chart(app, { ...range(1), step: "1m", measures: [...OUTCOMES] }, signal);
 
 /** Delivery times of the last hour: sums, not steps. */
 export const loadLatency = (app: string | undefined, signal: AbortSignal) =>
-  chart(app, { ...range(1), "measures": ["latency_p50", "latency_p90", "latency_p95", "latency_p99", "accepted"] }, signal);
+  chart(app, { ...range(1), measures: ["latency_p50", "latency_p90", "latency_p95", "latency_p99", "accepted"] }, signal);
 
 /** Receipts of a day's deliveries. */
 export const loadFunnel = (app: string | undefined, signal: AbortSignal) =>
-  chart(app, { ...range(24), "measures": ["accepted", "receipts_asked", "displayed", "clicked"] }, signal);
+  chart(app, { ...range(24), measures: ["accepted", "receipts_asked", "displayed", "clicked"] }, signal);
 
 export const loadQueue = (app: string | undefined, signal: AbortSignal): Promise<Queue> =>
   app ? told(api.GET("/v1/apps/{app}/flow", { params: { path: { app } }, signal })) : told(api.GET("/v1/flow", { signal }));

@@ -12,7 +12,7 @@ export const DEVICES_MAX = 50;
 
 const range = (days: number) => {
   const end = clock.now();
-  return { "since": new Date(end.getTime() - (days - 1) * DAY_MS).toISOString(), "until": end.toISOString() };
+  return { since: new Date(end.getTime() - (days - 1) * DAY_MS).toISOString(), until: end.toISOString() };
 };
 
 const chart = (app: string, query: object, signal: AbortSignal) => told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query: query as never }, signal }));
@@ -20,14 +20,14 @@ const chart = (app: string, query: object, signal: AbortSignal) => told(api.GET(
 export async function loadGrowth(app: string, created: Date, days: number, signal: AbortSignal): Promise<Growth> {
   const daily = { ...range(days), step: "1d" };
   const [won, lost] = await Promise.all([
-    chart(app, { ...daily, "measures": ["subscriptions_won", "subscriptions_active"] }, signal),
-    chart(app, { ...daily, "measures": ["subscriptions_lost"], "by": ["reason"] }, signal),
+    chart(app, { ...daily, measures: ["subscriptions_won", "subscriptions_active"] }, signal),
+    chart(app, { ...daily, measures: ["subscriptions_lost"], by: ["reason"] }, signal),
   ]);
   return growth(sinceCreation(won, created), lost);
 }
 
 export async function loadGateways(app: string, days: number, signal: AbortSignal): Promise<Slice[]> {
-  const query = { ...range(days), "measures": ["subscriptions_active", "subscriptions_won", "subscriptions_lost"], "by": ["gateway"] };
+  const query = { ...range(days), measures: ["subscriptions_active", "subscriptions_won", "subscriptions_lost"], by: ["gateway"] };
   return byGateway(await chart(app, query, signal));
 }
 

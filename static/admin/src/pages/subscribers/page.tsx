@@ -129,7 +129,7 @@ function Base({ app }: { app: AppResponse }) {
   const keys = useResource(`base by key ${app.id}`, (stop) => loadKeys(app.id, stop), { everyS: 300 });
   return (
     <>
-      <Shown of={grown} what="the base" isEmpty={isNobody} empty={<Nobody app={app} />}>
+      <Shown of={grown} what="the base" isEmpty={isEmptyBase} empty={<NoSubscribers app={app} />}>
         {(grown) => (
           <>
             <HealthSentence grown={grown} days={days} />
@@ -160,9 +160,9 @@ function Base({ app }: { app: AppResponse }) {
   );
 }
 
-const isNobody = ({ active, won, lost }: Growth) => active === 0 && won.every((n) => n === 0) && LOSSES.every((loss) => lost[loss].every((n) => n === 0));
+const isEmptyBase = ({ active, won, lost }: Growth) => active === 0 && won.every((n) => n === 0) && LOSSES.every((loss) => lost[loss].every((n) => n === 0));
 
-function Nobody({ app }: { app: AppResponse }) {
+function NoSubscribers({ app }: { app: AppResponse }) {
   return (
     <div>
       <p>There are no subscriptions. Browsers subscribe with the SDK, on a page of the site:</p>

@@ -4,7 +4,7 @@ import type { AppResponse, TemplateResponse, TemplatePreview } from "../../api/t
 import { useAsked, type Asked } from "../../lib/asked";
 import { content, objectOf } from "../../lib/draft";
 import { faultWords, languageWords } from "../../lib/format";
-import { ANYBODY, inLanguage, pointerOf, templateOf, untaken, whomOf, withLanguage, withoutLanguage, type Draft, type Somebody } from "../../lib/templates";
+import { ANYBODY, inLanguage, pointerOf, templateOf, untaken, whomOf, withLanguage, withoutLanguage, type Draft, type PreviewRecipient } from "../../lib/templates";
 import { useAction } from "../../ui/action";
 import { Card } from "../../ui/card";
 import { useEdit } from "../../ui/edit";
@@ -171,8 +171,8 @@ const KINDS = [
 ] as const;
 
 interface TryProps {
-  somebody: Somebody;
-  change: (changes: Partial<Somebody>) => void;
+  somebody: PreviewRecipient;
+  change: (changes: Partial<PreviewRecipient>) => void;
   data: string;
   tell: (data: string) => void;
   filled: Asked<TemplatePreview>;
@@ -188,7 +188,7 @@ function TryCard({ somebody, change, data, tell, filled: { shown, problem, isOld
   return (
     <Card title="On whom it is tried">
       <div class="pair">
-        <Choice label="Whom" name="whom" value={kind} choices={KINDS} choose={(kind) => change({ kind: kind as Somebody["kind"] })} />
+        <Choice label="Whom" name="whom" value={kind} choices={KINDS} choose={(kind) => change({ kind: kind as PreviewRecipient["kind"] })} />
         {kind === "anybody" ? (
           <Text label="Language" name="whom-locale" value={locale} change={(locale) => change({ locale })} max={35} placeholder="de-AT" fault={problem?.fault("/recipient/locale")} />
         ) : (
