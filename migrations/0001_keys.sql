@@ -57,7 +57,7 @@ CREATE TABLE apps (
     weight               smallint    NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
     -- Frequency caps, as written: [{"tiers": ["promotional"], "max": 2, "window": "1d"}]. Null: no caps.
     caps                 jsonb,
-    -- Union of `webhooks.heard` of its active webhooks; 0: nothing is written to webhook_notes.
+    -- Union of `webhooks.heard` of its active webhooks; 0: nothing is written for them alone.
     heard                integer     NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE apps IS 'Apps. An app is one site, with keys, subscriptions and messages of its own.';

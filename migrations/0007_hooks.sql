@@ -7,7 +7,8 @@ CREATE TABLE webhooks (
     name          text        NOT NULL CHECK (length(name) BETWEEN 1 AND 200), -- name for people
     url           bytea       NOT NULL, -- sealed: the path may be a secret
     events        text[]      NOT NULL CHECK (cardinality(events) BETWEEN 1 AND 100), -- model::hook::EventType
-    heard         integer     NOT NULL, -- kinds of webhook_notes that it receives, one bit each
+    -- Kinds of webhook_notes that it receives, one bit each, and bit 28: subscription.created, .changed or .ended.
+    heard         integer     NOT NULL,
     max_events    integer     NOT NULL CHECK (max_events BETWEEN 1 AND 500), -- maximum of events in one request
     policy        jsonb,      -- retry policy, as written; null: the server's
     state         text        NOT NULL CHECK (state IN ('active', 'disabled')), -- disabled: receives nothing
@@ -93,3 +94,47 @@ CREATE TABLE webhook_attempts (
     PRIMARY KEY (delivery, number)
 );
 COMMENT ON TABLE webhook_attempts IS 'Attempts of webhook deliveries.';
+
+-- Events about subscriptions, for apps with a webhook that receives them. They name no user: the transaction that packs
+-- them adds the user of that time, so that an erasure has nothing to delete here.
+CREATE FUNCTION subscriptions_tell_new() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO stream_events (at, app, kind, data)
+    SELECT c.since, c.app, 'subscription.created',
+           jsonb_build_object('subscription', 'sub_' || c.id,
+                              'cause', CASE WHEN c.origin_id = c.id THEN 'registered' ELSE 'replacement' END)
+    FROM changed c JOIN apps a ON a.id = c.app WHERE c.state = 'active' AND a.heard & (1 << 28) <> 0;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER subscriptions_told_new AFTER INSERT ON subscriptions REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION subscriptions_tell_new();
+
+CREATE FUNCTION subscriptions_tell_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO stream_events (at, app, kind, data)
+    -- Postgres's clock may be behind the server's.
+    SELECT CASE WHEN OLD.state = NEW.state THEN greatest(clock_timestamp(), NEW.since, NEW.last_seen)
+                WHEN NEW.state = 'active' THEN NEW.since ELSE NEW.ended_at END,
+           NEW.app,
+           CASE WHEN OLD.state = NEW.state THEN 'subscription.changed' WHEN NEW.state = 'active' THEN 'subscription.created'
+                ELSE 'subscription.ended' END,
+           jsonb_build_object('subscription', 'sub_' || NEW.id) ||
+           CASE WHEN OLD.state = NEW.state THEN jsonb_build_object('changed', array_remove(ARRAY[
+                    CASE WHEN NEW.user_id IS DISTINCT FROM OLD.user_id THEN 'user_id' END,
+                    CASE WHEN NEW.tags <> OLD.tags THEN 'tags' END,
+                    CASE WHEN NEW.attributes <> OLD.attributes THEN 'attributes' END,
+                    CASE WHEN NEW.locale IS DISTINCT FROM OLD.locale THEN 'locale' END,
+                    CASE WHEN NEW.timezone IS DISTINCT FROM OLD.timezone THEN 'timezone' END,
+                    CASE WHEN (NEW.consent_at, NEW.consent_source) IS DISTINCT FROM (OLD.consent_at, OLD.consent_source)
+                         THEN 'consent' END], NULL))
+                WHEN NEW.state = 'active' THEN jsonb_build_object('cause', 'restored')
+                ELSE jsonb_build_object('cause', NEW.state, 'replaced_by', 'sub_' || NEW.replaced_by) END
+    FROM apps a WHERE a.id = NEW.app AND a.heard & (1 << 28) <> 0;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER subscriptions_told_change
+    AFTER UPDATE OF state, user_id, tags, attributes, locale, timezone, consent_at, consent_source ON subscriptions
+    FOR EACH ROW WHEN ((OLD.state = 'active') <> (NEW.state = 'active') OR NEW.state = 'active' AND
+        (OLD.user_id, OLD.tags, OLD.attributes, OLD.locale, OLD.timezone, OLD.consent_at, OLD.consent_source) IS DISTINCT FROM
+        (NEW.user_id, NEW.tags, NEW.attributes, NEW.locale, NEW.timezone, NEW.consent_at, NEW.consent_source))
+    EXECUTE FUNCTION subscriptions_tell_change();

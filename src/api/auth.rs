@@ -149,6 +149,16 @@ impl Caller {
         if self.may(scope) { Ok(()) } else { Err(self.lacks(scope, Role::least_for(scope))) }
     }
 
+    /// 403: it may not do for the server as a whole what asks for that scope.
+    pub(crate) fn require_for_server(&self, scope: Scope) -> Result<(), Problem> {
+        match &self.holder {
+            CallerIdentity::Key(key) if key.app.is_some() => {
+                Err(Problem::forbidden(format!("This takes a key of the server with the scope `{}`.", scope.name())))
+            }
+            _ => Self { app: None, ..self.clone() }.require(scope),
+        }
+    }
+
     /// 403: it would take that scope, or that role.
     fn lacks(&self, scope: Scope, role: Role) -> Problem {
         Problem::forbidden(match (&self.holder, self.app) {

@@ -10,7 +10,8 @@ use bellwire_store::hooks::packing::{Note, PackedEvent};
 
 #[derive(Debug)]
 pub(super) struct OutgoingEvent {
-    pub app: AppId,
+    /// `None`: the server as a whole.
+    pub app: Option<AppId>,
     pub kind: EventType,
     pub at: Timestamp,
     /// Subscription whose user the event names.
@@ -49,13 +50,18 @@ impl OutgoingEvent {
             }
         }
         let names = note.user_id.is_some().then_some(note.subscription);
-        Some(Self { app: note.app, kind, at: note.at, names, json: write(note.id, kind, note.at, &data) })
+        Some(Self { app: Some(note.app), kind, at: note.at, names, json: write(note.id, kind, note.at, &data) })
     }
 
     pub(super) fn told(told: &PackedEvent) -> Option<Self> {
-        let kind = EventType::from_name(&told.kind)?;
+        let kind = match EventType::from_name(&told.kind)? {
+            EventType::AlertRaised if told.app.is_none() => EventType::ServerAlertRaised,
+            EventType::AlertResolved if told.app.is_none() => EventType::ServerAlertResolved,
+            _ if told.app.is_none() => return None,
+            kind => kind,
+        };
         let json = write(told.id, kind, told.at, &told.data);
-        Some(Self { app: told.app, kind, at: told.at, names: None, json })
+        Some(Self { app: told.app, kind, at: told.at, names: told.names, json })
     }
 }
 

@@ -43,7 +43,9 @@ async fn round(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<boo
     apps.dedup();
     let kinds = EventType::ALL.into_iter().filter(|kind| kind.is_for_webhooks());
     let kinds: Vec<_> = kinds.map(|kind| kind.name().to_owned()).collect();
-    let (streamed, told) = packing::take_stream(pool, &mut tx, &apps, &kinds).await?;
+    let about_server = |name: &String| EventType::from_name(name).is_some_and(EventType::is_about_server);
+    let of_apps = (!hearers.iter().any(|hearer| hearer.events.iter().any(about_server))).then_some(apps.as_slice());
+    let (streamed, told) = packing::take_stream(pool, &mut tx, of_apps, &kinds).await?;
     let mut events: Vec<OutgoingEvent> = notes.into_iter().filter_map(OutgoingEvent::noted).collect();
     events.extend(told.iter().filter_map(OutgoingEvent::told));
     for hearer in &hearers {
@@ -62,7 +64,7 @@ async fn round(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<boo
 }
 
 fn hears(hearer: &Hearer, event: &OutgoingEvent) -> bool {
-    hearer.app == event.app
+    event.app.is_none_or(|app| hearer.app == app)
         && event.at >= hearer.heard_from
         && hearer.events.iter().any(|name| name == event.kind.name())
 }
@@ -105,7 +107,7 @@ mod tests {
 
     fn event(octets: usize) -> OutgoingEvent {
         let (app, at) = (AppId(Uuid::nil()), Timestamp::UNIX_EPOCH);
-        OutgoingEvent { app, kind: EventType::DeliveryGone, at, names: None, json: "x".repeat(octets) }
+        OutgoingEvent { app: Some(app), kind: EventType::DeliveryGone, at, names: None, json: "x".repeat(octets) }
     }
 
     #[test]

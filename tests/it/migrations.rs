@@ -103,7 +103,8 @@ async fn databases_of_unreleased_builds_are_left_unchanged() {
 /// Removes what the last migration of the baseline created.
 async fn undo_the_last(database: &TestDatabase) {
     sqlx::raw_sql(
-        "DROP TABLE webhook_attempts, webhook_deliveries, webhook_cursor, webhook_notes, webhooks;
+        "DROP FUNCTION subscriptions_tell_new, subscriptions_tell_change CASCADE;
+         DROP TABLE webhook_attempts, webhook_deliveries, webhook_cursor, webhook_notes, webhooks;
          DELETE FROM _sqlx_migrations WHERE version = 7",
     )
     .execute(&database.pool)

@@ -1,5 +1,6 @@
 //! Webhooks notify apps of events: signed, at least once, and without delays by other receivers.
 
+mod subscriptions;
 mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};

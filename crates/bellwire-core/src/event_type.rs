@@ -56,6 +56,16 @@ named! {
         SubscriptionGone = "subscription.gone",
         /// Deliveries missed the promise of their tier; the first of their tier and minute.
         SlaMissed = "sla.missed",
+        /// A subscription became active.
+        SubscriptionCreated = "subscription.created",
+        /// The user, labels, language, time zone or consent of an active subscription changed.
+        SubscriptionChanged = "subscription.changed",
+        /// A subscription is no longer active.
+        SubscriptionEnded = "subscription.ended",
+        /// An alert about the server was raised that was not open: for webhooks of operators.
+        ServerAlertRaised = "server.alert.raised",
+        /// An alert about the server was resolved: for webhooks of operators.
+        ServerAlertResolved = "server.alert.resolved",
         /// Outcomes of attempts within the last second: a snapshot.
         Outcomes = "outcomes",
     }
@@ -65,12 +75,32 @@ impl EventType {
     /// Returns whether webhooks are sent events of this type.
     pub fn is_for_webhooks(self) -> bool {
         let groups = ["delivery.", "campaign.", "message.", "alert.", "webhook."];
-        self != Self::MessageProgress && groups.iter().any(|group| self.name().starts_with(group))
+        match self {
+            Self::MessageProgress => false,
+            Self::DeadLetterCreated | Self::SlaMissed => true,
+            _ => {
+                self.is_about_subscription()
+                    || self.is_about_server()
+                    || groups.iter().any(|group| self.name().starts_with(group))
+            }
+        }
     }
 
-    /// Returns whether event streams carry events of this type: all but those of single deliveries and webhooks.
+    /// Returns whether events of this type are about one subscription that began, changed or ended.
+    pub fn is_about_subscription(self) -> bool {
+        matches!(self, Self::SubscriptionCreated | Self::SubscriptionChanged | Self::SubscriptionEnded)
+    }
+
+    /// Returns whether events of this type are about the server as a whole: only its operators may receive them.
+    pub fn is_about_server(self) -> bool {
+        matches!(self, Self::ServerAlertRaised | Self::ServerAlertResolved)
+    }
+
+    /// Returns whether event streams carry events of this type: all but those of single deliveries and subscriptions, and those
+    /// that only webhooks receive.
     pub fn is_streamed(self) -> bool {
-        !self.name().starts_with("delivery.") && self != Self::WebhookTest
+        let is_for_webhooks_only = self == Self::WebhookTest || self.is_about_subscription() || self.is_about_server();
+        !is_for_webhooks_only && !self.name().starts_with("delivery.")
     }
 
     /// Returns whether event streams store events of this type: a listener can resume from their ids.

@@ -6,6 +6,8 @@ use crate::named;
 
 /// Number of the first kind of receipt among the kinds of notes.
 const RECEIPTS_FROM: i16 = 20;
+/// Bit of the events about subscriptions, which a trigger of the table writes.
+const SUBSCRIPTIONS: i32 = 1 << 28;
 
 impl EventType {
     /// Returns the event of a kind of note: the [code](Ending::code) of an ending, or 20 and the [code](ReceiptKind::code) of a
@@ -30,7 +32,8 @@ impl EventType {
     }
 }
 
-/// Kinds of notes that webhooks receive, one bit each. Empty: no note is stored.
+/// Events that webhooks receive and that are stored only for them, one bit for each kind of note and one for subscriptions. Empty:
+/// none are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WebhookKinds(pub i32);
 
@@ -39,7 +42,8 @@ impl WebhookKinds {
     pub fn of(events: &[EventType]) -> Self {
         let kinds =
             (1..=RECEIPTS_FROM + 3).filter(|kind| EventType::of_note(*kind).is_some_and(|told| events.contains(&told)));
-        Self(kinds.fold(0, |bits, kind| bits | 1 << kind))
+        let subscriptions = if events.iter().any(|event| event.is_about_subscription()) { SUBSCRIPTIONS } else { 0 };
+        Self(kinds.fold(subscriptions, |bits, kind| bits | 1 << kind))
     }
 
     /// Whether deliveries with this ending are included.
@@ -49,7 +53,7 @@ impl WebhookKinds {
 
     /// Whether any receipts are included.
     pub fn has_receipts(self) -> bool {
-        self.0 >> RECEIPTS_FROM != 0
+        (self.0 & !SUBSCRIPTIONS) >> RECEIPTS_FROM != 0
     }
 }
 
@@ -98,6 +102,8 @@ mod tests {
         let endings: Vec<_> = Ending::ALL.into_iter().filter(|ending| heard.has(*ending)).collect();
         assert_eq!((endings, heard.has_receipts()), (vec![Ending::Gone], true));
         assert_eq!(heard.0, 1 << 3 | 1 << 22);
+        let ended = WebhookKinds::of(&[EventType::SubscriptionEnded]);
+        assert!(ended.0 == SUBSCRIPTIONS && !ended.has_receipts());
         assert_eq!(WebhookKinds::of(&[EventType::AlertRaised, EventType::MessageDone]), WebhookKinds::default());
         assert!(!WebhookKinds::of(&[EventType::DeliveryCapped]).has_receipts());
         assert_eq!(EventType::of_note(Ending::Retry.code()), None);

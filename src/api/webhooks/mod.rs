@@ -31,9 +31,10 @@ use bellwire_core::scope::Scope;
 use bellwire_core::subscription::Endpoint;
 use bellwire_rules::policy::{DeliveryPolicy, PolicyLevel};
 use bellwire_store::WriteOutcome;
+use bellwire_store::connections::engine;
 use bellwire_store::hooks::webhooks::{self, AddWebhookResult, WEBHOOKS_MAX, Webhook, WebhookFields};
 use bellwire_store::keys::apps::App;
-use bellwire_store::keys::audit::{AuditAction, Who};
+use bellwire_store::keys::audit::AuditAction;
 use bellwire_vault::{WEBHOOK_SECRET, WEBHOOK_URL};
 
 /// Events in one request by default, and at most.
@@ -221,7 +222,7 @@ struct WebhookSpec<'a> {
     events: &'a [EventType],
     max_events: i32,
     policy: Option<&'a Value>,
-    who: Who,
+    caller: &'a Caller,
 }
 
 impl WebhookSpec<'_> {
@@ -246,6 +247,12 @@ impl WebhookSpec<'_> {
             "/events",
             "must name at least one event that webhooks are sent, and not `webhook.test`, which all are sent",
         );
+        let about_subscriptions = self.events.iter().any(|event| event.is_about_subscription());
+        faults.require(
+            !(about_subscriptions && engine::is_distributed()),
+            "/events",
+            "cannot name `subscription.created`, `subscription.changed` or `subscription.ended` on a distributed database",
+        );
         faults.require(
             (1..=MAX_EVENTS_MAX).contains(&self.max_events),
             "/max_events",
@@ -256,7 +263,12 @@ impl WebhookSpec<'_> {
             let throttles = parsed.is_some_and(|parsed| parsed.layer.throttle.is_some());
             faults.require(!throttles, "/policy/throttlePolicy", "does not hold for webhooks");
         }
-        faults.finish()
+        faults.finish()?;
+        // Also without a change of its events: a new URL would receive them.
+        match self.events.iter().any(|event| event.is_about_server()) {
+            true => self.caller.require_for_server(Scope::Keys),
+            false => Ok(()),
+        }
     }
 
     fn said(&self, state: &ApiState, id: WebhookId, disabled_why: Option<WebhookDisabledReason>) -> WebhookFields {
@@ -271,7 +283,7 @@ impl WebhookSpec<'_> {
             max_events: self.max_events,
             policy: self.policy.cloned(),
             disabled_why,
-            by: self.who.name(),
+            by: self.caller.actor().who.name(),
         }
     }
 }
@@ -325,7 +337,7 @@ pub(crate) async fn create(
         events: &body.events,
         max_events: body.max_events.unwrap_or(MAX_EVENTS_DEFAULT),
         policy: body.policy.as_ref().filter(|policy| !policy.is_null()),
-        who: server.caller.actor().who,
+        caller: &server.caller,
     };
     wanted.check(&state, &server.app)?;
     let secret = body.secret.as_deref().map_or_else(|| Some(generate()), Secret::read);
@@ -369,7 +381,7 @@ pub(crate) async fn change(
             None => before.policy.as_ref(),
             Some(policy) => policy.as_ref(),
         },
-        who: server.caller.actor().who,
+        caller: &server.caller,
     };
     wanted.check(&state, &server.app)?;
     let disabled_why = match body.enabled {

@@ -119,7 +119,8 @@ pub async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>
     let deliveries = |is: fn(i16) -> bool| {
         rows.iter().filter(|row| row.app.is_some() && is(row.kind)).map(|row| (row.message, row.subscription)).collect()
     };
-    let users = users(conn, deliveries(|_| true)).await?;
+    let recipients =
+        recipients(conn, rows.iter().filter(|row| row.app.is_some()).map(|row| row.subscription).collect()).await?;
     let answers = last_answers(conn, deliveries(|kind| WITH_ANSWER.contains(&kind))).await?;
     let actions = clicked_actions(conn, deliveries(|kind| kind == CLICKED)).await?;
     let notes = rows.into_iter().filter_map(|row| {
@@ -137,7 +138,7 @@ pub async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>
             message: row.message,
             campaign: row.campaign,
             subscription: row.subscription,
-            user_id: users.get(&row.subscription).cloned().flatten(),
+            user_id: recipients.get(&row.subscription).and_then(|found| found.user_id.clone()),
             attempt: answer.map(|answer| answer.attempt),
             status: answer.and_then(|answer| answer.status),
             reason: answer.and_then(|answer| answer.reason.clone()),
@@ -155,27 +156,40 @@ struct LastResponse {
     reason: Option<String>,
 }
 
-async fn users(conn: &mut PgConnection, of: Deliveries) -> sqlx::Result<HashMap<SubscriptionId, Option<String>>> {
-    let ids: BTreeSet<SubscriptionId> = of.into_iter().map(|(_, subscription)| subscription).collect();
+/// Present values of a subscription that events name.
+#[derive(Debug)]
+struct Recipient {
+    user_id: Option<String>,
+    consent_at: Option<Timestamp>,
+    consent_source: Option<String>,
+}
+
+async fn recipients(
+    conn: &mut PgConnection,
+    ids: BTreeSet<SubscriptionId>,
+) -> sqlx::Result<HashMap<SubscriptionId, Recipient>> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     let keys = SubscriptionKeys::of(ids.into_iter().collect());
-    macro_rules! users {
+    macro_rules! recipients {
         ($within:literal $(, $shards:expr)?) => {
             sqlx::query!(
-                r#"SELECT s.id AS "id: SubscriptionId", s.user_id FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+                r#"SELECT s.id AS "id: SubscriptionId", s.user_id, s.consent_at, s.consent_source FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id"# + $within,
                 &keys.shards,
                 &keys.ids as &[SubscriptionId]
                 $(, $shards)?
             )
-            .map(|row| (row.id, row.user_id))
+            .map(|row| {
+                let (consent_at, consent_source) = (row.consent_at, row.consent_source);
+                (row.id, Recipient { user_id: row.user_id, consent_at, consent_source })
+            })
         };
     }
     let found = match engine::is_distributed() {
-        false => users!("").fetch_all(conn).await?,
-        true => users!(" WHERE s.shard = ANY ($3)", &shards_of(&keys.ids)).fetch_all(conn).await?,
+        false => recipients!("").fetch_all(conn).await?,
+        true => recipients!(" WHERE s.shard = ANY ($3)", &shards_of(&keys.ids)).fetch_all(conn).await?,
     };
     Ok(found.into_iter().collect())
 }
@@ -228,17 +242,21 @@ async fn clicked_actions(
 #[derive(Debug)]
 pub struct PackedEvent {
     pub id: EventId,
-    pub app: AppId,
+    /// `None`: the server as a whole.
+    pub app: Option<AppId>,
     pub kind: String,
     pub at: Timestamp,
     pub data: Value,
+    /// Subscription whose user the event names.
+    pub names: Option<SubscriptionId>,
 }
 
-/// Reads the stream events of these apps, and moves the cursor. The rows stay for listeners. Also returns their number.
+/// Reads the stream events of these apps (`None`: of all apps and of the server), and moves the cursor. The rows stay for
+/// listeners. Also returns their number.
 pub async fn take_stream(
     pool: &PgPool,
     conn: &mut PgConnection,
-    apps: &[AppId],
+    apps: Option<&[AppId]>,
     kinds: &[String],
 ) -> sqlx::Result<(i64, Vec<PackedEvent>)> {
     let cursor = sqlx::query!(r#"SELECT xid::text::bigint AS "xid!", seq FROM webhook_cursor"#);
@@ -247,21 +265,38 @@ pub async fn take_stream(
     let end = stream::kept(pool).await?.end;
     // A cursor that came with a dump says nothing about this cluster's transactions.
     let after = if at > end { end } else { at };
-    let rows = stream::read(pool, after, Position::LAST, Some(apps), Some(kinds), STREAM_MAX).await?;
+    let rows = stream::read(pool, after, Position::LAST, apps, Some(kinds), STREAM_MAX).await?;
     let taken = i64::try_from(rows.len()).unwrap_or(i64::MAX);
     let to = rows.last().map_or(after, StreamRow::position);
     if to != at {
         sqlx::query!("UPDATE webhook_cursor SET xid = $1::bigint::text::xid8, seq = $2", to.xid, to.seq)
-            .execute(conn)
+            .execute(&mut *conn)
             .await?;
     }
-    let told = rows.into_iter().filter_map(|row| {
+    let told = rows.into_iter().map(|row| {
         let StreamRow { at, app, kind, data, .. } = row;
-        let app = app?;
-        let id = derived_uuid_of(at, &[app.0.as_bytes(), kind.as_bytes(), data.to_string().as_bytes()]);
-        Some(PackedEvent { id: EventId(id), app, kind, at, data })
+        let of_app = app.map_or([0; 16], |app| *app.0.as_bytes());
+        let id = derived_uuid_of(at, &[&of_app, kind.as_bytes(), data.to_string().as_bytes()]);
+        PackedEvent { id: EventId(id), app, kind, at, data, names: None }
     });
-    Ok((taken, told.collect()))
+    let mut told: Vec<PackedEvent> = told.collect();
+    name_users(conn, &mut told).await?;
+    Ok((taken, told))
+}
+
+/// Adds the user and the consent to events about subscriptions: those of now, so that an erased user is named nowhere.
+async fn name_users(conn: &mut PgConnection, told: &mut [PackedEvent]) -> sqlx::Result<()> {
+    let of = |event: &PackedEvent| event.data["subscription"].as_str()?.parse::<SubscriptionId>().ok();
+    let recipients = recipients(conn, told.iter().filter_map(of).collect()).await?;
+    for event in told {
+        let Some(subscription) = of(event) else { continue };
+        let found = recipients.get(&subscription);
+        event.names = found.filter(|found| found.user_id.is_some()).map(|_| subscription);
+        event.data["user_id"] = found.and_then(|found| found.user_id.as_deref()).into();
+        event.data["consent_at"] = serde_json::json!(found.and_then(|found| found.consent_at));
+        event.data["consent_source"] = found.and_then(|found| found.consent_source.as_deref()).into();
+    }
+    Ok(())
 }
 
 pub async fn add(conn: &mut PgConnection, deliveries: &[NewDelivery], now: Timestamp) -> sqlx::Result<()> {

@@ -18,12 +18,14 @@ const LAYOUT: &str = "distribution_layout";
 const OLDEST_CITUS: u32 = 12;
 /// Timeout of waiting for other users of the tables.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '20s'";
-/// Triggers that note reachable subscriptions on plain Postgres, and could not do so from another machine: see
-/// [`Difference`](crate::audience::audience_counts::Difference).
-const TRIGGERS: [(&str, &str); 5] = [
+/// Triggers that write to tables of the coordinator, which they could not do from another machine. Counts are written by
+/// [`Difference`](crate::audience::audience_counts::Difference) instead; webhooks get no events about subscriptions.
+const TRIGGERS: [(&str, &str); 7] = [
     ("subscriptions_gained", "subscriptions"),
     ("subscriptions_lost", "subscriptions"),
     ("subscriptions_followed", "subscriptions"),
+    ("subscriptions_told_new", "subscriptions"),
+    ("subscriptions_told_change", "subscriptions"),
     ("members_gained", "topic_members"),
     ("members_lost", "topic_members"),
 ];

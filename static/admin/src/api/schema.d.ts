@@ -4896,7 +4896,7 @@ export interface components {
          * @description Event types of webhooks. Names never change.
          * @enum {string}
          */
-        EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test";
+        EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test" | "dead_letter.created" | "sla.missed" | "subscription.created" | "subscription.changed" | "subscription.ended" | "server.alert.raised" | "server.alert.resolved";
         /**
          * @description Code of an explanation's sentence. A name never changes its meaning. New ones may be added.
          * @enum {string}
@@ -5274,7 +5274,7 @@ export interface components {
             minDelayTarget?: number | null;
             /**
              * Format: int32
-             * @description Retries at the longest delay, after the backoff. At most 100, except for the published presets.
+             * @description Retries at the longest delay, after the backoff.
              */
             numMaxDelayRetries?: number | null;
             /**
@@ -5289,7 +5289,7 @@ export interface components {
             numNoDelayRetries?: number | null;
             /**
              * Format: int32
-             * @description Retries of all phases; 3 by default. At most 100, except for the published presets.
+             * @description Retries of all phases; 3 by default.
              */
             numRetries?: number | null;
         };

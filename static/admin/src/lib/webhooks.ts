@@ -113,6 +113,28 @@ export const EVENTS: readonly (readonly [string, readonly (readonly [EventType, 
     ],
   ],
   [
+    "Subscriptions",
+    [
+      ["subscription.created", "a new or restored subscription"],
+      ["subscription.changed", "its user, tags or attributes"],
+      ["subscription.ended", "unsubscribed, expired or gone"],
+    ],
+  ],
+  [
+    "Problems",
+    [
+      ["dead_letter.created", "a first dead letter"],
+      ["sla.missed", "a tier was late"],
+    ],
+  ],
+  [
+    "Alerts of the server (operators)",
+    [
+      ["server.alert.raised", "raised"],
+      ["server.alert.resolved", "resolved"],
+    ],
+  ],
+  [
     "Alerts of the app",
     [
       ["alert.raised", "raised"],
