@@ -3,16 +3,9 @@
 pub mod api {
     pub use crate::api::session::cookie::Cookies;
     pub use crate::api::session::relying_party::RelyingParty;
-    pub use crate::api::{ApiConfig, ApiState, EngineHandle, Work, local_router, router};
-    pub mod example {
-        pub use crate::api::example::Example;
-    }
-    pub mod limits {
-        pub use crate::api::limits::RequestRate;
-    }
-    pub mod oidc {
-        pub use crate::api::session::oidc::OidcSignInConfig;
-    }
+    pub use crate::api::{
+        ApiConfig, ApiState, EngineHandle, Example, OidcSignInConfig, RequestRate, Work, local_router, router,
+    };
 }
 pub mod checks {
     pub use crate::checks::Setup;

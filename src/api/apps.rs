@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
+use super::app_ref::AppRef;
 use super::auth::{MayChangeSettings, MayRead, Operator, Server, Watcher};
-use super::extract::{AppRef, Json, PathId, Query, is_plain_text, not_null, null_is_default, nullable};
+use super::extract::{Json, PathId, Query, is_plain_text, not_null, null_is_default, nullable};
 use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};

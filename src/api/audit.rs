@@ -9,8 +9,9 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
+use super::app_ref::AppRef;
 use super::auth::{MayRead, Operator, Server};
-use super::extract::{AppRef, Query, UserId, named_app};
+use super::extract::{Query, UserId, named_app};
 use super::paging::Paging;
 use super::problem::Problem;
 use super::routes::routes;

@@ -12,8 +12,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::ApiState;
-use super::extract::{AppRef, Recheck, named_app, path_param};
-use super::idempotency::IDEMPOTENCY_KEY;
+use super::app_ref::AppRef;
+use super::extract::{IDEMPOTENCY_KEY, Recheck, named_app, path_param};
 use super::known_keys::{CachedKey, CredentialKey};
 use super::limits::KeyUsage;
 use super::problem::{Problem, ProblemCode};

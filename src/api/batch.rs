@@ -13,10 +13,11 @@ use zeroize::Zeroizing;
 use super::ApiState;
 use super::accept::{AcceptResult, Keyed, accept_named, accept_once};
 use super::accepted::Accepted;
+use super::api_config::BATCH_MAX;
 use super::auth::{MaySend, Server};
 use super::compose::{Composed, MessageRequest};
-use super::extract::{BodyLimit, Json, parse};
-use super::idempotency::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE, Replay, first_response, is_idempotency_key, reused};
+use super::extract::{BodyLimit, IDEMPOTENCY_KEY, Json, parse};
+use super::idempotency::{IDEMPOTENCY_KEY_RULE, Replay, first_response, is_idempotency_key, reused};
 use super::problem::{Details, Problem};
 use super::retry_headers::RetryHeaders;
 use super::routes::routes;
@@ -30,7 +31,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 }
 
 const ROUTE: &str = "POST /v1/apps/{app}/messages/batch";
-pub(crate) const MESSAGES_MAX: usize = 1_000;
 /// Size limit of a batch's body, relative to that of other requests.
 const BODY_FACTOR: usize = 8;
 /// Messages with idempotency keys in one transaction, which holds their keys until its end. Repeated requests for one of them
@@ -124,7 +124,7 @@ pub(crate) async fn send(
     request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
     let Json(MessageBatch { messages }, _) = Json::<MessageBatch>::from_request(request, &state).await?;
     let n = messages.len();
-    if !(1..=MESSAGES_MAX).contains(&n) {
+    if !(1..=BATCH_MAX).contains(&n) {
         return Err(Problem::invalid_member("/messages", "must hold 1 to 1000 messages"));
     }
     if let Some(caller) = server.caller.counted_as() {
@@ -265,7 +265,7 @@ async fn check(
         let detail = "must name subscriptions or users; send to a topic, or to all, in a request of its own";
         return Err(Problem::invalid_member("/to", detail));
     }
-    templates.try_out(state, app.id, &mut composed).await?;
+    composed.try_out(templates, state, app.id).await?;
     Ok(composed)
 }
 

@@ -1,7 +1,5 @@
 //! `/v1/checks`: whether the server is set up right, for operators. `bellwire doctor` prints the same.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
@@ -14,9 +12,6 @@ use super::paging::Page;
 use super::routes::routes;
 use crate::checks::{self, CheckResult};
 use utoipa_axum::router::OpenApiRouter;
-
-/// Minimum interval of checks over the network.
-pub(super) const OTHERS_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list))

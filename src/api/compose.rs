@@ -16,10 +16,10 @@ use super::retry_headers::RetryHeaders;
 use super::segments::SegmentChoice;
 use super::send_at;
 use super::sunset::SunsetBody;
-use super::templated::{ResolvedTemplate, TemplateRef, Trial};
+use super::templated::{ResolvedTemplate, TemplateRef, Templates, Trial};
 use bellwire_core::clock::uuid_of;
 use bellwire_core::delivery::{Tier, Urgency};
-use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
 use bellwire_core::openapi::TierSchema;
 use bellwire_core::permission::BrowserRight;
@@ -151,6 +151,19 @@ impl Composed {
     pub(crate) fn sent_by(mut self, sender: Option<Uuid>) -> Self {
         self.addressed.message.sent_by = sender;
         self
+    }
+
+    /// Fills a personal template in for a few recipients, see [`Templates::try_out`].
+    pub(crate) async fn try_out(
+        &mut self,
+        templates: &mut Templates,
+        state: &ApiState,
+        app: AppId,
+    ) -> Result<(), Problem> {
+        match self.trial.take() {
+            None => Ok(()),
+            Some(trial) => templates.try_out(state, app, trial, &self.addressed, &mut self.asked.warnings).await,
+        }
     }
 }
 

@@ -1,22 +1,19 @@
 //! The doors for browsers: rate limits, the app that the path names, and CORS by that app's origins.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::extract::{FromRequestParts as _, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use parking_lot::Mutex;
 
 use super::ApiState;
+use super::app_ref::AppRef;
 use super::auth::{bearer, is_servers, read_token};
-use super::extract::{AppRef, BodyLimit, named_app, path_param};
+use super::extract::{BodyLimit, named_app, path_param};
 use super::limits::Budget;
 use super::problem::{Problem, ProblemCode};
-use bellwire_core::id::AppId;
 use bellwire_core::origin::is_origin;
 use bellwire_store::audience::subscriptions::is_signed;
 use bellwire_store::keys::apps::App;
@@ -53,13 +50,13 @@ async fn visitor(parts: &mut Parts, state: &ApiState, name: &str) -> Result<(Bud
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
     if parts.method == Method::OPTIONS {
         let budget = state.limits.preflight(client)?;
-        return Ok((budget, state.known_apps.find_now(state, name).await?));
+        return Ok((budget, find_now(state, name).await?));
     }
     let budget = match of_token(parts, state).await {
         Some(budget) => budget?,
         None => state.limits.client(client)?,
     };
-    let app = state.known_apps.find_now(state, name).await?;
+    let app = find_now(state, name).await?;
     state.limits.app(app.id)?;
     Ok((budget, app))
 }
@@ -98,7 +95,7 @@ pub(crate) async fn reports(State(state): State<ApiState>, request: Request, nex
 async fn reporter(parts: &Parts, state: &ApiState, name: &str) -> Result<(Budget, Arc<App>), Problem> {
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
     let budget = state.limits.reporter(client)?;
-    let app = state.known_apps.find_lately(state, name).await?;
+    let app = find_lately(state, name).await?;
     state.limits.reports_of(app.id)?;
     Ok((budget, app))
 }
@@ -130,43 +127,17 @@ fn not_allowed(app: &str, stranger: &HeaderValue) -> Problem {
     Problem::new(ProblemCode::OriginNotAllowed, detail)
 }
 
-/// Apps that browsers asked for, as they were when the database was last asked.
-#[derive(Default)]
-pub(crate) struct KnownApps(Mutex<HashMap<String, (Instant, Arc<App>)>>);
+async fn find_now(state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
+    let app = Arc::new(named_app(state, AppRef::from(name)).await?);
+    state.known_apps.remember(name, &app);
+    Ok(app)
+}
 
-impl KnownApps {
-    /// Time for which an app's origins are cached, because they may change.
-    const BELIEVED_FOR: Duration = Duration::from_secs(5);
-    /// Maximum number of cached apps.
-    const MAX: usize = 1_000;
-
-    /// Asks the database for an app again the next time: it is being deleted.
-    pub(crate) fn forget(&self, app: AppId) {
-        self.0.lock().retain(|_, (_, known)| known.id != app);
-    }
-
-    async fn find_now(&self, state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
-        let app = Arc::new(named_app(state, AppRef::from(name)).await?);
-        let mut apps = self.0.lock();
-        if apps.len() >= Self::MAX && !apps.contains_key(name) {
-            apps.clear();
-        }
-        apps.insert(name.to_owned(), (Instant::now(), app.clone()));
-        Ok(app)
-    }
-
-    /// The app as it was a few seconds ago.
-    async fn find_lately(&self, state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
-        let known = self.0.lock().get(name).filter(|(at, _)| at.elapsed() < Self::BELIEVED_FOR).cloned();
-        match known {
-            Some((_, app)) => Ok(app),
-            None => self.find_now(state, name).await,
-        }
-    }
-
-    /// The app as it was when anybody last asked for it.
-    fn recall(&self, name: &str) -> Option<Arc<App>> {
-        self.0.lock().get(name).map(|(_, app)| app.clone())
+/// The app as it was a few seconds ago.
+async fn find_lately(state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
+    match state.known_apps.lately(name) {
+        Some(app) => Ok(app),
+        None => find_now(state, name).await,
     }
 }
 

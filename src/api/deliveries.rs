@@ -12,11 +12,11 @@ use utoipa::ToSchema;
 
 use super::auth::{MayRead, MaySteerMessages, Server};
 use super::extract::{PathId, Query};
-use super::messages::missing;
+use super::message_response::missing;
 use super::paging::{Page, Paging};
 use super::problem::{Problem, ProblemCode};
 use super::routes::routes;
-use super::subscriptions::current;
+use super::subscription_response::current;
 use super::{ApiState, Work};
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};

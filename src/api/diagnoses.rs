@@ -19,7 +19,7 @@ use super::extract::{Json, PathId, is_plain_text};
 use super::problem::{Faults, Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
 use super::routes::routes;
-use super::subscriptions::unknown;
+use super::subscription_response::unknown;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::id::{AppId, MessageId, SubscriptionId, VapidKeyId};

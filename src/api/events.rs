@@ -100,7 +100,7 @@ pub(crate) struct EventQuery {
 /// Lists events, the newest first, or streams them.
 ///
 /// With `after` the response is NDJSON: the events that joined the stream after this cursor, in that order. An event joins two minutes
-/// after its minute began. The cursor skips nothing, in whatever order transactions commit. An event whose count grows later is sent
+/// after its minute began. The cursor skips nothing, even if transactions commit out of order. An event whose count grows later is sent
 /// again with the same `id` and a new cursor: keep the last line. Events are deleted with the archive of dead letters.
 #[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events",
     responses((status = 200, content((Page<EventResponse> = "application/json"), (EventLine = "application/x-ndjson")))))]

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::accept::accept;
+use super::api_config::Example;
 use super::apps::ORIGINS_MAX;
 use super::auth::{bearer, read_token};
 use super::compose::MessageRequest;
@@ -21,7 +22,7 @@ use super::extract::{BodyLimit, Json};
 use super::limits::peer;
 use super::problem::{Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
-use super::subscriptions::{ended, unknown};
+use super::subscription_response::{ended, unknown};
 use super::vapid_keys;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::origin::{PageAudience, is_this_machine};
@@ -40,15 +41,6 @@ const TOPICS: [&str; 3] = ["news", "offers", "releases"];
 const NOBODY: &str = "mailto:push@example.com";
 /// Time to live of its messages. The visitor is looking at the screen.
 const TTL_S: u32 = 300;
-
-/// The example page is served.
-#[derive(Debug, Clone, Default)]
-pub struct Example {
-    /// Callers that may use it.
-    pub audience: PageAudience,
-    /// URL by which browsers reach this server. `None`: any name of this machine.
-    pub public_url: Option<Url>,
-}
 
 impl Example {
     /// Returns the page's own origin. `None`: browsers allow no web push on it, or it is uncertain. The host in a request counts

@@ -11,7 +11,7 @@ use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::campaigns::part_of;
 use super::extract::PathId;
-use super::messages::missing;
+use super::message_response::missing;
 use super::policies::restore;
 use super::problem::Problem;
 use super::routes::routes;

@@ -17,16 +17,20 @@ use serde_path_to_error::{Path, Segment};
 use utoipa::ToSchema;
 
 use super::ApiState;
+use super::app_ref::AppRef;
 use super::nul::{refuse_nul, reject_nul};
 use super::problem::{FieldError, Problem, ProblemCode, pointer_segment};
 use super::schema_errors::{in_plain_words, mismatches};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{
-    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, HookDeliveryId, IdentityKeyId, ImportId, MessageId, PasskeyId,
+    AlertId, ApiKeyId, DeadLetterId, ErasureId, HookDeliveryId, IdentityKeyId, ImportId, MessageId, PasskeyId,
     SessionId, SubscriptionId, TeammateId, VapidKeyId, WebhookId,
 };
 use bellwire_store::audience::diagnoses::DiagnosisCode;
 use bellwire_store::keys::apps::{self, App};
+
+/// Request header with the key of a request that may be repeated.
+pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
 #[derive(Debug)]
@@ -267,38 +271,6 @@ pub(super) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, nam
     let value = found.expect("handlers ask only for what their route names");
     refuse_nul(name, value)?;
     Ok(value.to_owned())
-}
-
-/// An app as requests name it: by id or slug.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum AppRef {
-    Id(AppId),
-    /// Slug of the app. It never looks like an id, because it has no underscore.
-    Slug(String),
-}
-
-impl From<&str> for AppRef {
-    fn from(text: &str) -> Self {
-        text.parse().map_or_else(|_| Self::Slug(text.to_owned()), Self::Id)
-    }
-}
-
-impl FromStr for AppRef {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(text.into())
-    }
-}
-
-impl AppRef {
-    /// As an id and as a slug, one of which it is.
-    pub(super) fn parts(&self) -> (Option<AppId>, Option<&str>) {
-        match self {
-            Self::Id(id) => (Some(*id), None),
-            Self::Slug(slug) => (None, Some(slug)),
-        }
-    }
 }
 
 pub(super) async fn named_app(state: &ApiState, name: AppRef) -> Result<App, Problem> {

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
+use super::app_ref::AppRef;
 use super::auth::{Onlooker, Operator};
-use super::extract::{AppRef, Octets, PathId, PathParam, Query, is_plain_text, named_app, parse};
+use super::extract::{Octets, PathId, PathParam, Query, is_plain_text, named_app, parse};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::routes::{Access, Argument, routes};

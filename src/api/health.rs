@@ -1,7 +1,5 @@
 //! `/healthz` and `/readyz`, for process managers. They need no authentication, so they cost almost nothing.
 
-use std::time::Duration;
-
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -15,9 +13,6 @@ use utoipa_axum::router::OpenApiRouter;
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready))
 }
-
-/// Time for which a result of the database is cached.
-pub(super) const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// The process is healthy.
 #[derive(Debug, Serialize, ToSchema)]

@@ -21,6 +21,7 @@ use zeroize::Zeroizing;
 
 use super::ApiState;
 use super::auth::Admitted;
+use super::extract::IDEMPOTENCY_KEY;
 use super::extract::{Json, Octets};
 use super::fair_semaphore::SharePermit;
 use super::problem::{Problem, ProblemCode};
@@ -32,8 +33,6 @@ use bellwire_vault::Vault;
 /// Time that a request waits for another one with the same key.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Request header with the key.
-pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 pub(super) const IDEMPOTENCY_KEY_RULE: &str = "must be 1 to 255 ASCII characters";
 /// Response header of a repeat.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");

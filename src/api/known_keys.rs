@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::TimeDelta;
 use parking_lot::Mutex;
 
-use super::extract::AppRef;
+use super::app_ref::AppRef;
 use bellwire_core::clock::Timestamp;
 use bellwire_store::keys::api_keys::{ApiKey, SecretMac};
 use bellwire_store::keys::apps::App;

@@ -17,7 +17,7 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
 
-use super::ApiConfig;
+use super::api_config::{ApiConfig, RequestRate};
 use super::problem::{Problem, ProblemCode};
 use bellwire_core::id::AppId;
 use bellwire_net::http_server::address::{household, site};
@@ -26,15 +26,6 @@ pub(crate) use refusals::RefusalScope;
 use refusals::Refusals;
 pub(crate) use sign_ins::{HashedName, SignInAttempt, SignIns, Wait};
 use tokens::TokenLimits;
-
-/// Rate of accepted requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestRate {
-    /// At once; at least 1.
-    pub burst: u32,
-    /// In the long run; at least 1.
-    pub per_minute: u32,
-}
 
 impl RequestRate {
     fn quota(self) -> Quota {

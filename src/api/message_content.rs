@@ -10,7 +10,7 @@ use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::dead_letters::ContentState;
 use super::extract::PathId;
-use super::messages::missing;
+use super::message_response::missing;
 use super::problem::Problem;
 use super::routes::routes;
 use bellwire_core::id::MessageId;

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::ApiState;
 use super::accepted::SendState;
 use super::auth::{MayRead, Server};
 use super::extract::{Query, TOPIC_NAME_RULE, TopicName};
-use super::messages::MessageResponse;
+use super::message_response::{MessageProgress, MessageResponse};
 use super::paging::{Page, PageRequest, Paging};
 use super::problem::Problem;
 use bellwire_core::clock::Timestamp;
@@ -21,7 +21,7 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId};
 use bellwire_store::audience::topics;
 use bellwire_store::keyset::Keyset;
-use bellwire_store::queue::messages::{self, Ended, MessageRow};
+use bellwire_store::queue::messages::{self, MessageRow};
 
 /// Maximum number of messages read for one page of a filtered list.
 const LOOKED_AT_MAX: usize = 5_000;
@@ -55,36 +55,6 @@ impl ListQuery {
     fn takes(&self, row: &MessageRow, now: Timestamp) -> bool {
         self.state.is_none_or(|state| state == SendState::of(row, now))
             && self.tier.is_none_or(|tier| tier.code() == row.tier)
-    }
-}
-
-/// Progress of a message's deliveries. Recipients that `targeted` does not count yet are still to be found.
-#[derive(Debug, Default, Serialize, ToSchema)]
-#[schema(as = MessageProgress)]
-pub(crate) struct MessageProgress {
-    /// Deliveries that there are so far.
-    targeted: i64,
-    /// Of these, those that have not ended.
-    waiting: i64,
-    /// Accepted by a push service, which does not prove that a person saw them.
-    accepted: i64,
-    /// Deliveries whose subscription no longer exists.
-    gone: i64,
-    /// Deliveries whose time to live ended first.
-    expired: i64,
-    /// Deliveries that failed for good.
-    dead: i64,
-    /// Cancelled, or their subscriber unsubscribed.
-    cancelled: i64,
-    /// Held back by a frequency cap.
-    capped: i64,
-}
-
-impl From<Ended> for MessageProgress {
-    fn from(it: Ended) -> Self {
-        let Ended { message: _, targeted, accepted, gone, expired, dead, cancelled, capped } = it;
-        let ended = accepted + gone + expired + dead + cancelled + capped;
-        Self { targeted, waiting: targeted - ended, accepted, gone, expired, dead, cancelled, capped }
     }
 }
 

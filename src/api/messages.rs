@@ -4,35 +4,29 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::accept::accept_under;
-use super::accepted::{Accepted, Links, SendState};
+use super::accepted::Accepted;
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::{Composed, MessageKey, MessageRequest};
 use super::counts::MessageCounts;
 use super::engagement;
 use super::extract::{Json, PathId, Query};
 use super::idempotency::{first_response, idempotency_key};
-use super::message_list::MessageProgress;
+use super::message_response::{MessageResponse, missing};
 use super::problem::{FieldError, Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
 use super::routes::routes;
-use super::sunset::SunsetBody;
 use super::templated::Templates;
 use super::{ApiState, Work};
-use bellwire_core::clock::{Timestamp, first_uuid_of};
-use bellwire_core::delivery::{Tier, Urgency};
-use bellwire_core::id::{ApiKeyId, CampaignId, MessageId, TeammateId};
-use bellwire_rules::policy::DeliveryPolicy;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::MessageId;
 use bellwire_store as store;
 use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::AuditAction;
-use bellwire_store::outcomes::receipts::kept_since;
-use bellwire_store::queue::messages::{self, MessageRow};
+use bellwire_store::queue::messages;
 use bellwire_store::queue::sending::{self, Addressed, Sent};
 use bellwire_store::queue::steering::{self, MessageOrder, Steered};
 use bellwire_telemetry::panics;
@@ -73,104 +67,6 @@ pub(crate) struct SendQuery {
     /// Check and count only.
     #[serde(default)]
     dry_run: bool,
-}
-
-/// A message, without its content.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MessageResponse {
-    /// Id of the message.
-    id: MessageId,
-    /// State of the message.
-    state: SendState,
-    /// Tier of the message.
-    tier: Tier,
-    /// `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once.
-    #[schema(value_type = Object)]
-    to: Value,
-    /// Expression of its segment at the acceptance, which narrows these recipients.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    segment: Option<String>,
-    /// Sunset rule, which leaves out recipients who do not click.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sunset: Option<SunsetBody>,
-    /// Time to live, in seconds.
-    ttl: i32,
-    /// Urgency for push services.
-    urgency: Urgency,
-    /// Value of the `Topic` header: a hash of the collapse key.
-    topic_header: Option<String>,
-    /// Delivery policy of the message, including the retry headers of its request.
-    #[schema(value_type = Option<DeliveryPolicy>)]
-    policy: Option<Value>,
-    /// The message that it sends again to those whose deliveries of it died.
-    replay_of: Option<MessageId>,
-    /// The campaign that made it; the campaign may have been deleted since.
-    campaign: Option<CampaignId>,
-    /// Whether its content was deleted, since every delivery has ended and no open dead letter needs it.
-    content_deleted: bool,
-    /// Your own name for it; null if a later message has taken that over.
-    key: Option<String>,
-    /// Time of `send_at`, else of the acceptance. The time to live begins then.
-    accepted_at: DateTime<Utc>,
-    /// Time at which its request was accepted, also with `send_at`.
-    received_at: DateTime<Utc>,
-    /// End of its time to live.
-    expires_at: DateTime<Utc>,
-    /// Whether every recipient has been found.
-    expanded: bool,
-    /// Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
-    audience_estimate: i64,
-    /// Sender: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis.
-    sent_by: Option<String>,
-    /// Counts of its deliveries. Not in lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    counts: Option<MessageCounts>,
-    /// Progress of its deliveries. Only in lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<MessageProgress>,
-    /// Links to related resources.
-    links: Links,
-}
-
-impl MessageResponse {
-    /// Shows a row, without its account.
-    pub(super) fn new(app: &App, row: MessageRow, now: Timestamp) -> Self {
-        let sent_by = row.sent_by.map(|id| match row.sent_by_key {
-            true => ApiKeyId(id).to_string(),
-            false => TeammateId(id).to_string(),
-        });
-        let sunset = row.filter.as_ref().and_then(|filter| filter.0.sunset.as_ref()).map(SunsetBody::from);
-        Self {
-            id: row.id,
-            state: SendState::of(&row, now),
-            tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
-            to: row.audience,
-            segment: row.filter.and_then(|filter| filter.0.segment).map(|segment| segment.to_string()),
-            sunset,
-            ttl: row.ttl_s,
-            urgency: Urgency::from_code(row.urgency).unwrap_or(Urgency::Normal),
-            topic_header: row.topic_header,
-            policy: row.policy,
-            replay_of: row.replay_of,
-            campaign: row.campaign,
-            content_deleted: row.content_deleted,
-            key: row.key,
-            accepted_at: row.accepted_at,
-            received_at: row.received_at.unwrap_or(row.accepted_at),
-            expires_at: row.expires_at,
-            expanded: !row.expanding,
-            audience_estimate: row.audience_estimate,
-            sent_by,
-            counts: None,
-            progress: None,
-            links: Links::new(app, row.id),
-        }
-    }
-
-    /// The same in a list.
-    pub(super) fn with_progress(self, progress: MessageProgress) -> Self {
-        Self { progress: Some(progress), ..self }
-    }
 }
 
 const SEND_ROUTE: &str = "POST /v1/apps/{app}/messages";
@@ -224,7 +120,7 @@ async fn compose(
     let template = templates.resolve(state, server.app.id, body.template.take()).await?;
     let mut composed =
         body.compose(state, &server.app, retries, segment, template)?.sent_by(server.caller.counted_as());
-    templates.try_out(state, server.app.id, &mut composed).await?;
+    composed.try_out(&mut templates, state, server.app.id).await?;
     let Addressed { message, audience } = &composed.addressed;
     if !audience.is_named() && message.tier != Tier::Transactional {
         // A message is not refused, and does not wait, because figures cannot be read.
@@ -251,18 +147,7 @@ async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<M
     let found = messages::account(&state.pool, app.id, id, now).await?;
     let (row, account) = found.ok_or_else(|| missing(state, id))?;
     let counts = MessageCounts::new(account, row.enveloped, row.expires_at <= now);
-    Ok(axum::Json(MessageResponse { counts: Some(counts), ..MessageResponse::new(app, row, now) }))
-}
-
-/// 404: there is no such message, or no more.
-pub(super) fn missing(state: &ApiState, id: MessageId) -> Problem {
-    let days = state.settings.receipts.retention_days;
-    let mut problem = Problem::not_found("message");
-    if id.0 < first_uuid_of(kept_since(state.clock.now(), days)) {
-        problem.detail =
-            format!("There is no such message. Messages are kept for {days} days; one of that id would be older.");
-    }
-    problem
+    Ok(axum::Json(MessageResponse::new(app, row, now).with_counts(counts)))
 }
 
 /// Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running.

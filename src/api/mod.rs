@@ -6,7 +6,9 @@
 mod accept;
 mod accepted;
 pub(crate) mod alerts;
+mod api_config;
 pub(crate) mod api_keys;
+mod app_ref;
 pub(crate) mod apps;
 pub(crate) mod audit;
 pub(crate) mod auth;
@@ -27,6 +29,7 @@ mod diagnoses;
 mod docs;
 pub(crate) mod email;
 pub(crate) mod engagement;
+mod engine_handle;
 mod etag;
 pub(crate) mod events;
 pub(crate) mod example;
@@ -47,12 +50,14 @@ pub(crate) mod identity;
 pub(crate) mod identity_keys;
 mod if_match;
 pub(crate) mod imports;
+mod known_apps;
 pub(crate) mod known_keys;
 pub(crate) mod limits;
 mod location;
 pub(crate) mod log_level;
 pub(crate) mod message_content;
 pub(crate) mod message_list;
+mod message_response;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 mod nul;
@@ -88,6 +93,7 @@ mod state;
 pub(crate) mod stream;
 pub(crate) mod subscription_input;
 mod subscription_list;
+mod subscription_response;
 mod subscriptions;
 pub(crate) mod sunset;
 pub(crate) mod team;
@@ -114,10 +120,12 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use tracing::Instrument as _;
 use utoipa_axum::router::OpenApiRouter;
 
+pub use api_config::{ApiConfig, Example, OidcSignInConfig, RequestRate};
+pub use engine_handle::{EngineHandle, Work};
 use limits::KeyUsage;
 use problem::{Problem, ProblemCode};
 use session::cookie::Renewal;
-pub use state::{ApiConfig, ApiState, EngineHandle, Work};
+pub use state::ApiState;
 
 struct Routes {
     public: OpenApiRouter<ApiState>,

@@ -15,7 +15,7 @@ use super::extract::{Json, PathId, Query, TopicName};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
-use super::subscriptions;
+use super::subscription_response::{current, unknown};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::SubscriptionId;
@@ -342,7 +342,7 @@ pub(crate) async fn show_subscription(
     State(state): State<ApiState>,
     PathId(id): PathId<SubscriptionId>,
 ) -> Result<Answer<PolicyResponse>, Problem> {
-    let id = subscriptions::current(&state, &app, id).await?;
+    let id = current(&state, &app, id).await?;
     let own = policies::subscription(&state.pool, app.id, id).await?;
     let policy = own.ok_or_else(|| Problem::not_found("subscription"))?.policy;
     let waiting = throttles::backlog(&state.pool, id).await?;
@@ -389,7 +389,7 @@ async fn write_subscription(
 ) -> Result<SubscriptionId, Problem> {
     let mut tx = state.begin().await?;
     let row = aliases::lock_current(&mut tx, &state.vault, server.app.id, id, Right::Server).await?;
-    let id = row.ok_or_else(subscriptions::unknown)?.id;
+    let id = row.ok_or_else(unknown)?.id;
     policies::set_subscription(&mut *tx, server.app.id, id, policy).await?;
     entry(server, PolicyLevel::Subscription, &id.to_string(), policy).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;

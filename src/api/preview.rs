@@ -15,7 +15,7 @@ use super::paging::Page;
 use super::policies::{PolicyFault as _, check, restore, terms_of, written};
 use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
-use super::subscriptions;
+use super::subscription_response::current;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::openapi::TierSchema;
@@ -185,7 +185,7 @@ impl PolicyPreviewRequest {
             },
         }
         if let Some(id) = self.subscription {
-            let id = subscriptions::current(state, app, id).await?;
+            let id = current(state, app, id).await?;
             match policies::subscription(&state.pool, app.id, id).await? {
                 None => faults.refuse("/subscription", "names a subscription that does not exist in this app"),
                 Some(own) => said.stored(app, PolicyLevel::Subscription, own.policy.as_ref()),

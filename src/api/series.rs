@@ -17,8 +17,9 @@ use sqlx::PgConnection;
 use utoipa::ToSchema;
 
 use super::ApiState;
+use super::app_ref::AppRef;
 use super::auth::{MayRead, Server, Watcher};
-use super::extract::{AppRef, named_app};
+use super::extract::named_app;
 use super::fair_semaphore::Busy;
 use super::problem::{Problem, ProblemCode};
 use super::routes::routes;

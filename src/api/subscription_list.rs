@@ -12,7 +12,7 @@ use super::extract::Query;
 use super::paging::{Page, PageRequest, Paging};
 use super::problem::Problem;
 use super::segments::SegmentChoice;
-use super::subscriptions::{SubscriptionResponse, shown};
+use super::subscription_response::{SubscriptionResponse, shown};
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_store::audience::reach;

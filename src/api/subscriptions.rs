@@ -1,17 +1,14 @@
 //! `/v1/apps/{app}/subscriptions`: registered by browsers or servers, managed by the holder of their token.
 
-use std::collections::HashMap;
-
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, read_token, write_token};
-use super::consent::{ConsentResponse, NewConsent};
+use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, read_token};
+use super::consent::NewConsent;
 use super::cors::allowed_origin;
 use super::extract::{Json, PathId, nullable};
 use super::identity_keys::check_user;
@@ -22,17 +19,14 @@ use super::push_address::{CheckedHosts, PushSubscription, check_address};
 use super::routes::routes;
 use super::subscription_input::{SubscriptionInput, user_id};
 use super::subscription_list;
+use super::subscription_response::{SubscriptionResponse, ended, shown, unknown, with_token};
 use super::users;
 use super::{ApiState, Work};
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
-use bellwire_core::lane::Gateway;
 use bellwire_core::permission::RefusedField;
-use bellwire_core::subscription::SubscriptionState;
 use bellwire_rules::policy::{DeliveryPolicy, PolicyLevel};
-use bellwire_store::audience::aliases;
 use bellwire_store::audience::registration::{self, Registered, Registration};
-use bellwire_store::audience::subscriptions::{self, Changed, Merge, Right, SubscriptionRow};
-use bellwire_store::keys::apps::App;
+use bellwire_store::audience::subscriptions::{self, Changed, Merge, Right};
 use bellwire_store::keys::vapid_keys;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -43,90 +37,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         unsubscribe
     ));
     routes.routes(routes!(users::erase_subscription))
-}
-
-/// A subscription. Its endpoint and keys are secrets and never shown.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SubscriptionResponse {
-    /// Id of the subscription.
-    id: SubscriptionId,
-    /// Whether it is sent to, or how it ended.
-    state: SubscriptionState,
-    /// The push service behind its endpoint.
-    gateway: Gateway,
-    /// The VAPID key that it was made with.
-    vapid_key_id: VapidKeyId,
-    /// User of the browser. Null: no user.
-    user_id: Option<String>,
-    /// Words to select it by.
-    tags: Vec<String>,
-    /// Values to select it by and to fill templates with.
-    #[schema(value_type = Object)]
-    attributes: Value,
-    /// Topics that it is in.
-    topics: Vec<String>,
-    /// Language tag of the browser.
-    locale: Option<String>,
-    /// An IANA time zone.
-    timezone: Option<String>,
-    /// Messages accepted before this are not for it.
-    since: DateTime<Utc>,
-    /// `expirationTime` of the browser.
-    expires_at: Option<DateTime<Utc>>,
-    /// Day of the browser's last contact.
-    last_seen: DateTime<Utc>,
-    /// Time of the first registration.
-    created_at: DateTime<Utc>,
-    /// Time at which it stopped being active.
-    ended_at: Option<DateTime<Utc>>,
-    /// Active or ended subscription that the id of a replaced one leads to, over all replacements since. Null: not replaced, or the
-    /// successor is not to get messages to this id: it has another user, or took the endpoint with other keys.
-    replaced_by: Option<SubscriptionId>,
-    /// Time and place of the person's consent. Null: unknown.
-    consent: Option<ConsentResponse>,
-    /// Values of this request that a browser may not set in this app: they were left out, and the others are stored.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    refused: Vec<PartialWarning>,
-    /// Warnings about the policy in this request.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<FieldError>,
-    /// Token of the browser to change or delete it. Only for the caller that registers it, and for browsers that change it. Each
-    /// change of `user_id` or keys, by any caller, ends the previous token.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<String>,
-}
-
-impl SubscriptionResponse {
-    pub(super) fn id(&self) -> SubscriptionId {
-        self.id
-    }
-
-    /// Builds the response of a row.
-    pub(crate) fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
-        let consent = row.consent();
-        Self {
-            id: row.id,
-            state: row.state,
-            gateway: row.gateway,
-            vapid_key_id: row.vapid_key,
-            user_id: row.user_id,
-            tags: row.tags,
-            attributes: row.attributes,
-            topics,
-            locale: row.locale,
-            timezone: row.timezone,
-            since: row.since,
-            expires_at: row.expires_at,
-            last_seen: row.last_seen,
-            created_at: row.created_at,
-            ended_at: row.ended_at,
-            replaced_by: None,
-            consent: ConsentResponse::of(consent),
-            refused: Vec::new(),
-            warnings: Vec::new(),
-            token: None,
-        }
-    }
 }
 
 /// A subscription to register or refresh.
@@ -336,53 +246,13 @@ fn answer_registered(
         Registered::TooManyTopics => return Err(Problem::too_many_topics()),
         Registered::TooLarge => return Err(attributes_too_large()),
     };
-    let view = SubscriptionResponse { refused: tell(refused), warnings, ..with_token(state, *row, topics) };
+    let view = with_token(state, *row, topics).with_warnings(tell(refused), warnings);
     Ok((status, axum::Json(view)).into_response())
-}
-
-/// Builds the response of a row for its browser, or for the caller that registered it.
-fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> SubscriptionResponse {
-    let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
-    SubscriptionResponse { token: Some(token), ..SubscriptionResponse::new(row, topics) }
 }
 
 fn attributes_too_large() -> Problem {
     let max = subscriptions::ATTRIBUTES_MAX;
     Problem::invalid_member("/attributes", format!("would be more than {max} octets of JSON together"))
-}
-
-/// 404: it does not exist, or the caller may not see it.
-pub(super) fn unknown() -> Problem {
-    Problem::not_found("subscription")
-}
-
-/// 409: it has ended.
-pub(super) fn ended() -> Problem {
-    Problem::new(ProblemCode::SubscriptionEnded, "The subscription has ended. Registering it again brings it back.")
-}
-
-/// Returns the subscription that answers to an id: the successor of a replaced one, else the one with that id.
-pub(super) async fn current(state: &ApiState, app: &App, id: SubscriptionId) -> Result<SubscriptionId, Problem> {
-    Ok(aliases::successor(&state.pool, &state.vault, app.id, id).await?.unwrap_or(id))
-}
-
-/// Shows rows, those of replaced subscriptions with their successors.
-pub(super) async fn shown(
-    state: &ApiState,
-    app: &App,
-    rows: Vec<(SubscriptionRow, Vec<String>)>,
-) -> Result<Vec<SubscriptionResponse>, Problem> {
-    let is_replaced = |row: &&(SubscriptionRow, _)| row.0.state == SubscriptionState::Replaced;
-    let replaced: Vec<SubscriptionId> = rows.iter().filter(is_replaced).map(|(row, _)| row.id).collect();
-    let successors = match replaced.is_empty() {
-        true => HashMap::new(),
-        false => aliases::resolve(&mut *state.pool.acquire().await?, &state.vault, app.id, &replaced).await?,
-    };
-    let show = |(row, topics): (SubscriptionRow, _)| {
-        let replaced_by = successors.get(&row.id).copied().flatten();
-        SubscriptionResponse { replaced_by, ..SubscriptionResponse::new(row, topics) }
-    };
-    Ok(rows.into_iter().map(show).collect())
 }
 
 /// Returns a subscription. A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the
@@ -442,7 +312,7 @@ pub(crate) async fn change(
             let refused =
                 [partial_warnings::tell(&client.app, &topics_named, refused), partial_warnings::unreadable(details)]
                     .concat();
-            Ok(axum::Json(SubscriptionResponse { refused, ..view }))
+            Ok(axum::Json(view.with_warnings(refused, Vec::new())))
         }
         Changed::Unknown => Err(unknown()),
         Changed::Ended => Err(ended()),

@@ -11,9 +11,10 @@ use sqlx::{PgConnection, PgExecutor};
 use utoipa::ToSchema;
 
 use super::ApiState;
+use super::app_ref::AppRef;
 use super::auth::TeamAdmin;
 use super::email::{EMAIL_RULE, normal_email};
-use super::extract::{AppRef, Json, PathId, Query, named_app, null_is_default};
+use super::extract::{Json, PathId, Query, named_app, null_is_default};
 use super::idempotency::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem, ProblemCode};

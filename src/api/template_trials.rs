@@ -16,7 +16,7 @@ use super::compose::{Recipients, check_segment, check_to};
 use super::extract::{Json, USER_ID_RULE, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use super::routes::routes;
-use super::subscriptions;
+use super::subscription_response::current;
 use super::templated::{ResolvedTemplate, TemplateRef, Templates};
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::message::{Content, Notification};
@@ -162,7 +162,7 @@ async fn whom(
 ) -> Result<Arc<TemplatePerson>, Problem> {
     let audience = match (subscription, user, recipient) {
         (None, None, recipient) => return recipient_of(recipient.unwrap_or_default()).map(Arc::new),
-        (Some(id), None, None) => Audience::Subscriptions(vec![subscriptions::current(state, app, id).await?]),
+        (Some(id), None, None) => Audience::Subscriptions(vec![current(state, app, id).await?]),
         (None, Some(user), None) if is_plain_text(&user, 255) => Audience::Users(vec![user]),
         (None, Some(_), None) => return Err(Problem::invalid_member("/user", USER_ID_RULE)),
         _ => {

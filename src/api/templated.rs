@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::compose::Composed;
 use super::extract::{TEMPLATE_NAME_RULE, TemplateName};
 use super::problem::{Faults, FieldError, Problem};
 use bellwire_core::id::AppId;
@@ -176,13 +175,14 @@ impl Templates {
         &mut self,
         state: &ApiState,
         app: AppId,
-        composed: &mut Composed,
+        Trial { of, compiled }: Trial,
+        addressed: &Addressed,
+        warnings: &mut Vec<FieldError>,
     ) -> Result<(), Problem> {
-        let Some(Trial { of, compiled }) = composed.trial.take() else { return Ok(()) };
         let members = match of.name.as_ref().and_then(|name| self.tried.get(name)) {
             Some(members) => members.clone(),
             None => {
-                let members: Arc<[Member]> = sample(state, app, &composed.addressed).await?.into();
+                let members: Arc<[Member]> = sample(state, app, addressed).await?.into();
                 self.tried.extend(of.name.clone().map(|name| (name, members.clone())));
                 members
             }
@@ -202,7 +202,7 @@ impl Templates {
                 of.complaint(&fault, &format!(" (for {times} of {} recipients that were tried)", members.len()));
             match fault.kind {
                 TemplateFaultKind::Unfit => faults.refuse(complaint.pointer.unwrap_or_default(), complaint.detail),
-                TemplateFaultKind::TooLong => composed.asked.warnings.push(complaint),
+                TemplateFaultKind::TooLong => warnings.push(complaint),
             }
         }
         faults.finish()

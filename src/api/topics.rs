@@ -17,7 +17,7 @@ use super::paging::{Page, Paging};
 use super::policies::of_new;
 use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::routes::routes;
-use super::subscriptions::{ended, unknown};
+use super::subscription_response::{ended, unknown};
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::{Join, Maker};
 use bellwire_rules::policy::{DeliveryPolicy, PolicyLevel};

@@ -16,7 +16,7 @@ use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, Server};
 use super::extract::{PathId, UserId};
 use super::problem::Problem;
 use super::routes::routes;
-use super::subscriptions::unknown;
+use super::subscription_response::unknown;
 use super::{ApiState, Work};
 use bellwire_core::id::{AppId, ErasureId, SubscriptionId};
 use bellwire_store as store;

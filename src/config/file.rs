@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Error, SETTINGS};
+use super::Error;
 use bellwire_postgres::trust::{self, Untrusted};
 
 const NAME: &str = "bellwire.toml";
@@ -26,19 +26,19 @@ pub(super) fn passed_over(read: Option<&Path>) -> Option<PathBuf> {
     (read.as_ref() != Some(&here)).then_some(here)
 }
 
-/// Reads the file, provided that no other user can write to it.
-pub(super) fn read(file: &Path) -> Result<Values, Error> {
+/// Reads the file, provided that no other user can write to it. Refuses keys that are not settings.
+pub(super) fn read(file: &Path, is_setting: &dyn Fn(&str) -> bool) -> Result<Values, Error> {
     let failed = |reason: String| Error::File { file: file.to_owned(), reason };
     trust::check(file).map_err(|why| match why {
         Untrusted::Io { source, .. } => failed(source.to_string()),
         why => failed(format!("not read, because another user may have written it: {why}")),
     })?;
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
-    parse(file, &text)
+    parse(file, &text, is_setting)
 }
 
 /// A number or switch may be written as such, a list as an array.
-pub(super) fn parse(file: &Path, text: &str) -> Result<Values, Error> {
+pub(super) fn parse(file: &Path, text: &str, is_setting: &dyn Fn(&str) -> bool) -> Result<Values, Error> {
     let failed = |reason: String| Error::File { file: file.to_owned(), reason };
     // The parser's own text would quote the line, which may hold a secret.
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
@@ -47,7 +47,7 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Values, Error> {
     })?;
     let mut values = BTreeMap::new();
     for (key, value) in table {
-        if !SETTINGS.iter().any(|setting| setting.key == key) {
+        if !is_setting(&key) {
             return Err(Error::UnknownKey { file: file.to_owned(), key });
         }
         let text = text_of(&value)

@@ -8,6 +8,7 @@
 mod descriptors;
 mod file;
 mod flags;
+mod setting;
 mod settings;
 mod sources;
 mod template;
@@ -27,8 +28,9 @@ use bellwire_telemetry::otlp;
 use bellwire_vault::master_key::{self, MasterKey};
 pub(crate) use descriptors::RECEIVER_CONNECTIONS;
 pub(crate) use flags::Flags;
+use setting::Setting;
+use settings::SETTINGS;
 pub(crate) use settings::{Config, PolicyDefaults};
-use settings::{SETTINGS, Setting};
 use sources::{Sources, ValueSource, default_data_dir, name_of};
 pub(crate) use template::{man_page, template};
 pub(crate) use value::reachable;
@@ -79,6 +81,10 @@ fn wrong(key: &str, found: &str, allowed: &str) -> Error {
     Error::Value { name: key.to_owned(), found: found.to_owned(), allowed: allowed.to_owned() }
 }
 
+fn is_setting(key: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.key == key)
+}
+
 impl Config {
     /// Reads the settings of this process: flags, environment, file.
     pub(crate) fn load(flags: &Flags) -> Result<Self, Error> {
@@ -93,7 +99,7 @@ impl Config {
             flags: &flags.values,
             environment: &environment,
             passed_over: file::passed_over(file.as_deref()),
-            file: file.map(|file| file::read(&file)).transpose()?,
+            file: file.map(|file| file::read(&file, &is_setting)).transpose()?,
             default_data_dir,
             search_path: std::env::var_os("PATH"),
             variables: std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect(),

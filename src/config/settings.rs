@@ -7,12 +7,13 @@ use std::time::Duration;
 use http::HeaderMap;
 use url::Url;
 
+use super::setting::Setting;
 use super::sources::{RawValue, Sources};
 use super::value::{
     LogFormat, Roles, Secret, collector, domain, duration, each, fraction, headers, https_url, keyword, list, listener,
     mailbox, name, number, optional, parsed, path, private_url, roles, secret, share, switch, text,
 };
-use super::{COMMON_DATABASE_VARIABLE, Error, PREFIX, unknown_variables};
+use super::{Error, unknown_variables};
 use bellwire_core::origin::PageAudience;
 use bellwire_core::role::Role;
 use bellwire_gateway::{Exempt, Nat64, Proxy, Resolve};
@@ -26,32 +27,6 @@ pub(crate) enum PolicyDefaults {
     Tuned,
     /// The web-push retry guide.
     Guide,
-}
-
-/// Metadata of a setting, independent of its value.
-#[derive(Debug)]
-pub(super) struct Setting {
-    /// Key in the file; the flag and the variable derive from it.
-    pub(super) key: &'static str,
-    pub(super) help: &'static [&'static str],
-    pub(super) default: &'static str,
-    pub(super) secret: bool,
-}
-
-impl Setting {
-    pub(super) fn variable(&self) -> String {
-        let name = self.key.to_ascii_uppercase();
-        if self.key.starts_with("otel_") { name } else { format!("{PREFIX}{name}") }
-    }
-
-    /// A variable that is looked at when its own is not set: the name that every platform gives it.
-    pub(super) fn common_variable(&self) -> Option<&'static str> {
-        (self.key == "database_url").then_some(COMMON_DATABASE_VARIABLE)
-    }
-
-    pub(super) fn flag(&self) -> String {
-        self.key.replace('_', "-")
-    }
 }
 
 /// Declares each setting once: its documentation is also its help, its type the field's.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
 use super::SETTINGS;
-use super::settings::Setting;
+use super::setting::Setting;
 
 /// Maximum line length of the template.
 const WIDTH: usize = 120;

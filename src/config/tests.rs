@@ -12,7 +12,7 @@ fn read(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) 
     let sources = Sources {
         flags: &flags.iter().map(|(key, value)| (*key, (*value).to_owned())).collect(),
         environment: &environment,
-        file: Some(file::parse(Path::new("bellwire.toml"), file)?),
+        file: Some(file::parse(Path::new("bellwire.toml"), file, &is_setting)?),
         passed_over: None,
         default_data_dir: "/data".to_owned(),
         search_path: None,

@@ -34,10 +34,10 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
 use url::Url;
 
+use crate::api::Example;
+use crate::api::RequestRate;
 use crate::api::auth::Scraper;
-use crate::api::example::Example;
 use crate::api::hsts::{self, Hsts};
-use crate::api::limits::RequestRate;
 use crate::api::session::relying_party::RelyingParty;
 use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, EngineHandle, Work};
@@ -390,7 +390,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
     let (pool, sending_pool) = (pool.clone(), sending_pool.clone());
     Ok(ApiState::new(pool, sending_pool, vault.clone(), clock.clone(), gateways, engine, settings))
 }
-fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::OidcSignInConfig>> {
+fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<api::OidcSignInConfig>> {
     let Some(OidcClient { issuer, client_id, client_secret }) = config.oidc_client() else { return Ok(None) };
     let provider = oidc::Provider::new(oidc::OidcConfig {
         issuer: issuer.to_owned(),
@@ -402,7 +402,7 @@ fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Oidc
         timeout: oidc::TIMEOUT,
     });
     let host = Url::parse(issuer).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
-    Ok(Some(session::oidc::OidcSignInConfig {
+    Ok(Some(api::OidcSignInConfig {
         provider: provider.context("the OpenID provider's settings cannot be used")?,
         label: config.oidc_label.clone().unwrap_or(host),
         domains: config.oidc_domains.iter().map(|domain| domain.to_lowercase()).collect(),

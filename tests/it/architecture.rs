@@ -1,5 +1,7 @@
 //! Modules and crates depend on each other as they are documented: downwards, and never in a circle.
 
+mod files;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::ApiConfig;
-use bellwire::testkit::api::limits::RequestRate;
+use bellwire::testkit::api::RequestRate;
 use bellwire::testkit::receipts;
 use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_simulator::gateways::{Rule, RuleAction};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, Version};
-use bellwire::testkit::api::example::Example;
+use bellwire::testkit::api::Example;
 use bellwire::testkit::api::{ApiConfig, ApiState, EngineHandle, router};
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::origin::PageAudience;

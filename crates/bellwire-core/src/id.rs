@@ -16,6 +16,14 @@ pub struct ParseIdError {
 /// Regular expression of the UUID in the text form of an id.
 pub const UUID_PATTERN: &str = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
 
+/// Returns the schema of ids with this prefix.
+#[cfg(feature = "openapi")]
+pub(crate) fn schema_of(prefix: &str) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+    let pattern = format!("^{prefix}{UUID_PATTERN}$");
+    let text = utoipa::openapi::ObjectBuilder::new().schema_type(utoipa::openapi::Type::String);
+    text.pattern(Some(pattern)).into()
+}
+
 macro_rules! typed_ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal,)+) => {$(
         $(#[$doc])*
@@ -67,7 +75,7 @@ macro_rules! typed_ids {
         #[cfg(feature = "openapi")]
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                $crate::openapi::id_schema(Self::PREFIX)
+                $crate::id::schema_of(Self::PREFIX)
             }
         }
 

@@ -9,14 +9,7 @@ use utoipa::openapi::{ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::delivery::Tier;
-use crate::id::UUID_PATTERN;
 use crate::message::Payload;
-
-/// Returns the schema of ids with this prefix.
-pub(crate) fn id_schema(prefix: &str) -> RefOr<Schema> {
-    let pattern = format!("^{prefix}{UUID_PATTERN}$");
-    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
-}
 
 /// Schema of a tier in requests: a name or a number.
 pub struct TierSchema;

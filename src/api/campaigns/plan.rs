@@ -374,7 +374,7 @@ async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App)
     let mut templates = Templates::default();
     let template = templates.resolve(state, app.id, body.template.take()).await?;
     let mut composed = body.compose(state, app, &RetryHeaders::default(), segment, template)?;
-    templates.try_out(state, app.id, &mut composed).await?;
+    composed.try_out(&mut templates, state, app.id).await?;
     let composed = composed.addressed;
     let message = composed.message;
     let audience = match composed.audience {

@@ -12,7 +12,7 @@ use super::{AttemptResponse, DeliveryStatus, standing};
 use crate::api::ApiState;
 use crate::api::auth::{MayRead, Server};
 use crate::api::extract::{Query, UserId};
-use crate::api::messages::missing;
+use crate::api::message_response::missing;
 use crate::api::paging::{self, Page, Paging};
 use crate::api::problem::Problem;
 use bellwire_core::clock::{first_uuid_of, time_of};

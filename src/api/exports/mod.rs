@@ -1,5 +1,6 @@
 //! `/v1/apps/{app}/export`: everything that an app owns, to be brought into another server; `…/exports`: the record of who took what.
 
+mod giving;
 pub(crate) mod record;
 mod run;
 mod settings;
@@ -25,7 +26,7 @@ use bellwire_core::id::{ExportId, SubscriptionId};
 use bellwire_core::named;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::operations::exports::{self, ExportRow, NewExport};
-use run::Giver;
+use giving::Giver;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(export)).routes(routes!(list))

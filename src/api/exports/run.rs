@@ -1,86 +1,21 @@
-//! Gives an export out, part by part: while one is on its way the next is read. It holds nothing in the database meanwhile.
+//! Runs an export from its first line to its record.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::json;
-use tokio::task::spawn_blocking;
-use uuid::Uuid;
 
-use super::super::ApiState;
-use super::super::fair_semaphore::SharePermit;
-use super::super::outgoing::{BodyInterrupted, Outgoing};
-use super::super::problem::Problem;
-use super::record::{END, NoLine, SUBSCRIPTION, SubscriptionLine, columns};
+use super::super::outgoing::Outgoing;
+use super::giving::{Broken, Giver, Giving};
+use super::record::END;
 use super::{Contents, ExportFormat, settings};
-use bellwire_core::clock::first_uuid_of;
-use bellwire_core::id::{ExportId, SubscriptionId};
-use bellwire_store::keys::apps::App;
-use bellwire_store::operations::exports::{self, SubscriptionOut};
-use bellwire_vault::{Unopenable, Vault};
-
-/// Subscriptions that are read in a statement.
-const PART: i64 = 1_000;
-/// Octets of settings that are handed over together.
-const PART_OCTETS: usize = 64 * 1024;
-
-/// Reason why an export was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Broken {
-    #[error(transparent)]
-    Cut(#[from] BodyInterrupted),
-    #[error(transparent)]
-    Sql(#[from] sqlx::Error),
-    #[error(transparent)]
-    Line(#[from] NoLine),
-    #[error("what was stored does not read")]
-    Stored,
-}
-
-impl From<Unopenable> for Broken {
-    fn from(error: Unopenable) -> Self {
-        Self::Line(error.into())
-    }
-}
-
-impl From<serde_json::Error> for Broken {
-    fn from(error: serde_json::Error) -> Self {
-        Self::Line(error.into())
-    }
-}
-
-impl From<Problem> for Broken {
-    fn from(_: Problem) -> Self {
-        Self::Stored
-    }
-}
-
-/// An export on its way.
-pub(super) struct Giver {
-    pub state: ApiState,
-    pub app: App,
-    pub id: ExportId,
-    pub contents: Contents,
-    pub format: ExportFormat,
-    /// CSV: formulas are not neutralised.
-    pub raw: bool,
-    pub after: Option<SubscriptionId>,
-    pub _place: SharePermit,
-}
+use bellwire_store::operations::exports;
 
 impl Giver {
     /// Begins. The body ends well only behind the last line.
     pub(super) fn give(self, to: Outgoing) {
-        tokio::spawn(Giving { giver: self, to, out: Vec::new(), lines: 0, counts: BTreeMap::new() }.run());
+        let giving = Giving { giver: self, to, out: Vec::new(), lines: 0, counts: BTreeMap::new() };
+        tokio::spawn(giving.run());
     }
-}
-
-pub(super) struct Giving {
-    giver: Giver,
-    to: Outgoing,
-    out: Vec<u8>,
-    lines: i64,
-    counts: BTreeMap<&'static str, i64>,
 }
 
 impl Giving {
@@ -113,94 +48,4 @@ impl Giving {
         }
         self.hand_over().await
     }
-
-    pub(super) async fn line(&mut self, kind: &'static str, members: &impl Serialize) -> Result<(), Broken> {
-        #[derive(Serialize)]
-        struct ExportLine<'a, T> {
-            r#type: &'static str,
-            #[serde(flatten)]
-            members: &'a T,
-        }
-        serde_json::to_writer(&mut self.out, &ExportLine { r#type: kind, members })?;
-        self.out.push(b'\n');
-        self.lines += 1;
-        *self.counts.entry(kind).or_default() += 1;
-        if self.out.len() < PART_OCTETS { Ok(()) } else { self.hand_over().await }
-    }
-
-    /// Hands over what has gathered, once the client has taken what was before.
-    async fn hand_over(&mut self) -> Result<(), Broken> {
-        if self.out.is_empty() {
-            return Ok(());
-        }
-        let Giver { state, id, .. } = &self.giver;
-        self.to.part(std::mem::take(&mut self.out).into()).await?;
-        exports::advance(&state.pool, *id, self.lines, state.clock.now()).await?;
-        Ok(())
-    }
-
-    /// Writes the subscriptions that existed at its start. Later ones could keep it running forever.
-    async fn give_subscriptions(&mut self) -> Result<(), Broken> {
-        let Giver { state, app, format, raw, after, .. } = &self.giver;
-        let (pool, vault, app, format) = (state.reads.pool().clone(), state.vault.clone(), app.id, (*format, *raw));
-        let until = first_uuid_of(state.clock.now() + chrono::TimeDelta::milliseconds(1));
-        let mut after = after.map_or(Uuid::nil(), Uuid::from);
-        let mut is_first = after.is_nil();
-        let mut rows = exports::subscriptions(&pool, app, after, until, PART).await?;
-        loop {
-            let is_last = (rows.len() as i64) < PART;
-            after = rows.last().map_or(after, |row| row.id.into());
-            let vault = vault.clone();
-            let written = spawn_blocking(move || write(&rows, &vault, format, is_first));
-            let next = async {
-                if is_last { Ok(Vec::new()) } else { exports::subscriptions(&pool, app, after, until, PART).await }
-            };
-            let given = async {
-                let (octets, n) = written.await.map_err(|_| Broken::Stored)??;
-                self.out = octets;
-                self.lines += n;
-                *self.counts.entry(SUBSCRIPTION).or_default() += n;
-                self.hand_over().await
-            };
-            let (given, next) = tokio::join!(given, next);
-            given?;
-            if is_last {
-                return Ok(());
-            }
-            (rows, is_first) = (next?, false);
-        }
-    }
-}
-
-/// Writes a part, and how many subscriptions it has: opening and writing a thousand keeps a core busy for milliseconds.
-fn write(
-    rows: &[SubscriptionOut],
-    vault: &Vault,
-    (format, raw): (ExportFormat, bool),
-    is_first: bool,
-) -> Result<(Vec<u8>, i64), NoLine> {
-    let mut lines = 0;
-    let mut out = Vec::with_capacity(rows.len() * 768);
-    match format {
-        ExportFormat::Ndjson => {
-            for row in rows {
-                let Some(line) = SubscriptionLine::of(row, vault)? else { continue };
-                line.write_json(&mut out)?;
-                lines += 1;
-            }
-        }
-        ExportFormat::Csv => {
-            let mut csv = csv::Writer::from_writer(out);
-            if is_first {
-                csv.write_record(columns(raw))?;
-            }
-            for row in rows {
-                let Some(line) = SubscriptionLine::of(row, vault)? else { continue };
-                line.write_csv(&mut csv, raw)?;
-                lines += 1;
-            }
-            out = csv.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
-        }
-    }
-    Ok((out, lines))
 }

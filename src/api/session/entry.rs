@@ -19,6 +19,7 @@ use crate::api::signed_in::SignedIn;
 use bellwire_core::id::{SessionId, TeammateId};
 use bellwire_store::keys::api_keys::ApiKey;
 use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry, Who};
+use bellwire_store::keys::oidc::{self, ProviderAccount};
 use bellwire_store::keys::passkeys::ShownLink;
 use bellwire_store::keys::sessions::{self, NewSession, Owner};
 use bellwire_store::keys::team;
@@ -160,4 +161,27 @@ pub(super) fn record_refusal(state: &ApiState, visitor: &SignInVisitor, teammate
         }
         .in_current_span(),
     );
+}
+
+/// Links an account to a teammate, unless it is linked to them. Returns false if it belongs to another teammate, or they have
+/// another one.
+pub(super) async fn link_account(
+    conn: &mut PgConnection,
+    state: &ApiState,
+    visitor: &SignInVisitor,
+    teammate: TeammateId,
+    account: ProviderAccount<'_>,
+) -> sqlx::Result<bool> {
+    let now = state.clock.now();
+    if oidc::link(conn, teammate, account, now).await? {
+        did(visitor, teammate, AuditAction::TeammateLinked).record(conn, 1, now).await?;
+        return Ok(true);
+    }
+    Ok(oidc::owner(conn, account).await?.is_some_and(|owner| owner.id == teammate))
+}
+
+/// Returns the log entry of a teammate's own action before a session.
+pub(super) fn did(visitor: &SignInVisitor, teammate: TeammateId, action: AuditAction) -> AuditEntry {
+    let actor = Actor { who: Who::Teammate(teammate), address: visitor.address };
+    AuditEntry::new(actor, None, action, teammate)
 }

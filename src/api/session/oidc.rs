@@ -13,9 +13,10 @@ use uuid::Uuid;
 
 use super::GrantResponse;
 use super::cookie::{self, Cookies};
-use super::entry::{self, SignInVisitor};
+use super::entry::{self, SignInVisitor, did, link_account};
 use super::second_factor;
 use crate::api::ApiState;
+use crate::api::api_config::OidcSignInConfig;
 use crate::api::email::normal_email;
 use crate::api::extract::{Query, is_plain_text};
 use crate::api::problem::Problem;
@@ -26,8 +27,8 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::TeammateId;
 use bellwire_core::named;
 use bellwire_core::role::{Grant, Grants, Role};
-use bellwire_net::oidc::{ATTEMPT_LASTS, OidcAttempt, OidcFailure, OidcPerson, Provider};
-use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry, Who};
+use bellwire_net::oidc::{ATTEMPT_LASTS, OidcAttempt, OidcFailure, OidcPerson};
+use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::keys::oidc::{self, ProviderAccount};
 use bellwire_store::keys::passkeys::{self, FirstFactor, ShownAccount};
 use bellwire_store::keys::sessions::Owner;
@@ -50,19 +51,6 @@ const CODE_MAX: usize = 4_096;
 const COOKIE_MAX: usize = 1_024;
 /// Characters of a subject, at most (OpenID Connect Core 1.0 section 2).
 const SUBJECT_MAX: usize = 255;
-
-/// Settings of signing in with a provider.
-#[derive(Debug, Clone)]
-pub struct OidcSignInConfig {
-    /// OpenID provider.
-    pub provider: Provider,
-    /// Name of the provider for people.
-    pub label: String,
-    /// Email domains with access, in lower case; empty: any.
-    pub domains: Vec<String>,
-    /// Role, for all apps, of persons without an invitation. `None`: they are refused. Only with `domains`.
-    pub newcomers: Option<Role>,
-}
 
 named! {
     /// Reason of a refusal: in the address of the landing page and, except for [`Why::Attempt`], in the audit log.
@@ -270,7 +258,7 @@ impl Arrival<'_> {
             known = team::lock_by_email(conn, email).await?;
         }
         let known = known.ok_or(Why::Unknown)?;
-        match link(conn, self.state, self.visitor, known.id, account).await? {
+        match link_account(conn, self.state, self.visitor, known.id, account).await? {
             true => Ok(known),
             false => Err(SignInFailure::Refused(Why::OtherAccount, Some(known.id))),
         }
@@ -287,28 +275,6 @@ impl Arrival<'_> {
         }
         Ok(())
     }
-}
-
-/// Links an account to a teammate, unless it is linked to them. Returns false if it belongs to another teammate, or they have
-/// another one.
-pub(super) async fn link(
-    conn: &mut PgConnection,
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    teammate: TeammateId,
-    account: ProviderAccount<'_>,
-) -> sqlx::Result<bool> {
-    let now = state.clock.now();
-    if oidc::link(conn, teammate, account, now).await? {
-        did(visitor, teammate, AuditAction::TeammateLinked).record(conn, 1, now).await?;
-        return Ok(true);
-    }
-    Ok(oidc::owner(conn, account).await?.is_some_and(|owner| owner.id == teammate))
-}
-
-fn did(visitor: &SignInVisitor, teammate: TeammateId, action: AuditAction) -> AuditEntry {
-    let actor = Actor { who: Who::Teammate(teammate), address: visitor.address };
-    AuditEntry::new(actor, None, action, teammate)
 }
 
 /// Returns the name of the cookie that a browser keeps while its user is at the provider. With the prefix, no other host can

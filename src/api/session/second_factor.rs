@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::cookie;
-use super::entry::{SignInVisitor, begin, let_in, refuse, refuse_saying, use_link};
-use super::oidc;
+use super::entry::{SignInVisitor, begin, let_in, link_account, refuse, refuse_saying, use_link};
 use super::passkeys::{challenge_mac, relying_party};
 use super::relying_party::{CHALLENGE_LASTS, PasskeyChallenge, PasskeyError, challenge_of, credential_id_of};
 use crate::api::ApiState;
@@ -150,7 +149,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &SignInVisitor, answer
         }
         FirstFactor::Oidc(ShownAccount { issuer, subject }) => {
             let account = ProviderAccount { issuer: &issuer, subject: &subject };
-            if !oidc::link(&mut tx, state, visitor, teammate, account).await? {
+            if !link_account(&mut tx, state, visitor, teammate, account).await? {
                 drop(tx);
                 return Err(refused(state, visitor, Some(teammate), PasskeyError::Account));
             }

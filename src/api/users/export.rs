@@ -22,7 +22,7 @@ use crate::api::extract::{PathId, UserId};
 use crate::api::message_content::{self, MessageContentResponse};
 use crate::api::outgoing::Outgoing;
 use crate::api::problem::Problem;
-use crate::api::subscriptions::SubscriptionResponse;
+use crate::api::subscription_response::SubscriptionResponse;
 use bellwire_core::clock::time_of;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};

@@ -4,7 +4,7 @@ use axum::body::{Body, Bytes};
 use axum::http::request::Builder;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::ApiConfig;
-use bellwire::testkit::api::limits::RequestRate;
+use bellwire::testkit::api::RequestRate;
 use bellwire_core::scope::Scope;
 use bellwire_store::keys::api_keys;
 use futures_util::stream;

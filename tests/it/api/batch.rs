@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use bellwire::testkit::api::ApiConfig;
-use bellwire::testkit::api::limits::RequestRate;
+use bellwire::testkit::api::RequestRate;
 use bellwire_store::operations::idempotency::{self, Claim};
 use futures_util::future::join_all;
 use serde_json::{Value, json};

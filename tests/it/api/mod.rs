@@ -45,7 +45,7 @@ use axum::http::{HeaderMap, Method, Request};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::api::limits::RequestRate;
+use bellwire::testkit::api::RequestRate;
 use bellwire::testkit::api::{ApiConfig, ApiState, EngineHandle, Work, local_router, router};
 use bellwire_core::clock::Clock;
 use bellwire_core::id::AppId;

@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use bellwire::testkit::api::ApiConfig;
-use bellwire::testkit::api::limits::RequestRate;
+use bellwire::testkit::api::RequestRate;
 use serde_json::{Value, json};
 
 use super::{ORIGIN, TestApi, fcm, roomy};

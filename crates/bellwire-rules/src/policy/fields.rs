@@ -2,9 +2,19 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::PolicyError;
+/// Mistake in a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[error("{pointer}: {detail}")]
+pub struct PolicyError {
+    /// Pointer into the policy (RFC 6901).
+    pub pointer: String,
+    /// Description for the caller.
+    pub detail: String,
+}
 
 /// Given value, or its default. Error messages distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,24 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::Value;
 
-use super::fields::Fields;
+use super::fields::{Fields, PolicyError};
 use super::tiers::FAILURES_IN_A_ROW_MAX;
 use super::{Guide, Phased, Retry, Scripted, TierSettings, guide, phased, qstash};
 use bellwire_core::named;
-
-/// Mistake in a policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[error("{pointer}: {detail}")]
-pub struct PolicyError {
-    /// Pointer into the policy (RFC 6901).
-    pub pointer: String,
-    /// Description for the caller.
-    pub detail: String,
-}
 
 named! {
     /// Place of a policy.

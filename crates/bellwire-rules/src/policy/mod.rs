@@ -41,8 +41,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 pub use decide::{NextStep, Situation, decide, remaining_ttl_s, shrink_target};
+pub use fields::PolicyError;
 pub use guide::Guide;
-pub use layer::{Layer, Parsed, Places, PolicyError, PolicyLevel, SetBy, Terms, Throttle};
+pub use layer::{Layer, Parsed, Places, PolicyLevel, SetBy, Terms, Throttle};
 pub use layer::{Request, SILENT_OF_RETRIES};
 #[cfg(feature = "openapi")]
 pub use openapi::DeliveryPolicy;

@@ -17,10 +17,11 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
-use super::operations::schema::SCHEMA;
 use super::operations::takeover::SESSION;
 use primary::Primary;
 
+/// Schema of all tables and functions.
+pub const SCHEMA: &str = "bellwire";
 /// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
 /// than a lease.
 const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);

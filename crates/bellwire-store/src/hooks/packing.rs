@@ -158,7 +158,7 @@ struct LastResponse {
 
 /// Present values of a subscription that events name.
 #[derive(Debug)]
-struct Recipient {
+struct EventRecipient {
     user_id: Option<String>,
     consent_at: Option<Timestamp>,
     consent_source: Option<String>,
@@ -167,7 +167,7 @@ struct Recipient {
 async fn recipients(
     conn: &mut PgConnection,
     ids: BTreeSet<SubscriptionId>,
-) -> sqlx::Result<HashMap<SubscriptionId, Recipient>> {
+) -> sqlx::Result<HashMap<SubscriptionId, EventRecipient>> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
@@ -183,7 +183,7 @@ async fn recipients(
             )
             .map(|row| {
                 let (consent_at, consent_source) = (row.consent_at, row.consent_source);
-                (row.id, Recipient { user_id: row.user_id, consent_at, consent_source })
+                (row.id, EventRecipient { user_id: row.user_id, consent_at, consent_source })
             })
         };
     }

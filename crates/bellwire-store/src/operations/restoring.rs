@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::cluster_identity;
-use super::schema::SCHEMA;
+use crate::connections::SCHEMA;
 use crate::keys::audit::{Actor, AuditAction, AuditEntry};
 use bellwire_core::clock::{Timestamp, uuid_of};
 use bellwire_core::id::{AppId, CampaignId, MessageId};

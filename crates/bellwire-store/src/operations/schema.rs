@@ -12,12 +12,11 @@ use tokio::time::{Instant, sleep};
 
 use super::restoring;
 use super::workers::SILENCE;
+pub use crate::connections::SCHEMA;
 use crate::connections::{ACQUIRE_TIMEOUT, tls};
 use crate::is_out_of_connections;
 use bellwire_postgres::OLDEST_MAJOR;
 
-/// Schema of all tables and functions.
-pub const SCHEMA: &str = "bellwire";
 /// Interval of queries to a Postgres without a free connection.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 

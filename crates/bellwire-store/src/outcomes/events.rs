@@ -182,7 +182,7 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<E
 }
 
 /// Adds up to `limit` events of minutes before `until` to the app's stream, and events whose count has changed since. Positions
-/// ascend in commit order, whatever the events' own times are: the lock is held until the transaction ends. They begin with the
+/// ascend in commit order, regardless of the events' own times: the lock is held until the transaction ends. They begin with the
 /// present in microseconds, so that a restored backup does not repeat positions.
 pub async fn add_to_stream(
     conn: &mut PgConnection,

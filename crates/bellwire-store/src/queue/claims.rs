@@ -7,6 +7,7 @@
 mod batches;
 mod citus;
 mod cursors;
+mod cut;
 pub mod due;
 mod filtered;
 mod recipient;

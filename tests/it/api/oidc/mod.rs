@@ -6,8 +6,8 @@ mod tokens;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::limits::RequestRate;
-use bellwire::testkit::api::oidc::OidcSignInConfig as OidcSettings;
+use bellwire::testkit::api::OidcSignInConfig as OidcSettings;
+use bellwire::testkit::api::RequestRate;
 use bellwire::testkit::api::{ApiConfig, Cookies};
 use bellwire_core::role::Role;
 use bellwire_net::oidc;

@@ -6,7 +6,7 @@
 
 use sqlx::PgConnection;
 
-use super::batches::{BatchChunk, BatchScope, Sendable};
+use super::cut::{self, BatchChunk, BatchScope, Sendable};
 use super::recipient::Recipient;
 use crate::audience::candidates::{self, Stretch};
 use crate::audience::segment_filter::Judge;
@@ -19,14 +19,15 @@ pub(super) const LOOKED_AT_MAX: usize = 4_000;
 /// Fewest that one statement asks for: what it costs to start one counts for each.
 const ASKED_MIN: usize = 100;
 
-/// Cuts up to `size` of those off who come after a cursor and are taken by its message's filter.
+/// Cuts up to `size` of those off who come after a cursor and are taken by its message's filter. `None`: all are taken.
 pub(super) async fn cut(
     conn: &mut PgConnection,
     place: &BatchScope,
-    filter: &AudienceFilter,
+    filter: Option<&AudienceFilter>,
     size: usize,
     now: Timestamp,
 ) -> sqlx::Result<BatchChunk> {
+    let Some(filter) = filter else { return cut::cut(conn, place, size, now).await };
     let judge = Judge::new(conn, place.app, filter, &[place.lane], now).await?.assigned_at(place.assigned_at);
     let BatchScope { lane, topic, shard, after, accepted_at, .. } = *place;
     let mut stretch = Stretch { lane, topic, shard, after, accepted_at };

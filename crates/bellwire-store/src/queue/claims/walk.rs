@@ -7,8 +7,8 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::batches::{self, BatchChunk, BatchScope};
-use super::filtered::LOOKED_AT_MAX;
+use super::cut::{BatchChunk, BatchScope};
+use super::filtered::{self, LOOKED_AT_MAX};
 use crate::connections::engine;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{SHARDS, SubscriptionId};
@@ -27,7 +27,7 @@ pub(super) async fn cut(
     loop {
         let shard = place.after.shard();
         place.shard = Some(shard);
-        let cut = batches::cut(conn, &place, filter, size, now).await?;
+        let cut = filtered::cut(conn, &place, filter, size, now).await?;
         (passed, sunset) = (passed + cut.passed, sunset + cut.sunset);
         let cut = BatchChunk { passed, sunset, ..cut };
         let next = u8::try_from(shard + 1).ok().filter(|next| cut.is_last && *next < SHARDS);

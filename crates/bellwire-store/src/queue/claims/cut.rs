@@ -1,0 +1,137 @@
+//! Recipients behind a cursor that a batch takes, without a filter.
+
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use super::recipient::{Recipient, Sendability};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+
+#[derive(Clone, Copy)]
+pub(super) struct BatchScope {
+    pub app: AppId,
+    pub lane: LaneId,
+    pub topic: Option<i32>,
+    /// The shard that is cut from; none: all of them.
+    pub shard: Option<i16>,
+    pub after: SubscriptionId,
+    pub accepted_at: Timestamp,
+    /// Time as of which the message's filter judges person and time zone. None: the present.
+    pub assigned_at: Option<Timestamp>,
+    /// Whether frequency caps may ask whose browsers its recipients are.
+    pub is_capped: bool,
+}
+
+pub(super) struct BatchChunk {
+    pub recipients: Vec<Recipient>,
+    pub after: SubscriptionId,
+    /// Whether no recipients remain after it.
+    pub is_last: bool,
+    /// Candidates that the message is not for.
+    pub passed: usize,
+    /// Those of them whom its sunset rule left out.
+    pub sunset: i64,
+}
+
+/// Cuts up to `size` recipients off who come after a cursor.
+pub(super) async fn cut(
+    conn: &mut PgConnection,
+    place: &BatchScope,
+    size: usize,
+    now: Timestamp,
+) -> sqlx::Result<BatchChunk> {
+    let recipients = read_recipients(conn, place, size, now).await?;
+    let after = recipients.last().map_or(place.after, |recipient| recipient.subscription);
+    Ok(BatchChunk { is_last: recipients.len() < size, recipients, after, passed: 0, sunset: 0 })
+}
+
+/// The statements of [`read_recipients`], of all shards or one.
+macro_rules! recipients {
+    (everybody, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        sqlx::query_as!(
+            Sendable,
+            r#"
+            SELECT id, origin_id, address, policy, timezone, CASE WHEN $6 THEN user_id END AS user_id, proven, life
+            FROM subscriptions
+            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
+            "# + $within + r#"
+            ORDER BY id LIMIT $5
+            "#,
+            $place.lane.0,
+            $place.after.0,
+            $place.accepted_at,
+            $now,
+            $size,
+            $place.is_capped
+            $(, $shard)?
+        )
+        .map(Recipient::from)
+    };
+    ($topic:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        sqlx::query_as!(
+            Sendable,
+            r#"
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $7 THEN s.user_id END AS user_id, s.proven, s.life
+        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
+          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        "# + $within + r#"
+        ORDER BY t.subscription LIMIT $6
+        "#,
+            $topic,
+            $place.lane.0,
+            $place.after.0,
+            $place.accepted_at,
+            $now,
+            $size,
+            $place.is_capped
+            $(, $shard)?
+        )
+        .map(Recipient::from)
+    };
+}
+
+async fn read_recipients(
+    conn: &mut PgConnection,
+    place: &BatchScope,
+    size: usize,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Recipient>> {
+    let size = i64::try_from(size).unwrap_or(i64::MAX);
+    match (place.topic, place.shard) {
+        (None, None) => recipients!(everybody, place, size, now, "").fetch_all(conn).await,
+        (None, Some(shard)) => recipients!(everybody, place, size, now, "AND shard = $7", shard).fetch_all(conn).await,
+        (Some(topic), None) => recipients!(topic, place, size, now, "").fetch_all(conn).await,
+        (Some(topic), Some(shard)) => {
+            recipients!(topic, place, size, now, "AND t.shard = $8", shard).fetch_all(conn).await
+        }
+    }
+}
+
+/// A row of an active subscription.
+pub(super) struct Sendable {
+    pub id: SubscriptionId,
+    pub origin_id: SubscriptionId,
+    pub address: Vec<u8>,
+    pub policy: Option<Value>,
+    pub timezone: Option<String>,
+    pub user_id: Option<String>,
+    pub proven: bool,
+    pub life: i32,
+}
+
+impl From<Sendable> for Recipient {
+    fn from(row: Sendable) -> Self {
+        Self {
+            subscription: row.id,
+            origin_id: row.origin_id,
+            address: row.address,
+            standing: Sendability::Sendable,
+            policy: row.policy,
+            timezone: row.timezone,
+            user_id: row.user_id,
+            proven: row.proven,
+            life: row.life,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Description of one setting.
+
+use super::{COMMON_DATABASE_VARIABLE, PREFIX};
+
+/// Metadata of a setting, independent of its value.
+#[derive(Debug)]
+pub(super) struct Setting {
+    /// Key in the file; the flag and the variable derive from it.
+    pub(super) key: &'static str,
+    pub(super) help: &'static [&'static str],
+    pub(super) default: &'static str,
+    pub(super) secret: bool,
+}
+
+impl Setting {
+    pub(super) fn variable(&self) -> String {
+        let name = self.key.to_ascii_uppercase();
+        if self.key.starts_with("otel_") { name } else { format!("{PREFIX}{name}") }
+    }
+
+    /// A variable that is looked at when its own is not set: the name that every platform gives it.
+    pub(super) fn common_variable(&self) -> Option<&'static str> {
+        (self.key == "database_url").then_some(COMMON_DATABASE_VARIABLE)
+    }
+
+    pub(super) fn flag(&self) -> String {
+        self.key.replace('_', "-")
+    }
+}
