@@ -1,4 +1,4 @@
-//! Unit tests of `src/api/openapi/mod.rs`, which includes them.
+//! Unit tests of `src/api/openapi.rs`, which includes them.
 
 use bellwire_rules::policy::{Layer, PolicyLevel, Terms};
 

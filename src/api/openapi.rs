@@ -386,5 +386,5 @@ pub(crate) fn route(description: &Value) -> Router<ApiState> {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/unit/api/openapi.rs"]
+#[path = "../../tests/unit/api/openapi.rs"]
 mod tests;

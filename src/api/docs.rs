@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::ApiState;
 use super::problem::{PROBLEM_KINDS, Problem, ProblemKind};
 
-const STYLE: &str = include_str!("docs.css");
+const STYLE: &str = include_str!("docs/docs.css");
 /// The pages run nothing, and load nothing from anywhere else.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
