@@ -1,52 +1,52 @@
-/** A page: its entry in the navigation, the letter after `g` that opens it, and the question that it answers first. */
+/** A page: its entry in the navigation, the letter after `g` that opens it, and a description. */
 export interface Page {
   path: string;
   title: string;
   letter: string;
-  question: string;
+  about: string;
 }
 
-const OVERVIEW: Page = { path: "/", title: "Overview", letter: "o", question: "Is everything working?" };
+const OVERVIEW: Page = { path: "/", title: "Overview", letter: "o", about: "State, throughput, subscribers and recent campaigns." };
 
 /** Groups of the navigation, in its order. */
 export const GROUPS: readonly { title: string; pages: readonly Page[] }[] = [
   {
     title: "Send",
     pages: [
-      { path: "/messages", title: "Messages", letter: "m", question: "How is this message performing?" },
-      { path: "/campaigns", title: "Campaigns", letter: "a", question: "Who gets what when, and what worked?" },
-      { path: "/templates", title: "Templates", letter: "w", question: "Personal content, reused in messages and campaigns." },
+      { path: "/messages", title: "Messages", letter: "m", about: "Sent and scheduled messages with progress and results." },
+      { path: "/campaigns", title: "Campaigns", letter: "a", about: "Scheduled and recurring messages, A/B tests and results." },
+      { path: "/templates", title: "Templates", letter: "w", about: "Personal content, reused in messages and campaigns." },
     ],
   },
   {
     title: "Audience",
     pages: [
-      { path: "/subscribers", title: "Subscribers", letter: "s", question: "Is the audience healthy? Who is this person?" },
-      { path: "/segments", title: "Segments", letter: "t", question: "Which subscribers, and how many?" },
-      { path: "/frequency", title: "Frequency", letter: "q", question: "Do subscribers get too many messages?" },
+      { path: "/subscribers", title: "Subscribers", letter: "s", about: "Growth and losses of the audience, and the devices of a person." },
+      { path: "/segments", title: "Segments", letter: "t", about: "Subscriptions that match conditions, and their number." },
+      { path: "/frequency", title: "Frequency", letter: "q", about: "Engagement, frequency caps and the runaway guard." },
     ],
   },
   {
     title: "Delivery",
     pages: [
-      { path: "/deliveries", title: "Deliveries", letter: "d", question: "Why did this person not get it?" },
-      { path: "/push-services", title: "Push services", letter: "l", question: "Which push service has a problem?" },
-      { path: "/dead-letters", title: "Failed deliveries", letter: "x", question: "What failed, and can I fix it?" },
-      { path: "/policies", title: "Policies", letter: "p", question: "What happens on failure?" },
+      { path: "/deliveries", title: "Deliveries", letter: "d", about: "One message to one device: attempts and outcome." },
+      { path: "/push-services", title: "Push services", letter: "l", about: "State of each push service and of its apps." },
+      { path: "/dead-letters", title: "Failed deliveries", letter: "x", about: "Failures by reason, with replay and discard." },
+      { path: "/policies", title: "Policies", letter: "p", about: "Retries after failures, by tier, topic and subscription." },
     ],
   },
   {
     title: "Connect",
     pages: [
-      { path: "/webhooks", title: "Webhooks", letter: "h", question: "Events for your backend." },
-      { path: "/transfers", title: "Import & export", letter: "i", question: "Files of subscriptions: import and export." },
+      { path: "/webhooks", title: "Webhooks", letter: "h", about: "Events for your backend." },
+      { path: "/transfers", title: "Import & export", letter: "i", about: "Files of subscriptions." },
     ],
   },
   {
     title: "Admin",
     pages: [
-      { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?" },
-      { path: "/checks", title: "Checks", letter: "c", question: "Is the installation correct?" },
+      { path: "/settings", title: "Settings", letter: "e", about: "Apps, keys, quiet hours, team and audit log." },
+      { path: "/checks", title: "Checks", letter: "c", about: "Set-up of this server, as bellwire doctor reports it." },
     ],
   },
 ];
@@ -55,7 +55,7 @@ export const GROUPS: readonly { title: string; pages: readonly Page[] }[] = [
 export const PAGES: readonly Page[] = [OVERVIEW, ...GROUPS.flatMap(({ pages }) => pages)];
 
 /** First run on an empty server. It has no entry in the navigation. */
-export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", question: "How do I start?" };
+export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", about: "Five steps to a notification in this browser." };
 
 /** All pages. */
 export const ALL_PAGES: readonly Page[] = [...PAGES, FIRST_RUN];

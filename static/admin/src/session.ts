@@ -25,7 +25,7 @@ async function confirm(options: object): Promise<SessionResponse> {
   const asked = PublicKeyCredential.parseRequestOptionsFromJSON(options as PublicKeyCredentialRequestOptionsJSON);
   const passkey = await navigator.credentials.get({ publicKey: asked }).catch(() => null);
   if (!(passkey instanceof PublicKeyCredential)) {
-    throw new Refusal(0, { code: "no_passkey", detail: "Your passkey was not shown. Begin again, and confirm when the browser asks." });
+    throw new Refusal(0, { code: "no_passkey", detail: "No passkey was received. Sign in again, and confirm when the browser asks." });
   }
   const answer = await told(api.POST("/v1/session", { body: { passkey: passkey.toJSON() as never } }));
   if ("options" in answer) throw new Error("a passkey is asked for once");

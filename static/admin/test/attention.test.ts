@@ -54,7 +54,7 @@ describe("what needs somebody", () => {
       apiKey({ last_used_on: null, created_at: daysFromNow(-5) }),
       apiKey({ revoked_at: daysFromNow(-1), expires_at: daysFromNow(1) }),
     ].map((key) => keyState(key, NOW));
-    expect(states).toEqual(["valid", "ends soon", "valid", "expired", "unused", "valid", "unused", "valid", "revoked"]);
+    expect(states).toEqual(["valid", "expires soon", "valid", "expired", "unused", "valid", "unused", "valid", "revoked"]);
   });
 
   it("is a rotation while retired keys are used", () => {
@@ -71,17 +71,17 @@ describe("what needs somebody", () => {
       of({ has_password: false, link_expires_at: daysFromNow(-1) }),
       of({ has_password: false, oidc_linked_at: daysFromNow(-1) }),
       of({ disabled_at: NOW.toISOString(), link_expires_at: daysFromNow(1) }),
-    ]).toEqual(["in", "invited", "link ended", "in", "shut out"]);
+    ]).toEqual(["active", "invited", "link expired", "active", "disabled"]);
   });
 
   it("lists the gravest first with its page", () => {
     const known = { app: shop, vapidKeys: [vapidKey("active", 62), vapidKey("retired", 38)], apiKeys: [apiKey({ id: "ak_2", last_used_on: null }), apiKey({ expires_at: daysFromNow(9) })] };
     const found = notes([known], [teammate({ has_password: false, link_expires_at: daysFromNow(2) })], NOW);
     expect(found.map(({ tone, words, path, app }) => [tone, words, path, app])).toEqual([
-      ["lost", "The API key “backend” of Shop ends in 9 days", "/settings/keys", "shop"],
+      ["lost", "The API key “backend” of Shop expires in 9 days", "/settings/keys", "shop"],
       ["retrying", "The API key “backend” of Shop is not used", "/settings/keys", "shop"],
-      ["waiting", "Shop changes its VAPID key: 62 % of 100 subscriptions moved", "/settings/keys", "shop"],
-      ["waiting", "ann@example.com has a one-time link that is not used yet", "/settings/team", undefined],
+      ["waiting", "Shop rotates its VAPID key: 62 % of 100 subscriptions moved", "/settings/keys", "shop"],
+      ["waiting", "ann@example.com has an unused invitation link", "/settings/team", undefined],
     ]);
     expect(notes([{ app: shop, vapidKeys: [vapidKey("active", 9)], apiKeys: [apiKey()] }], undefined, NOW)).toEqual([]);
   });

@@ -82,12 +82,12 @@ describe("variants", () => {
 });
 
 it("says what is lacking", () => {
-  expect(lacks(BLANK)).toBe("It needs a name.");
-  expect(lacks(titled(""))).toBe("It needs a title.");
+  expect(lacks(BLANK)).toBe("Enter a name.");
+  expect(lacks(titled(""))).toBe("Enter a title.");
   expect(lacks(titled("Hello"))).toBeUndefined();
-  expect(lacks(titled("Hello", { narrowed: "own" }))).toBe("Say who belongs to its segment.");
-  expect(lacks(titled("Hello", { when: "at" }))).toBe("Say when it is due.");
-  expect(lacks({ ...withVariant(titled("")), name: "x" })).toBe("Variant A: It needs a title.");
+  expect(lacks(titled("Hello", { narrowed: "own" }))).toBe("Enter the conditions of the segment.");
+  expect(lacks(titled("Hello", { when: "at" }))).toBe("Enter the time.");
+  expect(lacks({ ...withVariant(titled("")), name: "x" })).toBe("Variant A: Enter a title.");
 });
 
 it("makes addresses of names", () => {

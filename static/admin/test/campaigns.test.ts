@@ -39,41 +39,41 @@ const words = (more: Partial<Campaign>, perMinute?: number) => going(campaign(mo
 
 describe("how a campaign goes", () => {
   it.each<[Partial<Campaign>, string]>([
-    [{ state: "draft" }, "A draft: nothing of it goes out until it is started."],
+    [{ state: "draft" }, "Draft: nothing is sent until the campaign is started."],
     [{ state: "scheduled", runs: 0, next_at: "2027-01-15T11:00:00Z" }, "Due in 3 h, 11:00."],
-    [{ state: "scheduled", runs: 4, next_at: "2027-01-18T08:00:00Z" }, "4 runs so far; the next is due in 3 days, 18 Jan 08:00."],
-    [{ state: "paused" }, "Paused: nothing of it goes out until it is resumed."],
-    [{ state: "paused", progress: progress({ total: counts({ accepted: 90, waiting: 10 }) }) }, "Paused: 90 of 100 done, the rest waits."],
-    [{ state: "paused", progress: progress({ total: counts({ accepted: 90 }) }) }, "Paused: nothing of it goes out until it is resumed."],
-    [{ progress: progress({ expanded: false, audience_estimate: 0 }) }, "On its way: recipients are being found."],
-    [{ progress: progress({ total: counts({ accepted: 12_000, waiting: 38_000 }), rate_per_second: 60, eta: "2027-01-15T08:12:00Z" }) }, "On its way: 12,000 of 50,000 done, 3,600 a minute, done at about 08:12."],
+    [{ state: "scheduled", runs: 4, next_at: "2027-01-18T08:00:00Z" }, "4 runs so far; the next run is due in 3 days, 18 Jan 08:00."],
+    [{ state: "paused" }, "Paused: nothing is sent until the campaign is resumed."],
+    [{ state: "paused", progress: progress({ total: counts({ accepted: 90, waiting: 10 }) }) }, "Paused: 90 of 100 done, the others wait."],
+    [{ state: "paused", progress: progress({ total: counts({ accepted: 90 }) }) }, "Paused: nothing is sent until the campaign is resumed."],
+    [{ progress: progress({ expanded: false, audience_estimate: 0 }) }, "Sending: recipients are being determined."],
+    [{ progress: progress({ total: counts({ accepted: 12_000, waiting: 38_000 }), rate_per_second: 60, eta: "2027-01-15T08:12:00Z" }) }, "Sending: 12,000 of 50,000 done, 3,600 per minute, done at about 08:12."],
     [
       { progress: progress({ total: counts({ accepted: 900, waiting: 100 }), rate_per_second: 60, held: [{ gateway: "apple", until: "2027-01-15T08:51:00Z" }] }) },
-      "On its way: 900 of 1,000 done, the rest not before 08:51: Apple is held.",
+      "Sending: 900 of 1,000 done, the others wait until 08:51: Apple is on hold.",
     ],
-    [{ progress: progress({ total: counts({ accepted: 900, waiting: 100 }), held: [{ gateway: "fcm", until: null }] }) }, "On its way: 900 of 1,000 done, the rest waits: Google is held."],
-    [{ progress: progress({ total: counts({ accepted: 500, waiting: 500 }), expanded: false, audience_estimate: 50_000 }) }, "On its way: 500 of about 50,000 done."],
+    [{ progress: progress({ total: counts({ accepted: 900, waiting: 100 }), held: [{ gateway: "fcm", until: null }] }) }, "Sending: 900 of 1,000 done, the others wait: Google is on hold."],
+    [{ progress: progress({ total: counts({ accepted: 500, waiting: 500 }), expanded: false, audience_estimate: 50_000 }) }, "Sending: 500 of about 50,000 done."],
     [
       { progress: progress({ total: counts({ accepted: 200 }), messages_to_make: 1, runs: [{ run: 1, at: NOW.toISOString(), decide_at: "2027-01-15T12:00:00Z" }] }) },
-      "The test has gone out to 200; clicks are counted until 12:00, then the rest gets what did best.",
+      "The test was sent to 200; clicks are counted until 12:00, then all others get the winner.",
     ],
-    [{ next_at: "2027-01-15T09:00:00Z", progress: progress({ total: counts({ accepted: 200 }), messages_to_make: 37 }) }, "On its way: 200 done, and 37 messages to come, the next 09:00."],
+    [{ next_at: "2027-01-15T09:00:00Z", progress: progress({ total: counts({ accepted: 200 }), messages_to_make: 37 }) }, "Sending: 200 done, 37 messages to come, the next 09:00."],
     [{ state: "done", progress: progress({ total: counts({ accepted: 90, gone: 10 }) }) }, "Done: 90 of 100 accepted; 10 gone."],
-    [{ state: "done", progress: progress() }, "Done: it had no recipients."],
+    [{ state: "done", progress: progress() }, "Done: the audience was empty."],
     [{ state: "cancelled", progress: progress({ total: counts({ accepted: 90, cancelled: 10 }) }) }, "Cancelled: 90 had ended, 10 were stopped."],
-    [{ state: "cancelled", progress: progress() }, "Cancelled before anything of it went out."],
+    [{ state: "cancelled", progress: progress() }, "Cancelled before anything was sent."],
   ])("is said of %j", (more, expected) => {
     expect(words(more)).toBe(expected);
   });
 
   it("is timed by the page without server figures", () => {
-    expect(words({ progress: progress({ total: counts({ accepted: 100, waiting: 600 }) }) }, 60)).toBe("On its way: 100 of 700 done, 1 a second, done at about 08:10.");
+    expect(words({ progress: progress({ total: counts({ accepted: 100, waiting: 600 }) }) }, 60)).toBe("Sending: 100 of 700 done, 1 per second, done at about 08:10.");
   });
 
   it("is stalled without endings and names the cause", () => {
     const it = campaign({ progress: progress({ total: counts({ accepted: 788 }), expanded: false, audience_estimate: 940 }) });
-    expect(going(it, 0, NOW, "UTC")).toEqual({ tone: "retrying", words: "It waits: 788 of about 940 done, and nothing ends at the moment.", path: "/push-services" });
-    expect(going(it, undefined, NOW, "UTC").words).toBe("On its way: 788 of about 940 done.");
+    expect(going(it, 0, NOW, "UTC")).toEqual({ tone: "retrying", words: "Stalled: 788 of about 940 done, no progress at the moment.", path: "/push-services" });
+    expect(going(it, undefined, NOW, "UTC").words).toBe("Sending: 788 of about 940 done.");
   });
 
   it("is alarming when much is lost", () => {
@@ -91,43 +91,43 @@ describe("what may be done", () => {
   it("follows from the state and names the number", () => {
     expect(STATES.map((state) => actsOn(state).join())).toEqual(["start,delete", "pause,cancel", "pause,cancel", "resume,cancel", "delete", "delete"]);
     const it = campaign({ progress: progress({ total: counts({ accepted: 90, waiting: 1 }), messages_to_make: 1 }) });
-    expect(consequence("pause", it)).toBe("This would hold one delivery that waits right now: nothing starts later than a second from then. What is in flight ends as its push service answers, and times to live run on. One message of this run is still to be made.");
-    expect(consequence("cancel", it)).toContain("one delivery that has not gone out yet, and every run to come. 90 deliveries have ended already");
+    expect(consequence("pause", it)).toBe("This would pause one delivery that waits now. No new request starts after one second; requests in flight complete. Times to live continue to run. One message of this run is not created yet.");
+    expect(consequence("cancel", it)).toContain("one delivery that has not been sent yet, and all future runs. 90 deliveries have ended already");
     expect(consequence("delete", campaign({ state: "draft" }))).toContain("subscribers notice nothing");
   });
 });
 
 describe("what a plan says", () => {
   it.each<[Pick<CampaignPlan, "schedule" | "follows">, string]>([
-    [{}, "As soon as it is started."],
+    [{}, "Immediately after the start."],
     [{ schedule: { at: "2027-01-15T11:00:00Z" } }, "At 11:00, in 3 h."],
     [{ schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" } }, "Mon 1 Mar 2027 09:00 in Europe/Vienna: in 45 days, 1 Mar 08:00 here."],
-    [{ schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" } }, "When clocks where each recipient is show Mon 1 Mar 2027 09:00. Subscribers whose time has passed at the start get nothing."],
-    [{ schedule: { cron: "0 9 * * MON", timezone: "UTC" } }, "Again and again, by the clocks of UTC. Next 18 Jan 09:00, then 25 Jan 09:00, then 1 Feb 09:00, and so on."],
-    [{ schedule: { cron: "0 9 L * *", timezone: "UTC" } }, "Again and again, by the clocks of UTC. The next time is shown once it is saved."],
-    [{ schedule: { cron: "0 9 30 2 *", timezone: "UTC" } }, "Again and again, by the clocks of UTC. It never comes."],
+    [{ schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" } }, "At Mon 1 Mar 2027 09:00 in each recipient’s time zone. Subscribers whose time has passed at the start get nothing."],
+    [{ schedule: { cron: "0 9 * * MON", timezone: "UTC" } }, "Recurring, UTC time. Next runs: 18 Jan 09:00, 25 Jan 09:00, 1 Feb 09:00…"],
+    [{ schedule: { cron: "0 9 L * *", timezone: "UTC" } }, "Recurring, UTC time. The next run is shown after saving."],
+    [{ schedule: { cron: "0 9 30 2 *", timezone: "UTC" } }, "Recurring, UTC time. The expression never matches a date."],
     [{ follows: { campaign: "spring", did_not: "click", after: 259_200 } }, "3 days after the last run of spring began, to those of its recipients who did not click it."],
   ])("of its time: %j", (plan, expected) => {
     expect(scheduleWords(plan, NOW, "UTC").join(" ")).toBe(expected);
   });
 
   it("of its pace and its test", () => {
-    expect([{}, { pace: { per_minute: 60_000 } }, { pace: { spread_over: 3_600 } }].map(paceWords)).toEqual(["As fast as push services take it.", "At most 60,000 a minute.", "Spread over 1 h."]);
+    expect([{}, { pace: { per_minute: 60_000 } }, { pace: { spread_over: 3_600 } }].map(paceWords)).toEqual(["No limit.", "At most 60,000 per minute.", "Spread over 1 h."]);
     const variants = [{ name: "plain", message: {} }, { name: "loud", message: {} }];
     expect(testWords({ variants: [] })).toBeUndefined();
-    expect(testWords({ variants })).toBe("2 variants, by weight; nothing is decided.");
-    expect(testWords({ variants, test: { share: 0.2, after: 14_400 } })).toBe("2 variants go to 20 % first. After 4 h the rest gets the one that is better than each other with a probability of 95 %; if there is none, plain, the first.");
+    expect(testWords({ variants })).toBe("2 variants, by weight, without a winner.");
+    expect(testWords({ variants, test: { share: 0.2, after: 14_400 } })).toBe("A/B test: 2 variants go to 20 % first. After 4 h all others get the winner: the variant with a higher CTR than each other variant, with a probability of 95 %. Without a winner they get variant plain.");
   });
 
   it("names the effect and number of a start", () => {
     const plan: CampaignPlan = { slug: "a", message: { to: { topic: "news", segment: "keen" } }, holdout: 0.05, schedule: { at: "2027-01-15T11:00:00Z" }, pace: { per_minute: 60 } };
     expect(startWords(plan, { audience_estimate: 2_771, audience_margin: 40 }, NOW, "UTC")).toEqual([
-      "It goes to topic news in the segment keen: 2,771 active subscriptions, give or take 40, as estimated just now; who comes or goes before it is due is counted then. 5 % of them get nothing, to measure its effect.",
+      "Audience: topic news in the segment keen: 2,771 active subscriptions ± 40, estimated just now; counted again when the campaign is due. Holdout: 5 % of them get nothing, to measure the effect.",
       "At 11:00, in 3 h.",
-      "At most 60 a minute.",
+      "At most 60 per minute.",
     ]);
     const follow: CampaignPlan = { slug: "a", message: { to: { all: true } }, follows: { campaign: "spring", did_not: "click", after: 3_600 } };
-    expect(startWords(follow, { audience_estimate: 1, audience_margin: 0 }, NOW, "UTC")[0]).toBe("It goes to those of one active subscription who got the other campaign and are left by it, as counted then.");
+    expect(startWords(follow, { audience_estimate: 1, audience_margin: 0 }, NOW, "UTC")[0]).toBe("Audience: those of one active subscription who got the other campaign and did not react, counted at that time.");
   });
 
   it("is no moment while it is not one", () => {
@@ -149,7 +149,7 @@ describe("results", () => {
 
   it("have a winner only without overlapping intervals", () => {
     expect(verdict(intervals([plain, loud]))?.words).toBe("No winner: the intervals of loud and plain overlap, so the difference may be chance.");
-    expect(verdict(intervals([plain, loud, clear]))).toEqual({ tone: "accepted", words: "clear does better than each other: their intervals do not overlap." });
+    expect(verdict(intervals([plain, loud, clear]))).toEqual({ tone: "accepted", words: "clear has the highest CTR: the intervals do not overlap." });
     expect(verdict(intervals([variant("a", 9, 0, 0, 0, 0.3), variant("b", 9, 0, 0, 0, 0.3)]))?.words).toBe("No winner: no clicks so far.");
     expect(verdict(intervals([plain]))).toBeUndefined();
     expect(intervals([{ ...plain, reports: null }])).toEqual([]);
@@ -163,9 +163,9 @@ describe("results", () => {
   it("say who won, or that nobody did", () => {
     const run = { run: 1, at: NOW.toISOString() };
     expect(winnerWords(run, NOW, "UTC")).toBeUndefined();
-    expect(winnerWords({ ...run, decide_at: "2027-01-15T12:00:00Z" }, NOW, "UTC")).toBe("Being tested: decided 12:00.");
-    expect(winnerWords({ ...run, winner: "loud", confidence: 0.97 }, NOW, "UTC")).toBe("loud won: better than each other with a probability of 97 %.");
-    expect(winnerWords({ ...run, confidence: 0.61 }, NOW, "UTC")).toBe("No winner: the best one was better than each other with a probability of 61 % only.");
+    expect(winnerWords({ ...run, decide_at: "2027-01-15T12:00:00Z" }, NOW, "UTC")).toBe("A/B test until 12:00.");
+    expect(winnerWords({ ...run, winner: "loud", confidence: 0.97 }, NOW, "UTC")).toBe("Winner: loud, with a probability of 97 %.");
+    expect(winnerWords({ ...run, confidence: 0.61 }, NOW, "UTC")).toBe("No winner: the best variant had a probability of 61 % only.");
   });
 
   it("compare runs and mark chance", () => {

@@ -5,11 +5,11 @@ import { grouped, separated, state, titleOf } from "../src/lib/checks";
 const finding = (check: string, health: CheckResult["health"]): CheckResult => ({ check, health, detail: "So it is.", advice: null, line: null });
 
 test.each([
-  [["ok", "ok"], "accepted", "All is set up right"],
-  [["warning"], "retrying", "One thing needs attention"],
-  [["warning", "warning", "ok"], "retrying", "2 things need attention"],
-  [["failure"], "lost", "One thing is wrong"],
-  [["failure", "failure", "warning"], "lost", "2 things are wrong, 1 more needs attention"],
+  [["ok", "ok"], "accepted", "All checks passed"],
+  [["warning"], "retrying", "One check needs attention"],
+  [["warning", "warning", "ok"], "retrying", "2 checks need attention"],
+  [["failure"], "lost", "One check failed"],
+  [["failure", "failure", "warning"], "lost", "2 checks failed, 1 more needs attention"],
 ] as const)("what was found in one sentence: %j", (healths, tone, words) => {
   expect(state(healths.map((health, n) => finding(`check ${n}`, health)))).toEqual({ tone, words });
 });

@@ -101,12 +101,12 @@ describe("a story", () => {
       "App: Shop (shop) · Person: ann · Push service: Google · Lane: 3",
       "State at 2027-01-15T08:00:00.000Z: retrying (retrying)",
       "",
-      "What happened",
+      "History",
       `- Message ${MESSAGE} of tier promotional was accepted at 2027-01-15T07:00:00Z (1 h ago).`,
     ]);
     expect(text).toContain("in its words “try later”");
-    expect(text.indexOf("Where it stands")).toBeLessThan(text.indexOf("What comes next"));
-    expect(report({ ...RETRIED, story: [] }, { app: "Shop", person: undefined, gateway: undefined, lane: undefined })).not.toContain("What happened");
+    expect(text.indexOf("Current state")).toBeLessThan(text.indexOf("Next step"));
+    expect(report({ ...RETRIED, story: [] }, { app: "Shop", person: undefined, gateway: undefined, lane: undefined })).not.toContain("History");
   });
 });
 
@@ -115,14 +115,14 @@ describe("a row", () => {
     ["queued", "2027-01-15T09:00:00Z", undefined, "due 09:00"],
     ["queued", null, undefined, "its message is paused"],
     ["retrying", "2027-01-15T09:00:00Z", { status: 503, reason: "overloaded" }, "due 09:00; 503 overloaded"],
-    ["accepted", null, { status: 201, took_ms: 40 }, "taken in 40 ms"],
+    ["accepted", null, { status: 201, took_ms: 40 }, "accepted in 40 ms"],
     ["dead", null, { status: 400, reason: "" }, "400"],
     ["cancelled", null, { status: null, reason: "unsubscribed" }, "unsubscribed"],
   ])("%s says its last words", (state, due_at, last_attempt, words) => {
     expect(lastWords({ state, due_at, last_attempt } as never, NOW, "UTC")).toBe(words);
   });
   it("has a label and colour for each state", () => {
-    expect([stateWords("none").word, stateWords("dead").tone, stateWords("sleeping")]).toEqual(["Nothing known", "lost", { word: "sleeping", tone: "cancelled" }]);
+    expect([stateWords("none").word, stateWords("dead").tone, stateWords("sleeping")]).toEqual(["No delivery", "lost", { word: "sleeping", tone: "cancelled" }]);
     expect(shortId(DEVICE)).toBe("sub_…0d4e5f");
   });
 });
@@ -130,8 +130,8 @@ describe("a row", () => {
 describe("what may be done", () => {
   it("names the planned time and the single delivery", () => {
     expect(consequenceOf("retry", { gateway: "fcm", due_at: "2027-01-15T08:10:00Z" }, NOW, "UTC")).toContain("now instead of 08:10 (in 10 min), for this one Google device");
-    expect(consequenceOf("retry", { due_at: "2027-01-15T07:00:00Z" }, NOW, "UTC")).toContain("though it is due already");
+    expect(consequenceOf("retry", { due_at: "2027-01-15T07:00:00Z" }, NOW, "UTC")).toContain("it is due already");
     expect([aDevice("apple"), aDevice("fcm"), aDevice("other"), aDevice(undefined)]).toEqual(["an Apple device", "a Google device", "a device of another push service", "a device that was deleted"]);
-    expect(consequenceOf("cancel", { gateway: "mozilla" }, NOW, "UTC")).toMatch(/this one Mozilla device.*everybody else.*no way back/);
+    expect(consequenceOf("cancel", { gateway: "mozilla" }, NOW, "UTC")).toMatch(/this one Mozilla device.*other recipients are not affected.*cannot be undone/);
   });
 });

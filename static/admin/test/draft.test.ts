@@ -90,11 +90,11 @@ describe("a draft", () => {
     expect(message(of({ template: "welcome" }))).toEqual({ to: { all: true }, tier: "promotional", template: "welcome" });
     expect(test(of({ template: "welcome", data: '{"n": 3}' }), "users", "ann")).toMatchObject({ to: { users: ["ann"] }, template: "welcome", data: { n: 3 } });
     expect([of({}), of({ template: "welcome", data: "[3]" }), of({ template: "welcome", data: "{" }), of({ template: "welcome" }), draft({ title: " " })].map(unsaid)).toEqual([
-      "Choose its template.",
+      "Choose a template.",
       "The template data must be a JSON object.",
       "The template data must be a JSON object.",
       undefined,
-      "It needs a title.",
+      "Enter a title.",
     ]);
     expect([titleOf(of({ template: "welcome" })), titleOf(draft())]).toEqual(["The template welcome", "Autumn sale"]);
   });

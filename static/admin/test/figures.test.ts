@@ -21,11 +21,11 @@ const say = (known: Parameters<typeof sentence>[0]) => sentence(known, NOW, "UTC
 describe("the sentence", () => {
   it("says that all is well, and how fast", () => {
     expect(say({ perMinute: 12_400, queue: nothing, lanes: [lane(1, "fcm")], alerts: [alert("old", "2027-01-01T00:00:00Z")] })).toBe(
-      "All well: 12,400 a minute, nothing waits.",
+      "All well: 12,400 per minute, nothing is waiting.",
     );
-    expect(say({ perMinute: 0, queue: nothing })).toBe("All well: nothing to send, nothing waits.");
-    expect(say({ perMinute: 120, queue: { waiting: 1, waiting_or_more: false, oldest_waiting_s: 2 } })).toBe("All well: 120 a minute, 1 waits.");
-    expect(say({})).toBe("All well: nothing to send.");
+    expect(say({ perMinute: 0, queue: nothing })).toBe("All well: idle, nothing is waiting.");
+    expect(say({ perMinute: 120, queue: { waiting: 1, waiting_or_more: false, oldest_waiting_s: 2 } })).toBe("All well: 120 per minute, 1 waits.");
+    expect(say({})).toBe("All well: idle.");
   });
 
   it("names held lanes first, with waiting deliveries", () => {
@@ -40,7 +40,7 @@ describe("the sentence", () => {
     expect(say({ alerts: [alert("A key is refused")] })).toBe("A key is refused.");
     expect(sentence({ alerts: [{ ...alert("shop is held"), kind: "runaway" }] }, NOW, "UTC").path).toBe("/frequency");
     expect(say({ alerts: [alert("A key is refused."), alert("b")] })).toBe("2 alerts are open. The latest: A key is refused.");
-    expect(say({ queue: { waiting: 10_000, waiting_or_more: true, oldest_waiting_s: 420 } })).toBe("Sending lags: ≥ 10,000 wait, the oldest for 7 min.");
+    expect(say({ queue: { waiting: 10_000, waiting_or_more: true, oldest_waiting_s: 420 } })).toBe("Sending is late: ≥ 10,000 wait, the oldest for 7 min.");
   });
 });
 
@@ -122,6 +122,6 @@ describe("a reliability figure", () => {
   });
 
   it("says nothing of what was not measured", () => {
-    expect(sliWords(reading(null, { state: "unknown", samples: 0 }), undefined)).toMatchObject({ value: "–", trend: undefined, verdict: "Too few to tell" });
+    expect(sliWords(reading(null, { state: "unknown", samples: 0 }), undefined)).toMatchObject({ value: "–", trend: undefined, verdict: "Too few samples" });
   });
 });

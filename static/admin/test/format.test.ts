@@ -21,11 +21,11 @@ describe("numbers", () => {
   });
 
   it.each([
-    [0, "0 a second"],
-    [1, "0.02 a second"],
-    [90, "1.5 a second"],
-    [100, "100 a minute"],
-    [12_400, "12,400 a minute"],
+    [0, "0 per second"],
+    [1, "0.02 per second"],
+    [90, "1.5 per second"],
+    [100, "100 per minute"],
+    [12_400, "12,400 per minute"],
   ])("%d a minute is a rate of %s", (perMinute, text) => expect(rate(perMinute)).toBe(text));
 
   it("are 0 or 100 % only if exact", () => {

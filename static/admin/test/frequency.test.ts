@@ -17,15 +17,15 @@ describe("whether it is too much", () => {
 
   it("shows the state before people's reactions", () => {
     const held = says({ held: ["promotional", "engagement"], held_at: "2026-11-22T14:02:00Z" }, at("fcm", "warning"));
-    expect(held).toEqual({ tone: "lost", words: "Promotional and engagement messages are held since 14:02: more went out than the app’s size explains. They wait until an operator releases them." });
-    expect(says({ held: ["transactional"] }).words).toMatch(/^One-time codes and other transactional messages are held: /);
+    expect(held).toEqual({ tone: "lost", words: "Promotional and engagement messages are on hold since 14:02: the app sent more than the guard allows for its size. They wait until an operator releases them." });
+    expect(says({ held: ["transactional"] }).words).toMatch(/^One-time codes and other transactional messages are on hold: /);
   });
 
   it.each<[string, GatewayEngagement[], string, string]>([
     ["hardly anybody wants it", [at("fcm", "warning"), at("mozilla", "watch"), at("wns", "warning")], "lost", "in browsers of Google and Microsoft."],
     ["it turns", [at("fcm", "fine"), at("mozilla", "watch")], "retrying", "in browsers of Mozilla."],
-    ["nobody can tell", [at("fcm", "unknown")], "cancelled", "Not known yet: too few displays were reported within 28 days."],
-    ["it is welcome", [at("fcm", "fine", 1_000, 50), at("mozilla", "fine", 3_000, 70), at("apple", "unknown", 9, 9)], "accepted", "It is welcome: of 4,000 that were displayed within 28 days, 3 % were clicked."],
+    ["nobody can tell", [at("fcm", "unknown")], "cancelled", "Unknown: browsers reported too few displays in 28 days."],
+    ["it is welcome", [at("fcm", "fine", 1_000, 50), at("mozilla", "fine", 3_000, 70), at("apple", "unknown", 9, 9)], "accepted", "Good: of 4,000 notifications shown in 28 days, 3 % were clicked."],
   ])("is what people make of it: %s", (_, gateways, tone, words) => {
     const said = says({}, ...gateways);
     expect([said.tone, said.words.endsWith(words) ? words : said.words]).toEqual([tone, words]);
@@ -34,7 +34,7 @@ describe("whether it is too much", () => {
 
 it("names the base of shares and unknown ones", () => {
   expect(shareWords(0.003, 1_000)).toEqual({ words: "0.3 %", of: "of 1,000" });
-  expect([shareWords(null, 1_000), shareWords(undefined, 0)]).toEqual([{ words: "not known", of: undefined }, { words: "not known", of: undefined }]);
+  expect([shareWords(null, 1_000), shareWords(undefined, 0)]).toEqual([{ words: "unknown", of: undefined }, { words: "unknown", of: undefined }]);
   expect([beforeWords(0.12), beforeWords(null)]).toEqual(["12 % before", undefined]);
 });
 
@@ -54,8 +54,8 @@ describe("caps", () => {
   it("are said in sentences", () => {
     expect(capsWords([])).toEqual(["There are no caps: subscribers get every message sent to them."]);
     expect(capsWords([NEW_CAP, { tiers: "engagement", max: "1", window: "90", unit: "m" }])).toEqual([
-      "A user gets at most 2 promotional and engagement messages together within 1 day.",
-      "A user gets at most one engagement message within 1 h 30 min.",
+      "A user gets at most 2 promotional and engagement messages together in 1 day.",
+      "A user gets at most one engagement message in 1 h 30 min.",
     ]);
   });
 });
@@ -72,16 +72,16 @@ describe("the guard", () => {
   });
 
   it("names the limit and its origin", () => {
-    expect(limitWords(GUARD)).toMatch(/^More than 10,300 deliveries within a quarter of an hour hold the app, as the server has it\./);
-    expect(limitWords({ ...GUARD, floor: 5 })).toMatch(/as it was set for this app\./);
-    expect(limitWords({ ...GUARD, limit: null, factor: 0 })).toBe("The guard is off: any number is right.");
+    expect(limitWords(GUARD)).toMatch(/^Limit: 10,300 deliveries in 15 minutes \(the server’s default\)\./);
+    expect(limitWords({ ...GUARD, floor: 5 })).toMatch(/\(set for this app\)\./);
+    expect(limitWords({ ...GUARD, limit: null, factor: 0 })).toBe("The guard is disabled.");
   });
 
   it("names the effect of a release", () => {
     const held: GuardResponse = { ...GUARD, held: ["promotional", "engagement"] };
     const flow = { held: [], paused: false, waiting: 1_204, waiting_or_more: false };
-    expect(releaseWords(held, flow)).toBe("Promotional and engagement messages go out again within a second: 1,204 deliveries wait, and go unless they are cancelled before. What was sent so far counts no longer.");
-    expect(releaseWords(held, { ...flow, waiting: 10_000, waiting_or_more: true })).toMatch(/: more than 10,000 deliveries wait, and go/);
-    expect(releaseWords(held, undefined)).toBe("Promotional and engagement messages go out again within a second, unless they are cancelled before. What was sent so far counts no longer.");
+    expect(releaseWords(held, flow)).toBe("Promotional and engagement messages are sent again within a second: 1,204 deliveries wait. Cancel unwanted messages first. The count starts again at zero.");
+    expect(releaseWords(held, { ...flow, waiting: 10_000, waiting_or_more: true })).toMatch(/: more than 10,000 deliveries wait\./);
+    expect(releaseWords(held, undefined)).toBe("Promotional and engagement messages are sent again within a second. Cancel unwanted messages first. The count starts again at zero.");
   });
 });

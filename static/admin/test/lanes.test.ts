@@ -45,10 +45,10 @@ describe("a lane", () => {
     [lane(), "Mozilla accepts deliveries"],
     [lane(held("throttled")), "Mozilla asked for a pause until 14:32"],
     [lane(held("operator", "their status page is red")), "An operator holds Mozilla until 14:32: their status page is red"],
-    [lane(held("mass_gone")), "Mozilla suddenly calls many subscriptions gone; held until 14:32, none is pruned yet"],
-    [lane(held("key_refused")), "Mozilla refuses the VAPID key; held until 14:32"],
+    [lane(held("mass_gone")), "Mozilla suddenly reports many subscriptions as gone; on hold until 14:32, none is pruned yet"],
+    [lane(held("key_refused")), "Mozilla refuses the VAPID key; on hold until 14:32"],
     [lane(origin({ breaker: "open", open_until: "2027-01-15T08:01:00Z" })), "Mozilla kept failing; nothing is sent until 08:01, then one probe"],
-    [lane(origin({ breaker: "half_open" })), "Mozilla is being probed; the rest follows the first success"],
+    [lane(origin({ breaker: "half_open" })), "Mozilla is being probed; sending resumes after the first success"],
   ])("says why it stands so", (lane, words) => expect(because(lane, NOW, "UTC")).toBe(words));
 
   it("is healthy, or names its worst state", () => {
@@ -83,14 +83,14 @@ describe("a restore", () => {
 describe("an order", () => {
   it("names its effect and number", () => {
     const words = consequence("hold", lane(), { waiting: 8_120, waiting_or_more: false });
-    expect(words).toContain("Nothing more is sent to Mozilla");
-    expect(words).toContain("Right now 8,120 deliveries wait there.");
+    expect(words).toContain("Nothing is sent to Mozilla");
+    expect(words).toContain("8,120 deliveries wait there now.");
     expect(words).toContain("1,204 active subscriptions");
-    expect(consequence("release", lane(), { waiting: 1, waiting_or_more: false })).toContain("Right now one delivery waits there.");
-    expect(consequence("close", lane(), { waiting: 10_000, waiting_or_more: true })).toContain("Right now ≥ 10,000 deliveries wait there.");
+    expect(consequence("release", lane(), { waiting: 1, waiting_or_more: false })).toContain("One delivery waits there now.");
+    expect(consequence("close", lane(), { waiting: 10_000, waiting_or_more: true })).toContain("≥ 10,000 deliveries wait there now.");
   });
 
   it("admits unknown numbers", () => {
-    for (const order of ORDERS) expect(consequence(order, lane(), undefined)).toContain("not known at the moment");
+    for (const order of ORDERS) expect(consequence(order, lane(), undefined)).toContain("unknown at the moment");
   });
 });

@@ -32,7 +32,7 @@ const words = (more: Partial<MessageResponse>, perMinute?: number) => going(stan
 
 describe("whom it is for", () => {
   it.each([
-    [{ all: true }, "Everybody"],
+    [{ all: true }, "All subscribers"],
     [{ segment: "paying" }, "Segment paying"],
     [{ all: true, segment: "paying" }, "Segment paying"],
     [{ topic: "news", segment: "paying" }, "Segment paying of topic news"],
@@ -50,13 +50,13 @@ describe("whom it is for", () => {
 describe("how it is going", () => {
   it("shows rate and end while running", () => {
     const some = { counts: counts({ accepted: 12_000, queued: 38_000 }) };
-    expect(words(some, 3_200)).toEqual({ tone: "waiting", words: "On its way: 12,000 of 50,000 done, 3,200 a minute, about 12 min left." });
-    expect(words(some)).toEqual({ tone: "waiting", words: "On its way: 12,000 of 50,000 done so far." });
+    expect(words(some, 3_200)).toEqual({ tone: "waiting", words: "Sending: 12,000 of 50,000 done, 3,200 per minute, about 12 min left." });
+    expect(words(some)).toEqual({ tone: "waiting", words: "Sending: 12,000 of 50,000 done." });
   });
 
   it("shows an unknown total during fan-out", () => {
     const some = { expanded: false, audience_estimate: 50_000, counts: counts({ accepted: 500, dispatching: 500 }) };
-    expect(words(some).words).toBe("On its way: 500 of about 50,000 done so far.");
+    expect(words(some).words).toBe("Sending: 500 of about 50,000 done.");
     expect(parts(standing(message(some))).map(({ id, n }) => [id, n])).toEqual([
       ["accepted", 500],
       ["queued", 500],
@@ -65,28 +65,28 @@ describe("how it is going", () => {
   });
 
   it("names a stall and the time of retries", () => {
-    expect(words({ counts: counts({ accepted: 5, queued: 5 }) }, 0).words).toBe("It waits: 5 of 10 done, and nothing ends at the moment.");
-    expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({ tone: "retrying", words: "9 of 10 done; one delivery waits for another try.", path: "/push-services" });
+    expect(words({ counts: counts({ accepted: 5, queued: 5 }) }, 0).words).toBe("Stalled: 5 of 10 done, no progress at the moment.");
+    expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({ tone: "retrying", words: "9 of 10 done; one delivery waits for a retry.", path: "/push-services" });
   });
 
   it("warns of a time to live too short", () => {
-    expect(words({ counts: counts({ accepted: 100, queued: 10_000 }) }, 120).words).toContain("its time to live ends first, 09:00.");
+    expect(words({ counts: counts({ accepted: 100, queued: 10_000 }) }, 120).words).toContain("the time to live ends first, at 09:00.");
   });
 
   it("shows the result when done", () => {
     const done = (of: Partial<MessageCounts>) => words({ state: "done", counts: counts(of) });
     expect(done({ accepted: 5 })).toEqual({ tone: "accepted", words: "Done: all 5 were accepted." });
-    expect(done({ accepted: 1 }).words).toBe("Done: the push service took it.");
+    expect(done({ accepted: 1 }).words).toBe("Done: the push service accepted it.");
     expect(done({ accepted: 95, gone: 2, dead: 3 })).toEqual({ tone: "accepted", words: "Done: 95 of 100 accepted; 2 gone, 3 dead." });
     expect(done({ accepted: 5, dead: 5 }).tone).toBe("lost");
-    expect(done({}).words).toBe("It had no recipients.");
+    expect(done({}).words).toBe("The audience was empty.");
   });
 
   it("names stopped and never started messages", () => {
     expect(words({ state: "cancelled", audience_estimate: 100, counts: counts({ accepted: 20, cancelled: 30 }) }).words).toBe(
-      "Cancelled: 20 had ended, 30 were stopped, and about 50 were never begun.",
+      "Cancelled: 20 had ended, 30 were stopped, and about 50 were never queued.",
     );
-    expect(words({ state: "paused", counts: counts({ accepted: 20, queued: 30 }) }).words).toBe("Paused: 20 of 50 done, the rest waits. Its time to live runs on, until 09:00.");
+    expect(words({ state: "paused", counts: counts({ accepted: 20, queued: 30 }) }).words).toBe("Paused: 20 of 50 done, the others wait. The time to live ends at 09:00.");
   });
 
   it("is told by a list's figures, too", () => {
@@ -126,8 +126,8 @@ describe("what may be done", () => {
 
   it("is announced with its number", () => {
     const it = standing(message({ counts: counts({ accepted: 20, queued: 30, retrying: 8 }) }));
-    expect(consequence("cancel", it, NOW, "UTC")).toBe("This would stop 38 deliveries that have not gone out yet, for good. 20 deliveries have ended already; nothing calls those back.");
-    expect(consequence("pause", it, NOW, "UTC")).toContain("hold 38 deliveries");
+    expect(consequence("cancel", it, NOW, "UTC")).toBe("This would cancel 38 deliveries that have not been sent yet. 20 deliveries have ended already and cannot be recalled.");
+    expect(consequence("pause", it, NOW, "UTC")).toContain("pause 38 deliveries");
     expect(consequence("resume", it, NOW, "UTC")).toBe("This would resume 38 deliveries, within a second.");
     const unfound = standing(message({ expanded: false, audience_estimate: 100 }));
     expect(consequence("cancel", unfound, NOW, "UTC")).toContain("about 100 deliveries");

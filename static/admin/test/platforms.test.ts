@@ -20,10 +20,10 @@ describe("a platform", () => {
 
   it.each([
     ["chrome", ["the badge"]],
-    ["firefox", ["the picture", "the badge", "the buttons", "that it stays until the user reacts"]],
-    ["safari", ["your icon: it shows the site’s", "the picture", "the badge", "the buttons", "that it stays until the user reacts"]],
+    ["firefox", ["the image", "the badge", "the buttons", "the request to stay until dismissed"]],
+    ["safari", ["the icon (shows the site’s)", "the image", "the badge", "the buttons", "the request to stay until dismissed"]],
     ["android", []],
-    ["ios", ["your icon: it shows the app’s", "the picture", "the badge", "the buttons", "that it stays until the user reacts"]],
+    ["ios", ["the icon (shows the app’s)", "the image", "the badge", "the buttons", "the request to stay until dismissed"]],
   ] as const)("says what it leaves out: %s", (id, expected) => {
     expect(leftOut(id, full)).toEqual(expected);
   });

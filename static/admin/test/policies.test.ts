@@ -55,8 +55,8 @@ const table = (delays: readonly [n: number, delay: number][]): Timetable => {
 
 describe("a timetable", () => {
   test("in one sentence", () => {
-    expect(summary(table([]))).toBe("No retry: the first failure is the last");
-    expect(summary(table([[1, 0]]))).toBe("one retry, at once");
+    expect(summary(table([]))).toBe("No retries");
+    expect(summary(table([[1, 0]]))).toBe("one retry, immediately");
     expect(summary(table([[1, 1], [1, 2]]))).toBe("2 retries within 3 s");
   });
 
@@ -64,7 +64,7 @@ describe("a timetable", () => {
     const { rungs, left } = ladder(table([[1, 0], [1, 10], [3, 20]]), 25);
     expect(left).toBe(0);
     expect(rungs.map(({ label, wait, first, last, isTooLate }) => [label, wait, first, last, isTooLate])).toEqual([
-      ["1", "at once", 0, 0, false],
+      ["1", "immediately", 0, 0, false],
       ["2", "8 s – 12 s", 10, 10, false],
       ["3–5", "16 s – 24 s", 30, 70, true],
     ]);
@@ -96,12 +96,12 @@ const preview = (delays: readonly [number, number][], policy: object = {}): Poli
 test("change shows values before and after", () => {
   const [before, fewer] = [preview([[8, 10]], { circuitOpenMs: 30_000 }), preview([[5, 10]], { circuitOpenMs: 5_000 })];
   const told = changes(before, fewer);
-  expect(told[0]).toBe("5 retries within 50 s. Until now: 8 retries within 1 min 20 s.");
-  expect(told[1]).toContain("its next failure is its end");
-  expect(told[2]).toBe("First opening: 5000, until now 30000.");
+  expect(told[0]).toBe("5 retries within 50 s. Before: 8 retries within 1 min 20 s.");
+  expect(told[1]).toContain("its next failure is final");
+  expect(told[2]).toBe("First opening: 5000, before 30000.");
   expect(changes(fewer, before).join()).not.toContain("under way");
-  expect(changes(preview([[1, 10], [1, 20]]), preview([[1, 20], [1, 10]]))).toEqual(["2 retries within 30 s, as until now, but at other times."]);
-  expect(changes(before, before)).toEqual(["Nothing changes for now: what holds is the same."]);
+  expect(changes(preview([[1, 10], [1, 20]]), preview([[1, 20], [1, 10]]))).toEqual(["2 retries within 30 s, as before, but with other delays."]);
+  expect(changes(before, before)).toEqual(["The effective policy does not change."]);
 });
 
 const report = (more: Partial<Simulation["report"]>): Simulation["report"] => ({
@@ -137,9 +137,9 @@ const simulation = (tried: Partial<Simulation["report"]>, today?: Partial<Simula
 test.each([
   [simulation({}), "None of 10,000 deliveries is lost.", true],
   [simulation({ expired: 30, dead: { retries_exhausted: 70 } }), "100 of 10,000 deliveries are lost (1 %).", false],
-  [simulation({ expired: 30 }, {}), "30 of 10,000 deliveries are lost (0.3 %); today it would be none.", false],
-  [simulation({ expired: 30 }, { expired: 200 }), "30 of 10,000 deliveries are lost (0.3 %); today it would be 200.", true],
-  [simulation({ expired: 30 }, { dead: { retries_exhausted: 30 } }), "30 of 10,000 deliveries are lost (0.3 %); as many as today.", true],
+  [simulation({ expired: 30 }, {}), "30 of 10,000 deliveries are lost (0.3 %); with the current policy: none.", false],
+  [simulation({ expired: 30 }, { expired: 200 }), "30 of 10,000 deliveries are lost (0.3 %); with the current policy: 200.", true],
+  [simulation({ expired: 30 }, { dead: { retries_exhausted: 30 } }), "30 of 10,000 deliveries are lost (0.3 %); the same as with the current policy.", true],
 ])("trial is judged by its losses: %#", (found, words, isGood) => {
   expect(verdict(found)).toEqual({ words, isGood });
 });
@@ -147,7 +147,7 @@ test.each([
 test("trial figures are next to current ones", () => {
   const shown = figures(simulation({ to_acceptance: null }, {}));
   const of = (name: string) => shown.find((figure) => figure.name === name);
-  expect(of("Accepted at once")).toEqual({ name: "Accepted at once", tried: "8,000 (80 %)", today: "8,000 (80 %)" });
+  expect(of("Accepted on the first request")).toEqual({ name: "Accepted on the first request", tried: "8,000 (80 %)", today: "8,000 (80 %)" });
   expect(of("99 % accepted within")).toMatchObject({ tried: "–", today: "1 min 1 s" });
   expect(figures(simulation({}))[0]?.today).toBeUndefined();
 });

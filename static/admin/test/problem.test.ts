@@ -20,7 +20,7 @@ describe("a problem", () => {
 
   it("has words where the server has none", () => {
     for (const cut of [new TypeError("Failed to fetch"), new DOMException("The operation was aborted.", "AbortError")]) {
-      expect(refusal(cut).message).toBe("The server does not answer.");
+      expect(refusal(cut).message).toBe("The server does not respond.");
     }
     expect(new Refusal(502, undefined).message).toBe("The server responded 502 without a reason.");
     expect(new Refusal(429, {}, new Headers({ "retry-after": "7" })).retryAfterS).toBe(7);

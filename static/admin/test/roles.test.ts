@@ -12,6 +12,6 @@ it("role for all apps covers single ones", () => {
 });
 
 it("says which role could", () => {
-  expect(takes("operator", null)).toBe("This takes the role operator for all apps.");
-  expect(takes("sender", SHOP)).toBe("This takes the role sender on this app.");
+  expect(takes("operator", null)).toBe("This requires the role operator for all apps.");
+  expect(takes("sender", SHOP)).toBe("This requires the role sender on this app.");
 });

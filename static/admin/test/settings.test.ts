@@ -37,7 +37,7 @@ describe("quiet hours", () => {
     const calendar = calendarFrom(written, 1);
     expect(calendar).toEqual({ timezone: "Europe/Berlin", quiet_hours: { from: "22:00", to: "08:00" }, off_peak: [{ days: ["mon", "tue"], from: "10:00", to: "16:00" }] });
     expect(calendarWords(calendar)).toBe(
-      "Promotional and engagement messages wait from 22:00 until 08:00, each recipient’s time. Engagement messages go out within 10:00 to 16:00 Mon, Tue, Europe/Berlin time. Recipients whose zone is not known are taken to be in Europe/Berlin.",
+      "Promotional and engagement messages wait from 22:00 until 08:00, in each recipient’s time zone. Engagement messages are sent within 10:00 to 16:00 Mon, Tue, Europe/Berlin time. Recipients without a known time zone use Europe/Berlin.",
     );
     expect(calendarFrom(form({ timezone: ["UTC"] }), 0)).toEqual({ timezone: "UTC", quiet_hours: null, off_peak: [] });
     expect(calendarWords({ timezone: "UTC" })).toContain("There are no quiet hours.");

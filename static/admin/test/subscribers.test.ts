@@ -32,11 +32,11 @@ describe("growth", () => {
     expect(found.active).toBe(102);
   });
   it.each([
-    [grown(30, { gone: [10] }, 1_020), "accepted", "1,020 active subscriptions, 20 more within 30 days: 30 won, 10 lost."],
-    [grown(0, {}, 5), "waiting", "5 active subscriptions; none was won or lost within 30 days."],
-    [grown(3, { gone: [8] }, 995), "retrying", "995 active subscriptions, 5 fewer within 30 days: 3 won, 8 lost."],
-    [grown(9, { replaced: [4] }, 105), "accepted", "105 active subscriptions, 5 more within 30 days: 5 won, 0 lost."],
-    [grown(0, { gone: [40] }, 60), "lost", "60 active subscriptions, 40 fewer within 30 days: 0 won, 40 lost. 40 % of what there was went by one cause: gone."],
+    [grown(30, { gone: [10] }, 1_020), "accepted", "1,020 active subscriptions, +20 within 30 days: 30 gained, 10 lost."],
+    [grown(0, {}, 5), "waiting", "5 active subscriptions; none gained or lost within 30 days."],
+    [grown(3, { gone: [8] }, 995), "retrying", "995 active subscriptions, −5 within 30 days: 3 gained, 8 lost."],
+    [grown(9, { replaced: [4] }, 105), "accepted", "105 active subscriptions, +5 within 30 days: 5 gained, 0 lost."],
+    [grown(0, { gone: [40] }, 60), "lost", "60 active subscriptions, −40 within 30 days: 0 gained, 40 lost. 40 % were lost for one reason: gone."],
   ])("is told in one sentence", (of, tone, words) => expect(health(of, 30)).toEqual({ tone, words }));
   it("is requested in the available ranges", () => {
     expect([rangeOf("90"), rangeOf(undefined), rangeOf("31")]).toEqual([90, 30, 30]);
@@ -68,13 +68,13 @@ describe("quiet hours", () => {
   const calendar = (from: string, to: string): CalendarSettings => ({ timezone: "Europe/Vienna", quiet_hours: { from, to }, off_peak: [] }) as CalendarSettings;
   it("follow the person's zone over midnight", () => {
     expect(quiet(calendar("22:00", "08:00"), undefined, NOW)).toBe(
-      "Quiet from 22:00 to 08:00 in Europe/Vienna, that of the app, since no browser reported one. It is 22:30 there. Promotional and engagement messages wait now.",
+      "Quiet from 22:00 to 08:00 in Europe/Vienna (the app’s default: no browser reported one). It is 22:30 there. Promotional and engagement messages wait now.",
     );
-    expect(quiet(calendar("22:00", "08:00"), "America/New_York", NOW)).toBe("Quiet from 22:00 to 08:00 in America/New_York, reported by their browser. It is 16:30 there.");
+    expect(quiet(calendar("22:00", "08:00"), "America/New_York", NOW)).toBe("Quiet from 22:00 to 08:00 in America/New_York (reported by the browser). It is 16:30 there.");
     expect(quiet(calendar("16:00", "17:00"), "America/New_York", NOW)).toContain("wait now");
   });
   it("may be absent, with an unknown zone", () => {
-    expect(quiet({ timezone: "UTC", quiet_hours: null, off_peak: [] }, "Mars/Olympus", NOW)).toBe("No quiet hours. Zone: Mars/Olympus, reported by their browser.");
+    expect(quiet({ timezone: "UTC", quiet_hours: null, off_peak: [] }, "Mars/Olympus", NOW)).toBe("No quiet hours. Time zone: Mars/Olympus (reported by the browser).");
     expect(timeIn("Mars/Olympus", NOW)).toBeUndefined();
   });
 });
@@ -86,7 +86,7 @@ describe("an erasure", () => {
     expect(whatErasureTakes([{ state: "gone" }], false)[0]).toMatch(/^More than one device \(none of them/);
   });
   it("says how far it has come", () => {
-    expect(erasureWords({ subscriptions: 2, messages: 1, completed_at: null })).toMatch(/^Under way: .*2 devices unsubscribed and forgotten, and one message/);
-    expect(erasureWords({ subscriptions: 1, messages: 0, completed_at: NOW.toISOString() })).toMatch(/^Done\. One device .*Nothing here names this person now\.$/);
+    expect(erasureWords({ subscriptions: 2, messages: 1, completed_at: null })).toMatch(/^In progress: .*2 devices deleted, and removed from one message/);
+    expect(erasureWords({ subscriptions: 1, messages: 0, completed_at: NOW.toISOString() })).toMatch(/^Done\. One device .*No record names this person now\.$/);
   });
 });

@@ -26,7 +26,7 @@ describe("a template that is written", () => {
 
   it("accepts each valid language once", () => {
     const de = withLanguage(BLANK, "de");
-    expect([untaken(de, "fr"), untaken(de, "DE"), untaken(de, "not a tag")]).toEqual([undefined, "is there already", "is no language tag such as de, or pt-BR"]);
+    expect([untaken(de, "fr"), untaken(de, "DE"), untaken(de, "not a tag")]).toEqual([undefined, "exists already", "is no language tag such as de, or pt-BR"]);
     const full = Array.from({ length: LANGUAGES_MAX }, (_, n) => `x-${n}`).reduce(withLanguage, BLANK);
     expect(untaken(full, "fr")).toBe("is one too many: a template has at most 50");
   });
@@ -56,12 +56,12 @@ it("finds what comes of it by language", () => {
 });
 
 it.each([
-  [{ checked: 0 }, "cancelled", "It has no recipients."],
-  [{ checked: 1 }, "accepted", "It can be filled in for the one recipient."],
-  [{ checked: 1_200 }, "accepted", "It can be filled in for all of 1,200 recipients."],
-  [{ checked: 90_000, done: false }, "retrying", "It can be filled in for all of the 90,000 recipients that ten seconds were enough for."],
-  [{ checked: 1_200, unrenderable: 3 }, "lost", "Of 1,200 recipients, 3 would not get it: for 3 something is missing or wrong."],
-  [{ checked: 1_200, unrenderable: 3, too_long: 1 }, "lost", "Of 1,200 recipients, 4 would not get it: for 3 something is missing or wrong, for 1 it comes out too long."],
+  [{ checked: 0 }, "cancelled", "The audience is empty."],
+  [{ checked: 1 }, "accepted", "The template renders for the one recipient."],
+  [{ checked: 1_200 }, "accepted", "The template renders for all of 1,200 recipients."],
+  [{ checked: 90_000, done: false }, "retrying", "The template renders for all of the 90,000 recipients checked in ten seconds."],
+  [{ checked: 1_200, unrenderable: 3 }, "lost", "Of 1,200 recipients, 3 would get no message: 3 lack a value or have an invalid value."],
+  [{ checked: 1_200, unrenderable: 3, too_long: 1 }, "lost", "Of 1,200 recipients, 4 would get no message: 3 lack a value or have an invalid value, for 1 the result is too long."],
 ])("reports the trial on all: %j", (told, tone, words) => {
   expect(trialWords({ unrenderable: 0, too_long: 0, done: true, failures: [], ...told })).toEqual({ tone, words });
 });
@@ -79,15 +79,15 @@ describe("what uses it", () => {
 
   const campaign = (name: string, state: "draft" | "sending") => ({ name, state });
   it.each([
-    [{ by: [], looked: 4, of: 4 }, "No campaign that is not over names it. Messages that were sent keep what they said."],
-    [{ by: [], looked: 60, of: 90 }, "No campaign that is not over names it among the newest 60 of 90. Messages that were sent keep what they said."],
+    [{ by: [], looked: 4, of: 4 }, "No open campaign uses the template. Sent messages keep their content."],
+    [{ by: [], looked: 60, of: 90 }, "No open campaign uses the template (the newest 60 of 90 were checked). Sent messages keep their content."],
     [
       { by: [campaign("Spring", "sending")], looked: 4, of: 4 },
-      "One campaign that is not over names it: Spring. What was started has a copy of its own and goes out as it was planned. Messages that were sent keep what they said.",
+      "One open campaign uses the template: Spring. Started campaigns have a copy and continue as planned. Sent messages keep their content.",
     ],
     [
       { by: [campaign("Spring", "draft"), campaign("Autumn", "draft")], looked: 4, of: 4 },
-      "2 campaigns that are not over name it: Spring and Autumn. Drafts can be started, but neither changed nor tried before they name another one. Messages that were sent keep what they said.",
+      "2 open campaigns use the template: Spring and Autumn. Drafts can be started, but neither changed nor tested until they use another template. Sent messages keep their content.",
     ],
   ])("is said before it is deleted: %j", (uses, words) => {
     expect(usesWords(uses)).toBe(words);

@@ -37,31 +37,31 @@ describe("when it goes out", () => {
   const quiet = calendar({ quiet_hours: { from: "22:00", to: "08:00" } });
 
   it("is at once for one-time codes", () => {
-    expect(whenWords("transactional", quiet, 600, NOW)).toEqual(["At once, at any hour."]);
+    expect(whenWords("transactional", quiet, 600, NOW)).toEqual(["Sent immediately, at any hour."]);
   });
 
   it("is at once where nobody set quiet hours", () => {
-    expect(whenWords("promotional", calendar(), 86_400, NOW)).toEqual(["At once."]);
-    expect(whenWords("engagement", calendar(), 86_400, NOW)).toEqual(["At once."]);
+    expect(whenWords("promotional", calendar(), 86_400, NOW)).toEqual(["Sent immediately."]);
+    expect(whenWords("engagement", calendar(), 86_400, NOW)).toEqual(["Sent immediately."]);
   });
 
   it("is after quiet hours of each recipient", () => {
     const said = whenWords("promotional", quiet, 86_400, NOW).join(" ");
-    expect(said).toContain("Between 22:00 and 08:00, by each recipient’s own clock, it waits until 08:00.");
-    expect(said).toContain("it is 23:30: there it waits for 8 h 30 min.");
+    expect(said).toContain("Quiet hours are 22:00 to 08:00 in each recipient’s time zone; deliveries wait until 08:00.");
+    expect(said).toContain("it is 23:30: deliveries wait for 8 h 30 min.");
     expect(said).not.toContain("time to live");
   });
 
   it("is never if TTL ends in quiet hours", () => {
-    expect(whenWords("promotional", quiet, 3_600, NOW).join(" ")).toContain("Its time to live of 1 h is shorter");
+    expect(whenWords("promotional", quiet, 3_600, NOW).join(" ")).toContain("The time to live of 1 h is shorter");
   });
 
   it("is in an off-peak window for engagement", () => {
     const off_peak = [{ days: ["sat"] as "sat"[], from: "10:00", to: "12:00" }];
     const said = whenWords("engagement", calendar({ off_peak }), 259_200, NOW).join(" ");
     expect(said).toContain("Sat 10:00 to 12:00");
-    expect(said).toContain("The next one opens in 10 h 30 min.");
-    expect(whenWords("promotional", calendar({ off_peak }), 86_400, NOW)).toEqual(["At once."]);
+    expect(said).toContain("The next window opens in 10 h 30 min.");
+    expect(whenWords("promotional", calendar({ off_peak }), 86_400, NOW)).toEqual(["Sent immediately."]);
   });
 });
 
@@ -77,8 +77,8 @@ describe("retries", () => {
   });
 
   it("are told in a sentence", () => {
-    expect(retryWords(timetable(0, 0, 0))).toBe("A push that fails is not tried again.");
-    expect(retryWords(timetable(1, 0, 0))).toBe("A push that fails is tried again once, at once.");
-    expect(retryWords(timetable(10, 2, 1_620))).toBe("A push that fails is tried again up to 10 times, the first time after 2 s, the last after 27 min.");
+    expect(retryWords(timetable(0, 0, 0))).toBe("Failed pushes are not retried.");
+    expect(retryWords(timetable(1, 0, 0))).toBe("Failed pushes are retried once, immediately.");
+    expect(retryWords(timetable(10, 2, 1_620))).toBe("Failed pushes are retried up to 10 times, first after 2 s, last after 27 min.");
   });
 });

@@ -40,16 +40,16 @@ describe("a file", () => {
 describe("an import", () => {
   it("stands where its file left it", () => {
     const word = (more: Partial<Import>) => importStanding(one(more), NOW).word;
-    expect([word({}), word({ changed_at: "2027-01-15T07:58:00Z" }), word({ finished_at: NOW.toISOString() }), word({ finished_at: NOW.toISOString(), dry_run: true })]).toEqual(["Under way", "Broke off", "Done", "Tried"]);
+    expect([word({}), word({ changed_at: "2027-01-15T07:58:00Z" }), word({ finished_at: NOW.toISOString() }), word({ finished_at: NOW.toISOString(), dry_run: true })]).toEqual(["Running", "Interrupted", "Done", "Dry run"]);
   });
 
   it("says what it came to, or would", () => {
-    expect(importWords(one())).toBe("10 lines were read: 6 subscriptions are new, one known already, one line left out, since they are not subscribed any more, 2 lines wrong.");
+    expect(importWords(one())).toBe("10 lines were read: 6 subscriptions are new, one known already, one line skipped, no longer subscribed, 2 lines invalid.");
     expect(importWords(one({ lines: 1, added: 1, known: 0, left_out: 0, refused: 0, dry_run: true }))).toBe("1 line was read: one subscription would be new, none known already.");
   });
 
   it("says how many are pruned or restored", () => {
-    expect(importWords(one({ added: 0, known: 3, restored: 2, left_out: 4, pruned: 3, refused: 0 }))).toBe("10 lines were read: no subscriptions are new, 3 known already, 2 of them active again, 4 lines left out, since they are not subscribed any more (3 because their push service called them gone).");
+    expect(importWords(one({ added: 0, known: 3, restored: 2, left_out: 4, pruned: 3, refused: 0 }))).toBe("10 lines were read: no subscriptions are new, 3 known already, 2 of them active again, 4 lines skipped, no longer subscribed (3 reported gone by their push service).");
   });
 
   it("has a formula-free report for programs", () => {
@@ -121,7 +121,7 @@ describe("what is taken out", () => {
   });
 
   it("stands where its stream left it", () => {
-    expect(Object.values(EXPORT_STANDINGS).map(({ word }) => word)).toEqual(["Under way", "Complete", "Broke off"]);
+    expect(Object.values(EXPORT_STANDINGS).map(({ word }) => word)).toEqual(["Running", "Complete", "Interrupted"]);
   });
 });
 

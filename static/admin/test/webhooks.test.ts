@@ -27,52 +27,52 @@ const tried = (more: Partial<WebhookAttempt> = {}): WebhookAttempt => ({ number:
 
 describe("where a webhook stands", () => {
   it.each<[Partial<WebhookResponse>, string, string]>([
-    [{}, "accepted", "On"],
-    [{ failing_since: "2027-01-15T08:00:00Z" }, "retrying", "Fails"],
-    [{ failing_since: "2027-01-15T08:00:00Z", breaker: "open" }, "retrying", "Waits"],
-    [{ breaker: "half_open" }, "retrying", "Waits"],
-    [{ dropped_events: 3 }, "retrying", "On"],
-    [{ state: "disabled", disabled_why: "asked", breaker: "open" }, "cancelled", "Off"],
+    [{}, "accepted", "Enabled"],
+    [{ failing_since: "2027-01-15T08:00:00Z" }, "retrying", "Failing"],
+    [{ failing_since: "2027-01-15T08:00:00Z", breaker: "open" }, "retrying", "Backing off"],
+    [{ breaker: "half_open" }, "retrying", "Backing off"],
+    [{ dropped_events: 3 }, "retrying", "Enabled"],
+    [{ state: "disabled", disabled_why: "asked", breaker: "open" }, "cancelled", "Disabled"],
     [{ state: "disabled", disabled_why: "gone" }, "lost", "Gone"],
-    [{ state: "disabled", disabled_why: "failing" }, "lost", "Gave up"],
-    [{ state: "disabled", disabled_why: "something new" as never }, "cancelled", "Off"],
+    [{ state: "disabled", disabled_why: "failing" }, "lost", "Failed"],
+    [{ state: "disabled", disabled_why: "something new" as never }, "cancelled", "Disabled"],
   ])("%j is %s, %s", (more, tone, word) => {
     expect(standing(webhook(more))).toMatchObject({ tone, word });
   });
 
   it("is explained unless nothing needs to be said", () => {
     expect(standing(webhook()).why).toBe("");
-    expect(standing(webhook({ dropped_events: 1 })).why).toBe("One event was dropped since too many requests waited.");
+    expect(standing(webhook({ dropped_events: 1 })).why).toBe("One event was dropped because too many requests were waiting.");
   });
 });
 
 describe("a request", () => {
   it("stands where its receiver left it", () => {
     const words = (["pending", "delivered", "failed"] as const).map((state) => requestWords({ state, attempts: 0 }).word);
-    expect([...words, requestWords({ state: "pending", attempts: 2 }).word]).toEqual(["Waiting", "Accepted", "Failed", "Tried again"]);
+    expect([...words, requestWords({ state: "pending", attempts: 2 }).word]).toEqual(["Waiting", "Accepted", "Failed", "Retrying"]);
   });
 
   it("tells what came back of each try", () => {
-    expect(tryWords(tried())).toBe("The receiver answered 204 after 35 ms.");
-    expect(tryWords(tried({ http_status: 500, took_ms: 1_200, reason: "oops" }))).toBe("The receiver answered 500 after 1.2 s: oops");
-    expect(tryWords(tried({ http_status: null, took_ms: 15_000, reason: "deadline" }))).toBe("There was no answer: it took too long, after 15 s.");
-    expect(tryWords(tried({ http_status: null, took_ms: 3, reason: "something new" }))).toBe("There was no answer: something new, after 3 ms.");
+    expect(tryWords(tried())).toBe("The receiver responded 204 after 35 ms.");
+    expect(tryWords(tried({ http_status: 500, took_ms: 1_200, reason: "oops" }))).toBe("The receiver responded 500 after 1.2 s: oops");
+    expect(tryWords(tried({ http_status: null, took_ms: 15_000, reason: "deadline" }))).toBe("No response: timeout, after 15 s.");
+    expect(tryWords(tried({ http_status: null, took_ms: 3, reason: "something new" }))).toBe("No response: something new, after 3 ms.");
   });
 
   it("of a test shows whether the receiver works", () => {
     expect(trialWords({ state: "pending", tries: [] })).toBeUndefined();
-    expect(trialWords({ state: "delivered", tries: [tried()] })).toMatchObject({ tone: "accepted", word: "It works" });
-    expect(trialWords({ state: "pending", tries: [tried({ http_status: 503, reason: "busy" })] })?.why).toBe("The receiver answered 503 after 35 ms: busy It is tried again.");
-    expect(trialWords({ state: "failed", tries: [tried({ http_status: 503 })] })?.why).toBe("The receiver answered 503 after 35 ms.");
+    expect(trialWords({ state: "delivered", tries: [tried()] })).toMatchObject({ tone: "accepted", word: "Test passed" });
+    expect(trialWords({ state: "pending", tries: [tried({ http_status: 503, reason: "busy" })] })?.why).toBe("The receiver responded 503 after 35 ms: busy The request is retried.");
+    expect(trialWords({ state: "failed", tries: [tried({ http_status: 503 })] })?.why).toBe("The receiver responded 503 after 35 ms.");
   });
 });
 
 describe("what is about to be done", () => {
   it("is said with how many it is", () => {
-    expect(replayWords(1)).toContain("One request that failed is made again, with all its retries.");
-    expect(replayWords(12)).toContain("12 requests that failed are made again, with all their retries.");
-    expect(deletionWords({ pending: 0, failed: 0 })).toContain("Nothing waits for it.");
-    expect(deletionWords({ pending: 2, failed: 1_200 })).toContain("2 waiting and 1,200 failed requests go with it.");
+    expect(replayWords(1)).toContain("One failed request is sent again, with all retries. Each request keeps its id, so a receiver can drop duplicates.");
+    expect(replayWords(12)).toContain("12 failed requests are sent again, with all retries. Each request keeps its id, so a receiver can drop duplicates.");
+    expect(deletionWords({ pending: 0, failed: 0 })).toContain("The receiver gets no further events. No requests are waiting. This cannot be undone.");
+    expect(deletionWords({ pending: 2, failed: 1_200 })).toContain("The receiver gets no further events. 2 waiting and 1,200 failed requests are deleted. This cannot be undone.");
   });
 
   it("shows the host of an address only", () => {

@@ -65,10 +65,10 @@ async fn in_chromium_a_segment_is_built_and_shown() {
     // Text writes rows, too; what the parser refuses is shown where it is, and what rows cannot show stays text.
     write(&mut chromium, "[name=expression]", r#"tag("beta") and gateway ~ "fcm""#).await;
     chromium.evaluate(&when("document.querySelector('.position mark')?.innerText === '~'")).await;
-    chromium.evaluate(&says("Rows are shown once the text is valid.")).await;
+    chromium.evaluate(&says("Rows are shown when the text is valid.")).await;
     look_at(&mut chromium, "segment-refused").await;
     write(&mut chromium, "[name=expression]", r#"not (tag("beta") or tag("x"))"#).await;
-    chromium.evaluate(&says("so it stays a text")).await;
+    chromium.evaluate(&says("edit it as text")).await;
     write(&mut chromium, "[name=expression]", r#"tag("beta") and gateway = "fcm""#).await;
     chromium.evaluate(&when("document.querySelectorAll('.condition').length === 2")).await;
     look_at(&mut chromium, "segment-new").await;
@@ -110,7 +110,7 @@ async fn in_chromium_a_campaign_runs_and_is_copied() {
     write(&mut chromium, "[name=title]", "20 % off").await;
     click(&mut chromium, "[name=when][value=cron]").await;
     write(&mut chromium, "[name=timezone]", "UTC").await;
-    chromium.evaluate(&says("Again and again, by the clocks of UTC. Next")).await;
+    chromium.evaluate(&says("UTC time. Next runs")).await;
     click(&mut chromium, "[name=when][value=now]").await;
     look_at(&mut chromium, "campaign-composer").await;
     click(&mut chromium, "#save").await;
@@ -135,7 +135,7 @@ async fn in_chromium_a_campaign_runs_and_is_copied() {
     chromium.evaluate(&says("Sent to one browser.")).await;
     // What closes one dialog is told late, and leaves alone the next.
     chromium.evaluate(CLOSE_AND_START).await;
-    chromium.evaluate(&says("It goes to everybody in the segment testers: 20 active subscriptions")).await;
+    chromium.evaluate(&says("Audience: all subscribers in the segment testers: 20 active subscriptions")).await;
     look_at(&mut chromium, "campaign-start").await;
     write(&mut chromium, "#typed", "19").await;
     chromium.evaluate(&when("document.getElementById('start-now').disabled")).await;
@@ -154,7 +154,7 @@ async fn in_chromium_a_campaign_runs_and_is_copied() {
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&when("document.getElementById('pause')")).await;
     advance(&site, TimeDelta::zero()).await;
-    goes(&mut chromium, "On its way").await;
+    goes(&mut chromium, "Sending").await;
     advance(&site, WATCHED_AGAIN).await;
     assert_eq!(campaign(&site, "autumn-sale").await["state"], "done");
     goes(&mut chromium, "Done: all 20 were accepted.").await;
@@ -212,16 +212,16 @@ async fn in_chromium_a_viewer_sees_plans_without_actions() {
     );
     assert_eq!(chromium.evaluate(&enter).await, 201);
     for (path, why) in [
-        ("/campaigns", "Writing campaigns is not yours to do."),
-        ("/campaigns/-new", "Writing campaigns is not yours to do."),
-        ("/campaigns/spring", "Starting, stopping and copying it is not yours to do."),
-        ("/segments", "Making segments is not yours to do."),
-        ("/segments/-new", "Making segments is not yours to do."),
-        ("/segments/testers", "Changing and deleting it is not yours to do."),
-        ("/templates", "Writing templates is not yours to do."),
-        ("/templates/-new", "Writing templates is not yours to do."),
-        ("/templates/welcome", "Changing and deleting it is not yours to do."),
-        ("/frequency", "To change it is not yours."),
+        ("/campaigns", "Your role does not allow writing campaigns."),
+        ("/campaigns/-new", "Your role does not allow writing campaigns."),
+        ("/campaigns/spring", "Your role does not allow starting, stopping or copying campaigns."),
+        ("/segments", "Your role does not allow creating segments."),
+        ("/segments/-new", "Your role does not allow creating segments."),
+        ("/segments/testers", "Your role does not allow changing or deleting segments."),
+        ("/templates", "Your role does not allow writing templates."),
+        ("/templates/-new", "Your role does not allow writing templates."),
+        ("/templates/welcome", "Your role does not allow changing or deleting templates."),
+        ("/frequency", "Your role does not allow changing caps."),
     ] {
         chromium.open(&format!("{}/admin{path}", site.origin)).await;
         chromium.evaluate(&says(why)).await;

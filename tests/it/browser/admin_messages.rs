@@ -67,13 +67,13 @@ async fn in_chromium_a_message_is_sent_and_paused() {
     chromium.evaluate(&says("Nothing was sent yet.")).await;
     look_at(&mut chromium, "messages-empty").await;
     chromium.press("n").await;
-    chromium.evaluate(&says("25 active subscriptions, as counted now.")).await;
+    chromium.evaluate(&says("25 active subscriptions, counted now.")).await;
     look_at(&mut chromium, "composer-empty").await;
 
     // Whom it reaches, what it takes and how it looks follow what is written.
     chromium.evaluate("document.querySelector('[name=audience][value=topic]').click()").await;
     write(&mut chromium, "topic", "news").await;
-    chromium.evaluate(&says("24 active subscriptions, as counted now.")).await;
+    chromium.evaluate(&says("24 active subscriptions, counted now.")).await;
     let octets = "Number(document.querySelector('#meter strong').innerText)";
     let empty = chromium.evaluate(octets).await.as_i64().unwrap();
     write(&mut chromium, "title", "Autumn sale").await;
@@ -89,9 +89,9 @@ async fn in_chromium_a_message_is_sent_and_paused() {
     chromium.click("add-button").await;
     write(&mut chromium, "button-0", "Have a look").await;
     let left_out = "document.querySelector('[data-platform=safari] [data-part=left-out]').innerText";
-    let expected = "Leaves out your icon: it shows the site’s, the picture, and the button.";
+    let expected = "Not shown: the icon (shows the site’s), the image, and the button.";
     chromium.evaluate(&when(&format!("{left_out} === {expected:?}"))).await;
-    chromium.evaluate(&says("A push that fails is tried again up to 10 times")).await;
+    chromium.evaluate(&says("Failed pushes are retried up to 10 times")).await;
     look_at(&mut chromium, "composer").await;
 
     // It is tried on one person first, and a reload loses nothing.
@@ -100,7 +100,7 @@ async fn in_chromium_a_message_is_sent_and_paused() {
     chromium.click("send-test").await;
     appears(&mut chromium, "#tested").await;
     site.app.run_until_idle().await;
-    chromium.evaluate(&when("document.getElementById('tested')?.innerText.includes('the push service took it')")).await;
+    chromium.evaluate(&when("document.getElementById('tested')?.innerText.includes('the push service accepted it')")).await;
     let tests = messages(&site, "?tier=transactional").await;
     assert_eq!((tests.len(), &tests[0]["to"]), (1, &json!({"users": ["ann"]})));
     chromium.open(&format!("{}/admin/messages/new", site.origin)).await;
@@ -129,7 +129,7 @@ async fn in_chromium_a_message_is_sent_and_paused() {
     // Paused, nothing goes out; resumed, it does, and the page says so by itself.
     chromium.evaluate(&says("Everything must go")).await;
     chromium.click("pause").await;
-    chromium.evaluate(&says("This would hold 24 deliveries")).await;
+    chromium.evaluate(&says("This would pause 24 deliveries")).await;
     look_at(&mut chromium, "message-pause").await;
     chromium.click("steer").await;
     goes(&mut chromium, "Paused: 0 of 24 done").await;
@@ -148,10 +148,10 @@ async fn in_chromium_a_message_is_sent_and_paused() {
 
     // It goes again to those alone for whom it died.
     chromium.click("again").await;
-    chromium.evaluate(&says("It would be sent again to 4 recipients only.")).await;
+    chromium.evaluate(&says("The message is sent again to 4 recipients only.")).await;
     look_at(&mut chromium, "message-again").await;
     chromium.click("send-again").await;
-    chromium.evaluate(&says("Sent again to 4 recipients.")).await;
+    chromium.evaluate(&says("Resent to 4 recipients.")).await;
     let again = messages(&site, "").await.remove(0);
     assert_eq!((&again["replay_of"], &again["audience_estimate"]), (&json!(message), &json!(4)));
     site.until_counts(again["id"].as_str().unwrap(), json!({"dead": 4})).await;
@@ -207,6 +207,6 @@ async fn a_viewer_looks_and_is_told_who_could_act(chromium: &mut Chromium, site:
     assert_eq!(chromium.evaluate(secret).await, false, "nor what was said");
     look_at(chromium, "message-of-a-viewer").await;
     chromium.open(&format!("{}/admin/messages/new", site.origin)).await;
-    chromium.evaluate(&says("Sending is not yours to do. This takes the role sender on this app.")).await;
+    chromium.evaluate(&says("Your role does not allow sending messages. This requires the role sender on this app.")).await;
     assert_eq!(chromium.evaluate("document.querySelector('[name=title]')").await, Value::Null, "nor a draft");
 }

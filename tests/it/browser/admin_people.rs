@@ -93,7 +93,7 @@ async fn in_chromium_a_missed_delivery_is_explained() {
     sign_in_with_key(&mut chromium, &story).await;
 
     // A person is found by the site's name for them; keys walk the list, and Enter opens a row.
-    chromium.evaluate(&says("Begin with the person")).await;
+    chromium.evaluate(&says("Enter a person")).await;
     look_at(&mut chromium, "deliveries-begin").await;
     chromium.evaluate(&write("who", "ann")).await;
     chromium.click("find").await;
@@ -130,7 +130,7 @@ async fn in_chromium_a_missed_delivery_is_explained() {
 
     // One is called off, the other one sent now that Mozilla is well again.
     chromium.click("cancel").await;
-    chromium.evaluate(&says("Nothing more of this message is sent to this one Mozilla device")).await;
+    chromium.evaluate(&says("This message is not sent to this one Mozilla device")).await;
     look_at(&mut chromium, "delivery-cancel").await;
     chromium.click("take").await;
     chromium.evaluate(&when("document.getElementById('delivery-state')?.dataset.state === 'cancelled'")).await;
@@ -139,7 +139,7 @@ async fn in_chromium_a_missed_delivery_is_explained() {
     chromium.open(&story.page(&story.delivery(0))).await;
     chromium.evaluate(&when("document.getElementById('retry')")).await;
     chromium.click("retry").await;
-    chromium.evaluate(&says("It is made due now instead of")).await;
+    chromium.evaluate(&says("The delivery becomes due now instead of")).await;
     chromium.click("take").await;
     chromium.evaluate(&when("document.getElementById('done')")).await;
     story.until_state(0, "accepted").await;
@@ -173,16 +173,16 @@ async fn in_chromium_a_person_is_tested_and_erased() {
     assert_eq!(chromium.evaluate(&ask).await, 201);
     chromium.open(&story.page(&story.delivery(0))).await;
     chromium
-        .evaluate(&says("Retrying and cancelling are not yours to do. This takes the role sender on this app."))
+        .evaluate(&says("Your role does not allow retrying or cancelling deliveries. This requires the role sender on this app."))
         .await;
     chromium.open(&story.page("/subscribers/shop/users/ann")).await;
-    chromium.evaluate(&says("Erasing people is not yours to do. This takes the role operator on this app.")).await;
+    chromium.evaluate(&says("Your role does not allow erasing people. This requires the role operator on this app.")).await;
     let offered = "['retry', 'cancel', 'erase'].some((id) => document.getElementById(id)) || !!document.querySelector('[data-do=test]')";
     assert_eq!(chromium.evaluate(offered).await, false);
     chromium.evaluate("fetch('/v1/session', { method: 'DELETE' }).then((response) => response.status)").await;
 
     sign_in_with_key(&mut chromium, &story).await;
-    chromium.evaluate(&says("Begin with the person")).await;
+    chromium.evaluate(&says("Enter a person")).await;
     chromium.open(&story.page("/subscribers")).await;
     chromium.evaluate(&says("8 active subscriptions")).await;
     chromium.evaluate(&when("document.querySelectorAll('.plot canvas').length === 2")).await;
@@ -219,7 +219,7 @@ async fn in_chromium_a_person_is_tested_and_erased() {
     assert_eq!((&data["user_id"], &data["complete"]), (&json!("ann"), &json!(true)), "{data}");
     assert!(data["deliveries"].as_array().is_some_and(|found| !found.is_empty()), "{data}");
     chromium.click("erase").await;
-    chromium.evaluate(&says("This is deleted for good")).await;
+    chromium.evaluate(&says("This cannot be undone. It deletes")).await;
     assert_eq!(chromium.evaluate("document.getElementById('erase-now').disabled").await, true);
     look_at(&mut chromium, "erase").await;
     chromium.evaluate(&write("erase-name", "ann")).await;
@@ -233,7 +233,7 @@ async fn in_chromium_a_person_is_tested_and_erased() {
             break;
         }
     }
-    chromium.evaluate(&says("Nothing here names this person now.")).await;
+    chromium.evaluate(&says("No record names this person now.")).await;
     look_at(&mut chromium, "erased").await;
     assert_eq!(story.site.get("/subscriptions?user_id=ann").await["data"], json!([]));
     let retry = format!("/v1/apps/shop/messages/{}/deliveries/{}/retry", story.messages[0], story.desk);

@@ -79,16 +79,16 @@ async fn in_chromium_a_policy_is_simulated_and_saved() {
     // Saving says what changes first.
     chromium.evaluate(&when(MAY_SAVE)).await;
     click(&mut chromium, "#save-policy").await;
-    chromium.evaluate(&says("its next failure is its end")).await;
+    chromium.evaluate(&says("its next failure is final")).await;
     look_at(&mut chromium, "policy-save").await;
     click(&mut chromium, "#confirm-policy").await;
     chromium.evaluate(&says("Set: QStash")).await;
     let stored = async || site.get("/policies/tiers/transactional").await["policy"].clone();
     assert_eq!(stored().await, json!({"retries": 2, "retryDelay": "pow(2, retried) * 1000"}));
     click(&mut chromium, "#remove-policy").await;
-    chromium.evaluate(&says("built-in policy holds again")).await;
+    chromium.evaluate(&says("built-in policy of the tier")).await;
     click(&mut chromium, "#confirm-policy").await;
-    chromium.evaluate(&says("Nothing is set here")).await;
+    chromium.evaluate(&says("No policy is set")).await;
     assert_eq!(stored().await, Value::Null);
 
     // The policy of a topic without subscribers.
@@ -118,7 +118,7 @@ async fn in_chromium_checks_name_their_remedy() {
     sign_in(&mut chromium, &site, "/admin/checks").await;
     // The tests' own Postgres does not wait for its disk.
     chromium.evaluate(&says("ALTER SYSTEM SET fsync = on")).await;
-    chromium.evaluate(&says("As it should be")).await;
+    chromium.evaluate(&says("Passed")).await;
     look_at(&mut chromium, "checks").await;
 
     let lane = site.app.lane("fcm").await;
@@ -185,7 +185,7 @@ async fn in_chromium_a_viewer_has_no_actions() {
     chromium.evaluate(&says("This takes the role `operator` for all apps.")).await;
     look_at(&mut chromium, "forbidden").await;
     chromium.open(&format!("{}/admin/policies/tiers/promotional", site.origin)).await;
-    chromium.evaluate(&says("but not save them")).await;
+    chromium.evaluate(&says("but not saving them")).await;
     // One app's lanes and events are theirs to see.
     chromium.open(&format!("{}/admin/push-services", site.origin)).await;
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 2")).await;

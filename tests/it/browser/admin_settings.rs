@@ -79,8 +79,8 @@ async fn in_chromium_an_admin_changes_keys_and_team() {
     invite(&site, "ben@example.com", json!([{"role": "viewer"}])).await;
     chromium.open(&page(&site, "/settings")).await;
     chromium.evaluate(&says("0 % of 24 moved")).await;
-    chromium.evaluate(&says("The API key “agency” of Shop ends in 9 days")).await;
-    chromium.evaluate(&says("ben@example.com has a one-time link that is not used yet")).await;
+    chromium.evaluate(&says("The API key “agency” of Shop expires in 9 days")).await;
+    chromium.evaluate(&says("ben@example.com has an unused invitation link")).await;
     look_at(&mut chromium, "settings").await;
 
     // A key for a program: its secret is shown once, works, and does not when it is revoked.
@@ -111,7 +111,7 @@ async fn in_chromium_an_admin_changes_keys_and_team() {
 
     // Another VAPID key, after it was said whom that reaches; and one taken out.
     ask(&mut chromium, "#new-vapid-key").await;
-    chromium.evaluate(&says("24 subscriptions stay as they are")).await;
+    chromium.evaluate(&says("24 subscriptions keep their key")).await;
     look_at(&mut chromium, "new-vapid-key").await;
     press(&mut chromium, "do-it").await;
     until_closed(&mut chromium).await;
@@ -130,7 +130,7 @@ async fn in_chromium_an_admin_changes_keys_and_team() {
     chromium.evaluate(&when("document.querySelector('[name=origins]')")).await;
     fill(&mut chromium, "[name=origins]", "https://shop.example.com").await;
     press(&mut chromium, "change-app").await;
-    chromium.evaluate(&says("Pages of https://shop.example.com may subscribe browsers.")).await;
+    chromium.evaluate(&says("Pages of https://shop.example.com can subscribe browsers.")).await;
     press(&mut chromium, "do-it").await;
     chromium.evaluate(&says("Saved.")).await;
     assert_eq!(site.get("").await["origins"], json!(["https://shop.example.com"]));
@@ -177,7 +177,7 @@ async fn in_chromium_an_admin_changes_keys_and_team() {
 
     // All of it stands in the log.
     chromium.open(&page(&site, "/settings/audit")).await;
-    for entry in ["added a passkey", "invited a teammate", "took out a VAPID key", "revoked an API key"] {
+    for entry in ["added a passkey", "invited a teammate", "exported a VAPID key", "revoked an API key"] {
         chromium.evaluate(&says(entry)).await;
     }
     look_at(&mut chromium, "audit").await;
@@ -195,11 +195,11 @@ async fn in_chromium_a_viewer_sees_read_only_settings() {
     chromium.listen().await;
     come_in(&site, &mut chromium, "vera@example.com", "viewer").await;
     for (path, told) in [
-        ("/settings/keys?app=shop", "To make and revoke them is not yours. This takes the role admin on this app."),
-        ("/settings/apps", "To make apps is not yours. This takes the role operator for all apps."),
-        ("/settings/apps?app=shop", "To change it is not yours. This takes the role operator on this app."),
-        ("/settings/hours?app=shop", "To change it is not yours. This takes the role operator on this app."),
-        ("/settings/team", "The team is shown to admins for all apps"),
+        ("/settings/keys?app=shop", "Your role does not allow creating or revoking keys. This requires the role admin on this app."),
+        ("/settings/apps", "Your role does not allow creating apps. This requires the role operator for all apps."),
+        ("/settings/apps?app=shop", "Your role does not allow changing the app. This requires the role operator on this app."),
+        ("/settings/hours?app=shop", "Your role does not allow changing quiet hours. This requires the role operator on this app."),
+        ("/settings/team", "The team is visible to admins for all apps"),
     ] {
         chromium.open(&page(&site, path)).await;
         chromium.evaluate(&says(told)).await;
@@ -241,7 +241,7 @@ async fn in_chromium_first_run_leads_to_a_notification() {
     come_in(&site, &mut chromium, "ann@example.com", "admin").await;
 
     // An app.
-    chromium.evaluate(&says("Make an app for your site")).await;
+    chromium.evaluate(&says("Create an app for your site")).await;
     assert_eq!(chromium.evaluate("location.pathname").await, "/admin/first-run");
     chromium.evaluate(&when("document.getElementById('app-name')")).await;
     look_at(&mut chromium, "first-run").await;
@@ -289,10 +289,10 @@ async fn in_chromium_first_run_leads_to_a_notification() {
     until(received, |n| *n == 1).await;
     let received = site.app.simulator.received(&minted.endpoint).unwrap();
     let plaintext = received.last().and_then(|delivery| delivery.plaintext.clone()).expect("it was opened");
-    chromium.evaluate(&says("The push service has it")).await;
+    chromium.evaluate(&says("Accepted by the push service")).await;
     chromium.deliver(&site.origin, std::str::from_utf8(&plaintext).unwrap()).await;
-    chromium.evaluate(&says("It works, from end to end.")).await;
-    chromium.evaluate(&says("Your browser displayed and reported it")).await;
+    chromium.evaluate(&says("Everything works.")).await;
+    chromium.evaluate(&says("Shown by your browser")).await;
     look_at(&mut chromium, "first-run-done").await;
     assert_eq!(chromium.complaints(), Vec::<String>::new());
     site.app.finish().await;
@@ -324,7 +324,7 @@ async fn in_firefox_first_run_ends_with_a_push() {
         site.app.run_until_idle().await;
         firefox.evaluate("document.body.innerText").await
     };
-    until(text, |text| text.as_str().is_some_and(|text| text.contains("It works, from end to end."))).await;
+    until(text, |text| text.as_str().is_some_and(|text| text.contains("Everything works."))).await;
     let shown = firefox.evaluate(&displayed).await;
     assert_eq!((&shown[0]["title"], &shown[0]["body"]), (&json!("Hello"), &json!("It works.")), "{shown}");
     assert_eq!(firefox.complaints(), Vec::<String>::new());

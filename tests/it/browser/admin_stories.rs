@@ -125,7 +125,7 @@ async fn in_chromium_an_operator_holds_a_lane() {
     chromium.press("g").await;
     chromium.press("o").await;
     chromium.evaluate(&says("All well")).await;
-    chromium.evaluate(&says("The gateway found the request wrong")).await;
+    chromium.evaluate(&says("The push service rejected the request")).await;
     chromium.evaluate(&when("document.querySelector('.plot canvas')")).await;
     let legend = chromium.evaluate("document.querySelector('.legend').innerText.replace(/\\s+/g, ' ')").await;
     assert_eq!(legend, "Accepted 25 Gone 3 Dead 4");
@@ -144,13 +144,13 @@ async fn in_chromium_an_operator_holds_a_lane() {
     // Dead letters say what helps, and how many it is, before anything is done.
     chromium.press("g").await;
     chromium.press("x").await;
-    chromium.evaluate(&says("The gateway found the request wrong")).await;
+    chromium.evaluate(&says("The push service rejected the request")).await;
     look_at(&mut chromium, "dead-letters").await;
     chromium.open(&format!("{}/admin/dead-letters?reason=bad_request", site.origin)).await;
     chromium.evaluate(&says("The request is malformed.")).await;
     look_at(&mut chromium, "dead-letters-of-a-reason").await;
     chromium.evaluate("document.querySelector('[data-do=discard]').click()").await;
-    chromium.evaluate(&says("4 dead letters would be put aside")).await;
+    chromium.evaluate(&says("4 dead letters would be discarded")).await;
     chromium.click("handle").await;
     chromium.evaluate(&says("Discarded: 4 dead letters.")).await;
     assert_eq!(site.get("/dead-letters?state=discarded").await["data"].as_array().map(Vec::len), Some(4));
@@ -201,7 +201,7 @@ async fn in_firefox_an_invited_teammate_sets_a_password() {
     // A viewer is not offered what takes an operator, and is told so.
     let lane = site.app.lane("mozilla").await;
     firefox.open(&format!("{}/admin/push-services/{lane}?app=shop", site.origin)).await;
-    firefox.evaluate(&says("This takes the role operator for all apps.")).await;
+    firefox.evaluate(&says("This requires the role operator for all apps.")).await;
     assert_eq!(firefox.evaluate("document.getElementById('hold')").await, Value::Null);
     firefox.evaluate(&says("Live")).await;
     let hold = format!("/v1/gateways/{lane}/hold");
@@ -209,7 +209,7 @@ async fn in_firefox_an_invited_teammate_sets_a_password() {
     firefox.evaluate(&says("seen by others at once")).await;
     site.app.operate(Method::POST, &format!("/v1/gateways/{lane}/release"), Value::Null).await.ok(200);
     firefox.open(&format!("{}/admin/dead-letters", site.origin)).await;
-    firefox.evaluate(&says("This takes the role sender on this app.")).await;
+    firefox.evaluate(&says("This requires the role sender on this app.")).await;
 
     // A session that ends elsewhere leads to the way in, and back.
     let ended = "fetch('/v1/session', { method: 'DELETE' }).then((response) => response.status)";

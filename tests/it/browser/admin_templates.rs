@@ -61,16 +61,16 @@ async fn in_chromium_a_template_is_written_and_sent() {
     write(&mut chromium, "[name=title]", "Hallo {{ attributes.name }}").await;
     drawn(&mut chromium, "Hallo Eve").await;
     write(&mut chromium, "[name=whom-locale]", "de-AT").await;
-    chromium.evaluate(&says("They get it in German (de).")).await;
+    chromium.evaluate(&says("Language of this recipient: German (de).")).await;
 
     // Tried on all, it fails for the one without a name.
-    trial(&mut chromium, "Of 12 recipients, 1 would not get it").await;
+    trial(&mut chromium, "Of 12 recipients, 1 would get no message").await;
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 1")).await;
     look_at(&mut chromium, "template-new").await;
     click(&mut chromium, "[name=language][value='0']").await;
     holds(&mut chromium, "[name=title]", "Hello {{ attributes.name }}").await;
     write(&mut chromium, "[name=title]", "Hello {{ attributes.name | default('there') }}").await;
-    trial(&mut chromium, "It can be filled in for all of 12 recipients.").await;
+    trial(&mut chromium, "The template renders for all of 12 recipients.").await;
     click(&mut chromium, "[name=cuts]").await;
     click(&mut chromium, "#save-template").await;
     chromium.evaluate(&when("location.pathname === '/admin/templates/welcome'")).await;
@@ -83,7 +83,7 @@ async fn in_chromium_a_template_is_written_and_sent() {
 
     // It is changed where it is shown.
     write(&mut chromium, "[name=body]", "You have {{ data.n }} letters").await;
-    chromium.evaluate(&says("It cannot be rendered with this data.")).await;
+    chromium.evaluate(&says("The template does not render with this data.")).await;
     look_at(&mut chromium, "template").await;
     click(&mut chromium, "#save-template").await;
     appears(&mut chromium, "#saved").await;
@@ -95,7 +95,7 @@ async fn in_chromium_a_template_is_written_and_sent() {
     click(&mut chromium, "[name=says][value=template]").await;
     choose(&mut chromium, "template", "welcome").await;
     write(&mut chromium, "[name=data]", "[3]").await;
-    chromium.evaluate(&says("It has to be an object in JSON.")).await;
+    chromium.evaluate(&says("It must be a JSON object.")).await;
     write(&mut chromium, "[name=data]", r#"{"n": 3}"#).await;
     drawn(&mut chromium, "Hello there").await;
     write(&mut chromium, "[name=drawn-for]", "ann").await;
@@ -105,7 +105,7 @@ async fn in_chromium_a_template_is_written_and_sent() {
     click(&mut chromium, "#send").await;
     write(&mut chromium, "#typed", "12").await;
     click(&mut chromium, "#send-now").await;
-    chromium.evaluate(&says("What came of a template for each of them, also in German:")).await;
+    chromium.evaluate(&says("Rendered from a template for each recipient, also in German:")).await;
     let message = site.last_message().await;
     site.until_counts(&message, json!({"accepted": 12})).await;
 
@@ -113,13 +113,13 @@ async fn in_chromium_a_template_is_written_and_sent() {
     let say = json!({"to": {"all": true}, "template": "welcome", "data": {"n": 3}});
     site.call(Method::POST, "/campaigns", json!({"slug": "spring", "name": "Spring", "message": say})).await;
     chromium.open(&format!("{}/admin/campaigns/spring", site.origin)).await;
-    chromium.evaluate(&says("The template welcome, as it was when the plan was saved")).await;
+    chromium.evaluate(&says("The template welcome, version of the last save")).await;
     click(&mut chromium, "#edit").await;
     holds(&mut chromium, "[name=template]", "welcome").await;
     holds(&mut chromium, "[name=data]", "{\n  \"n\": 3\n}").await;
     chromium.open(&format!("{}/admin/templates/welcome", site.origin)).await;
     click(&mut chromium, "#delete").await;
-    chromium.evaluate(&says("One campaign that is not over names it: Spring.")).await;
+    chromium.evaluate(&says("One open campaign uses the template: Spring.")).await;
     look_at(&mut chromium, "template-delete").await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&says("There is no template yet.")).await;

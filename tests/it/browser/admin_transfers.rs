@@ -39,7 +39,7 @@ async fn in_chromium_an_interrupted_import_resumes() {
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
     sign_in(&mut chromium, &site, "/transfers").await;
-    chromium.evaluate(&says("No file was brought in yet.")).await;
+    chromium.evaluate(&says("No imports yet.")).await;
     look_at(&mut chromium, "transfers-empty").await;
 
     // A file of another sender: nothing is known of its columns, so nothing of it would be taken.
@@ -71,7 +71,7 @@ async fn in_chromium_an_interrupted_import_resumes() {
     look_at(&mut chromium, "transfers-tried").await;
     assert_eq!(subscriptions(&site).await, 0);
     click(&mut chromium, "#take-in").await;
-    chromium.evaluate(&says("Take in 2 subscriptions")).await;
+    chromium.evaluate(&says("Import 2 subscriptions")).await;
     look_at(&mut chromium, "transfers-take-in").await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&when("document.querySelector('#import-done[data-dry-run=false]')")).await;
@@ -98,7 +98,7 @@ async fn in_chromium_an_interrupted_import_resumes() {
     assert_eq!((&import["format"], &import["finished_at"]), (&json!("json"), &Value::Null), "{import}");
     let id = import["id"].as_str().unwrap();
     chromium.open(&format!("{}/admin/transfers?import={id}", site.origin)).await;
-    chromium.evaluate(&says("Under way")).await;
+    chromium.evaluate(&says("Running")).await;
     choose_file(&mut chromium, "rest.json", &format!("[{}]", lines.join(","))).await;
     click(&mut chromium, "#go-on-file").await;
     let done =
@@ -120,8 +120,8 @@ async fn in_chromium_an_interrupted_import_resumes() {
 
     // A viewer sees what came in, and is told who could bring something in.
     sign_in_as_viewer(&mut chromium, &site, "/transfers").await;
-    chromium.evaluate(&says("Bringing files in is not yours to do. This takes the role operator on this app.")).await;
-    chromium.evaluate(&says("Taking it out is not yours to do. This takes the role admin on this app.")).await;
+    chromium.evaluate(&says("Your role does not allow imports. This requires the role operator on this app.")).await;
+    chromium.evaluate(&says("Your role does not allow exports. This requires the role admin on this app.")).await;
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length >= 4")).await;
     let offered = "document.getElementById('import-file') || document.querySelector('[data-take]')";
     assert_eq!(chromium.evaluate(&format!("!!({offered})")).await, false);
@@ -166,7 +166,7 @@ async fn in_chromium_composer_sets_sunset_and_own_hour() {
     write(&mut chromium, "[name=unclicked]", "5").await;
     click(&mut chromium, "[name=when][value=cron]").await;
     click(&mut chromium, "[name=own-hour]").await;
-    chromium.evaluate(&says("From then on each gets it, within 24 hours, at the hour at which they click most")).await;
+    chromium.evaluate(&says("From then on, each subscriber gets it within 24 hours at their best hour")).await;
     look_at(&mut chromium, "campaign-own-hour").await;
     click(&mut chromium, "#save").await;
     chromium.evaluate(&when("location.pathname === '/admin/campaigns/spring'")).await;

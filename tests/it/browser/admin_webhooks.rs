@@ -66,7 +66,7 @@ async fn in_chromium_a_webhook_is_replayed() {
 
     // It is tried, and works.
     try_it(&mut chromium, &site, &sender, id).await;
-    trial(&mut chromium, "The receiver answered 201").await;
+    trial(&mut chromium, "The receiver responded 201").await;
     look_at(&mut chromium, "webhook-trial").await;
     chromium.press_escape().await;
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 1")).await;
@@ -93,7 +93,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     // What its receiver refuses is told with what came back, and replayed: one, and all.
     receiver.answer_next(&[500]);
     try_it(&mut chromium, &site, &sender, id).await;
-    trial(&mut chromium, "The receiver answered 500").await;
+    trial(&mut chromium, "The receiver responded 500").await;
     chromium.press_escape().await;
     chromium.evaluate(&when("document.getElementById('failed')?.innerText === '1'")).await;
     look_at(&mut chromium, "webhook").await;
@@ -111,7 +111,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     sender.run_until_idle().await.expect("the database answers");
     chromium.open(&format!("{}/admin/webhooks/{id}", site.origin)).await;
     click(&mut chromium, "#replay-all").await;
-    chromium.evaluate(&says("2 requests that failed are made again")).await;
+    chromium.evaluate(&says("2 failed requests are sent again")).await;
     look_at(&mut chromium, "webhook-replay").await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&when("document.getElementById('pending')?.innerText === '2'")).await;
@@ -123,7 +123,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&when("document.getElementById('webhook-secret')?.innerText.startsWith('whsec_')")).await;
     chromium.press_escape().await;
-    chromium.evaluate(&says("The former secret signs, too, until")).await;
+    chromium.evaluate(&says("Former secret valid until")).await;
     click(&mut chromium, "#switch").await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&says("A user disabled it.")).await;
@@ -139,7 +139,7 @@ async fn in_chromium_a_webhook_is_replayed() {
 
     // A viewer sees it all, and is told who could act.
     sign_in_as_viewer(&mut chromium, &site, &format!("/webhooks/{id}")).await;
-    chromium.evaluate(&says("Trying, changing and deleting it is not yours to do. This takes the role admin")).await;
+    chromium.evaluate(&says("Your role does not allow testing, changing or deleting webhooks. This requires the role admin")).await;
     let offered =
         "['test', 'edit', 'switch', 'rotate', 'delete', 'replay-all'].some((id) => document.getElementById(id))";
     assert_eq!(chromium.evaluate(offered).await, false);
@@ -150,7 +150,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     click(&mut chromium, "#do-it").await;
     appears(&mut chromium, "#test").await;
     click(&mut chromium, "#delete").await;
-    chromium.evaluate(&says("Its receiver gets no further events.")).await;
+    chromium.evaluate(&says("The receiver gets no further events.")).await;
     look_at(&mut chromium, "webhook-delete").await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&says("There is no webhook yet.")).await;

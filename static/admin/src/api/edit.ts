@@ -92,7 +92,7 @@ export class Edit<T extends object> {
 
   /** Reads what there is now, and stops if it differs in what would be replaced. */
   async #look(): Promise<void> {
-    const { load, written, verb = "Overwrite theirs", reload } = this.about;
+    const { load, written, verb = "Overwrite their version", reload } = this.about;
     const theirs = await load(new AbortController().signal);
     const differs = differences(this.#seen && written(this.#seen), written(theirs));
     if (differs.length > 0) throw new Changed(differs, verb, () => void (this.#seen = theirs), reload);

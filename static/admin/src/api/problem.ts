@@ -14,7 +14,7 @@ export class Refusal extends Error {
   readonly requestId: string | undefined;
 
   constructor(status: number, body: Partial<Problem> | undefined, headers?: Headers) {
-    super(body?.detail ?? (status === 0 ? "The server does not answer." : `The server responded ${status} without a reason.`));
+    super(body?.detail ?? (status === 0 ? "The server does not respond." : `The server responded ${status} without a reason.`));
     this.status = status;
     this.code = body?.code ?? (status === 0 ? "offline" : "unknown");
     this.faults = (body?.errors ?? []).map(({ pointer, parameter, header, detail }) => ({ where: pointer ?? parameter ?? header ?? "", detail }));

@@ -30,11 +30,11 @@ export function rotation(keys: readonly VapidKey[]): Rotation | undefined {
   return active && moved < all ? { moved, of: all, since: active.created_at } : undefined;
 }
 
-export type KeyState = "valid" | "ends soon" | "unused" | "expired" | "revoked";
+export type KeyState = "valid" | "expires soon" | "unused" | "expired" | "revoked";
 
 export const KEY_STATES: Record<KeyState, { word: string; tone: Tone }> = {
   valid: { word: "Valid", tone: "accepted" },
-  "ends soon": { word: "Ends soon", tone: "retrying" },
+  "expires soon": { word: "Expires soon", tone: "retrying" },
   unused: { word: "Unused", tone: "retrying" },
   expired: { word: "Expired", tone: "cancelled" },
   revoked: { word: "Revoked", tone: "cancelled" },
@@ -44,23 +44,23 @@ export function keyState({ revoked_at, expires_at, last_used_on, created_at }: A
   if (revoked_at) return "revoked";
   const left = expires_at ? Date.parse(expires_at) - now.getTime() : Infinity;
   if (left <= 0) return "expired";
-  if (left < ENDS_SOON_DAYS * DAY_MS) return "ends soon";
+  if (left < ENDS_SOON_DAYS * DAY_MS) return "expires soon";
   return now.getTime() - Date.parse(last_used_on ?? created_at) > UNUSED_AFTER_DAYS * DAY_MS ? "unused" : "valid";
 }
 
-export type TeammateState = "in" | "invited" | "link ended" | "shut out";
+export type TeammateState = "active" | "invited" | "link expired" | "disabled";
 
 export const TEAMMATE_STATES: Record<TeammateState, { word: string; tone: Tone }> = {
-  in: { word: "In", tone: "accepted" },
+  active: { word: "Active", tone: "accepted" },
   invited: { word: "Invited", tone: "waiting" },
-  "link ended": { word: "Link ended", tone: "retrying" },
-  "shut out": { word: "Shut out", tone: "cancelled" },
+  "link expired": { word: "Link expired", tone: "retrying" },
+  disabled: { word: "Disabled", tone: "cancelled" },
 };
 
 export function teammateState({ disabled_at, has_password, oidc_linked_at, link_expires_at }: Teammate, now: Date): TeammateState {
-  if (disabled_at) return "shut out";
+  if (disabled_at) return "disabled";
   if (link_expires_at && Date.parse(link_expires_at) > now.getTime()) return "invited";
-  return has_password || oidc_linked_at ? "in" : "link ended";
+  return has_password || oidc_linked_at ? "active" : "link expired";
 }
 
 /** A setting that needs an action. */
@@ -92,11 +92,11 @@ function ofKeys({ app, apiKeys }: Known, now: Date): Note[] {
   return apiKeys.flatMap((key): Note[] => {
     const base = { id: key.id, path: "/settings/keys", app: app.slug };
     switch (keyState(key, now)) {
-      case "ends soon":
-        return [{ ...base, tone: "lost", words: `The API key “${key.name}” of ${app.name} ends ${relative(new Date(key.expires_at ?? 0), now)}`, why: "Make another one and put it in place before; requests with this one fail then." }];
+      case "expires soon":
+        return [{ ...base, tone: "lost", words: `The API key “${key.name}” of ${app.name} expires ${relative(new Date(key.expires_at ?? 0), now)}`, why: "Create another key and switch to it before: requests with an expired key fail." }];
       case "unused": {
-        const why = key.last_used_on ? `It was last used ${relative(new Date(key.last_used_on), now)}.` : `It was made ${relative(new Date(key.created_at), now)}, and never used since that is noted.`;
-        return [{ ...base, tone: "retrying", words: `The API key “${key.name}” of ${app.name} is not used`, why: `${why} Revoke it if nothing needs it.` }];
+        const why = key.last_used_on ? `It was last used ${relative(new Date(key.last_used_on), now)}.` : `It was created ${relative(new Date(key.created_at), now)}, and no use is recorded.`;
+        return [{ ...base, tone: "retrying", words: `The API key “${key.name}” of ${app.name} is not used`, why: `${why} Revoke the key if no program needs it.` }];
       }
       default:
         return [];
@@ -112,8 +112,8 @@ function ofRotation({ app, vapidKeys }: Known): Note[] {
     {
       id: `rotation ${app.slug}`,
       tone: "waiting",
-      words: `${app.name} changes its VAPID key: ${percent(under.moved / under.of)} of ${things(under.of, "subscription")} moved`,
-      why: `${left} still on a retired key, which still signs for them. Each moves at its browser’s next visit.`,
+      words: `${app.name} rotates its VAPID key: ${percent(under.moved / under.of)} of ${things(under.of, "subscription")} moved`,
+      why: `${left} still on a retired key, which continues to sign. Each subscription moves at its browser’s next visit.`,
       path: "/settings/keys",
       app: app.slug,
     },
@@ -124,9 +124,9 @@ function ofTeammate(teammate: Teammate, now: Date): Note[] {
   const base = { id: teammate.id, path: "/settings/team" };
   switch (teammateState(teammate, now)) {
     case "invited":
-      return [{ ...base, tone: "waiting", words: `${teammate.email} has a one-time link that is not used yet`, why: `It ends ${relative(new Date(teammate.link_expires_at ?? 0), now)}.` }];
-    case "link ended":
-      return [{ ...base, tone: "retrying", words: `${teammate.email} cannot come in: the one-time link has ended`, why: "Make another link, or remove them." }];
+      return [{ ...base, tone: "waiting", words: `${teammate.email} has an unused invitation link`, why: `The link expires ${relative(new Date(teammate.link_expires_at ?? 0), now)}.` }];
+    case "link expired":
+      return [{ ...base, tone: "retrying", words: `${teammate.email} cannot sign in: the invitation link has expired`, why: "Create another link, or remove the teammate." }];
     default:
       return [];
   }

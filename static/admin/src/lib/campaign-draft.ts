@@ -130,16 +130,16 @@ export function messageOf(draft: Draft, n = 0): MessageRequest {
 
 /** Missing part before the draft can be saved. Undefined: complete as far as the page can check. */
 export function lacks(draft: Draft): string | undefined {
-  if (draft.name.trim() === "" && draft.slug.trim() === "") return "It needs a name.";
-  if (!isAddressed(draft.message)) return "Choose the topic that it is for.";
-  if (draft.narrowed === "stored" && !draft.segment) return "Choose the segment that it is for.";
-  if (draft.narrowed === "own" && !draft.expression.trim()) return "Say who belongs to its segment.";
+  if (draft.name.trim() === "" && draft.slug.trim() === "") return "Enter a name.";
+  if (!isAddressed(draft.message)) return "Choose a topic.";
+  if (draft.narrowed === "stored" && !draft.segment) return "Choose a segment.";
+  if (draft.narrowed === "own" && !draft.expression.trim()) return "Enter the conditions of the segment.";
   const silent = draft.variants.find(({ said }) => unsaid(said));
   if (silent) return `Variant ${silent.name}: ${unsaid(silent.said)}`;
   const lacking = draft.variants.length === 0 ? unsaid(draft.message) : undefined;
   if (lacking) return lacking;
-  if ((draft.when === "at" || draft.when === "recipient") && !draft.at) return "Say when it is due.";
-  if (draft.when === "follow" && !draft.follows) return "Choose the campaign that it follows up.";
+  if ((draft.when === "at" || draft.when === "recipient") && !draft.at) return "Enter the time.";
+  if (draft.when === "follow" && !draft.follows) return "Choose the campaign to follow up.";
   return undefined;
 }
 

@@ -42,8 +42,8 @@ export const wholeOf = (it: Standing): number => endedOf(it) + waitingOf(it);
 export function parts(it: Standing): Part[] {
   const ended: Part[] = OUTCOMES.map((id) => ({ id, ...OUTCOME_LOOKS[id], n: it.ended[id] }));
   const waiting: Part[] = [
-    { id: "queued", word: it.state === "paused" ? "Held by the pause" : "Waiting", tone: "waiting", pattern: "solid", n: it.waiting },
-    { id: "unfound", word: "Not found yet", tone: "cancelled", pattern: "hatched", n: it.unfound },
+    { id: "queued", word: it.state === "paused" ? "Paused" : "Waiting", tone: "waiting", pattern: "solid", n: it.waiting },
+    { id: "unfound", word: "Not queued yet", tone: "cancelled", pattern: "hatched", n: it.unfound },
   ];
   return [...ended, ...waiting].filter(({ n }) => n > 0);
 }
@@ -56,7 +56,7 @@ export function outOf(it: Standing): string {
 /** Progress in a few words, beside a bar. */
 export function brief(it: Standing): string {
   const whole = wholeOf(it);
-  if (whole === 0) return it.state === "done" ? "no recipients" : "nothing has gone out";
+  if (whole === 0) return it.state === "done" ? "no recipients" : "not sent yet";
   if (it.state === "done") return it.ended.accepted === whole ? `all ${count(whole)} accepted` : `${count(it.ended.accepted)} of ${count(whole)} accepted`;
   return `${outOf(it)} done`;
 }
@@ -73,23 +73,23 @@ export function going(campaign: Campaign, perMinute: number | undefined, now: Da
   const it = progress ? standing(campaign, progress) : undefined;
   switch (state) {
     case "draft":
-      return { tone: "cancelled", words: "A draft: nothing of it goes out until it is started." };
+      return { tone: "cancelled", words: "Draft: nothing is sent until the campaign is started." };
     case "scheduled":
       return { tone: "waiting", words: scheduled(next_at, runs, now, zone) };
     case "paused":
-      return { tone: "retrying", words: it && waitingOf(it) > 0 ? `Paused: ${outOf(it)} done, the rest waits.` : "Paused: nothing of it goes out until it is resumed." };
+      return { tone: "retrying", words: it && waitingOf(it) > 0 ? `Paused: ${outOf(it)} done, the others wait.` : "Paused: nothing is sent until the campaign is resumed." };
     case "cancelled":
-      return { tone: "cancelled", words: it && wholeOf(it) > 0 ? `Cancelled: ${count(endedOf(it) - it.ended.cancelled)} had ended, ${count(it.ended.cancelled)} were stopped.` : "Cancelled before anything of it went out." };
+      return { tone: "cancelled", words: it && wholeOf(it) > 0 ? `Cancelled: ${count(endedOf(it) - it.ended.cancelled)} had ended, ${count(it.ended.cancelled)} were stopped.` : "Cancelled before anything was sent." };
     case "done":
       return it ? finished(it) : { tone: "accepted", words: "Done." };
     case "sending":
-      return it && progress ? underWay(it, progress, perMinute, next_at, now, zone) : { tone: "waiting", words: "On its way." };
+      return it && progress ? underWay(it, progress, perMinute, next_at, now, zone) : { tone: "waiting", words: "Sending." };
   }
 }
 
 function scheduled(nextAt: string | null | undefined, runs: number, now: Date, zone: Zone): string {
-  const before = runs > 0 ? `${things(runs, "run")} so far; the next is due` : "Due";
-  if (!nextAt) return runs > 0 ? `${things(runs, "run")} so far.` : "Started: it waits for its time.";
+  const before = runs > 0 ? `${things(runs, "run")} so far; the next run is due` : "Due";
+  if (!nextAt) return runs > 0 ? `${things(runs, "run")} so far.` : "Scheduled.";
   const at = new Date(nextAt);
   return at <= now ? `${before} now.` : `${before} ${relative(at, now)}, ${clockTime(at, now, zone)}.`;
 }
@@ -98,25 +98,25 @@ function underWay(it: Standing, progress: CampaignProgress, measured: number | u
   const waiting = waitingOf(it);
   const tested = progress.runs.find(({ decide_at }) => decide_at);
   if (waiting === 0 && tested?.decide_at) {
-    return { tone: "waiting", words: `The test has gone out to ${count(endedOf(it))}; clicks are counted until ${clockTime(new Date(tested.decide_at), now, zone)}, then the rest gets what did best.` };
+    return { tone: "waiting", words: `The test was sent to ${count(endedOf(it))}; clicks are counted until ${clockTime(new Date(tested.decide_at), now, zone)}, then all others get the winner.` };
   }
   if (waiting === 0 && it.toMake > 0) {
     const when = nextAt && new Date(nextAt) > now ? `, the next ${clockTime(new Date(nextAt), now, zone)}` : "";
-    return { tone: "waiting", words: `On its way: ${count(endedOf(it))} done, and ${things(it.toMake, "message")} to come${when}.` };
+    return { tone: "waiting", words: `Sending: ${count(endedOf(it))} done, ${things(it.toMake, "message")} to come${when}.` };
   }
-  if (wholeOf(it) === 0) return { tone: "waiting", words: "On its way: recipients are being found." };
+  if (wholeOf(it) === 0) return { tone: "waiting", words: "Sending: recipients are being determined." };
   const [hold] = progress.held;
   if (hold) {
-    const when = hold.until ? `not before ${clockTime(new Date(hold.until), now, zone)}` : "waits";
-    return { tone: "retrying", words: `On its way: ${outOf(it)} done, the rest ${when}: ${gatewayName(hold.gateway)} is held.`, path: "/push-services" };
+    const when = hold.until ? `wait until ${clockTime(new Date(hold.until), now, zone)}` : "wait";
+    return { tone: "retrying", words: `Sending: ${outOf(it)} done, the others ${when}: ${gatewayName(hold.gateway)} is on hold.`, path: "/push-services" };
   }
   if (!progress.rate_per_second && measured !== undefined && measured < STILL) {
-    return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/push-services" };
+    return { tone: "retrying", words: `Stalled: ${outOf(it)} done, no progress at the moment.`, path: "/push-services" };
   }
   const perMinute = progress.rate_per_second ? progress.rate_per_second * 60 : measured;
   const speed = perMinute ? `, ${rate(perMinute)}` : "";
   const end = etaOf(progress, waiting, perMinute, now);
-  return { tone: "waiting", words: `On its way: ${outOf(it)} done${speed}${end ? `, done at about ${clockTime(end, now, zone)}` : ""}.` };
+  return { tone: "waiting", words: `Sending: ${outOf(it)} done${speed}${end ? `, done at about ${clockTime(end, now, zone)}` : ""}.` };
 }
 
 /** Estimated end of the last delivery: from the server, else from the measured rate. */
@@ -127,9 +127,9 @@ function etaOf({ eta }: CampaignProgress, waiting: number, perMinute: number | u
 
 function finished(it: Standing): Going {
   const whole = wholeOf(it);
-  if (whole === 0) return { tone: "cancelled", words: "Done: it had no recipients." };
+  if (whole === 0) return { tone: "cancelled", words: "Done: the audience was empty." };
   const { accepted, dead, expired } = it.ended;
-  if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service took it." : `Done: all ${count(whole)} were accepted.` };
+  if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service accepted it." : `Done: all ${count(whole)} were accepted.` };
   const others = OUTCOMES.filter((outcome) => outcome !== "accepted" && it.ended[outcome] > 0);
   const rest = others.map((outcome) => `${count(it.ended[outcome])} ${OUTCOME_LOOKS[outcome].word.toLowerCase()}`).join(", ");
   return { tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted", words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.` };
@@ -170,20 +170,20 @@ export function consequence(act: Exclude<Act, "start">, campaign: Campaign): str
   const waiting = it ? waitingOf(it) : 0;
   const ended = it ? endedOf(it) : 0;
   const deliveries = `${it && it.unfound > 0 ? "about " : ""}${things(waiting, "delivery", "deliveries")}`;
-  const toCome = it && it.toMake > 0 ? ` ${capital(things(it.toMake, "message"))} of this run ${it.toMake === 1 ? "is" : "are"} still to be made.` : "";
+  const toCome = it && it.toMake > 0 ? ` ${capital(things(it.toMake, "message"))} of this run ${it.toMake === 1 ? "is" : "are"} not created yet.` : "";
   switch (act) {
     case "pause":
       return waiting > 0
-        ? `This would hold ${deliveries} that ${waiting === 1 ? "waits" : "wait"} right now: nothing starts later than a second from then. What is in flight ends as its push service answers, and times to live run on.${toCome}`
-        : `Nothing of it is under way. What falls due while it is paused goes out when it is resumed.${toCome}`;
+        ? `This would pause ${deliveries} that ${waiting === 1 ? "waits" : "wait"} now. No new request starts after one second; requests in flight complete. Times to live continue to run.${toCome}`
+        : `No delivery is waiting. Runs that fall due during the pause are sent after the campaign is resumed.${toCome}`;
     case "resume":
-      return `${waiting > 0 ? `This would resume ${deliveries}, within a second.` : "This would resume it."} What fell due meanwhile goes out now; of runs that recur, the last.${toCome}`;
+      return `${waiting > 0 ? `This would resume ${deliveries}, within a second.` : "This would resume the campaign."} A run that fell due during the pause is sent now; of several recurring runs, only the last one.${toCome}`;
     case "cancel":
-      return `This would stop it for good: ${waiting > 0 ? deliveries : "no delivery"} that ${waiting > 1 ? "have" : "has"} not gone out yet, and every run to come. ${capitalThings(ended)} ended already; nothing calls those back.${toCome}`;
+      return `This would cancel ${waiting > 0 ? deliveries : "no delivery"} that ${waiting > 1 ? "have" : "has"} not been sent yet, and all future runs. ${capitalThings(ended)} ended already and cannot be recalled.${toCome}`;
     case "delete":
       return campaign.state === "draft"
-        ? "No message was sent, so subscribers notice nothing. Its content is lost."
-        : `Its plan and its figures by variant are lost; the messages of its ${things(campaign.runs, "run")} stay, and so do the ${things(ended, "delivery", "deliveries")} of them.`;
+        ? "No message was sent, so subscribers notice nothing. The content of the campaign is deleted."
+        : `The plan and the results by variant are deleted. The messages of ${things(campaign.runs, "run")} and their ${things(ended, "delivery", "deliveries")} are kept.`;
   }
 }
 
@@ -191,19 +191,19 @@ const capitalThings = (n: number) => `${capital(things(n, "delivery", "deliverie
 
 /** Audience of a plan's message. */
 export function audienceWords(to: CampaignPlan["message"]["to"]): string {
-  const whole = to.topic ? `Topic ${to.topic}` : "Everybody";
+  const whole = to.topic ? `Topic ${to.topic}` : "All subscribers";
   return to.segment ? `${whole} in ${segmentWords(to.segment)}` : whole;
 }
 
 /** Segment, by name or by expression. */
-export const segmentWords = (segment: string): string => (/^[a-z0-9-]{1,64}$/.test(segment) ? `the segment ${segment}` : `a segment of its own: ${segment}`);
+export const segmentWords = (segment: string): string => (/^[a-z0-9-]{1,64}$/.test(segment) ? `the segment ${segment}` : `an inline segment: ${segment}`);
 
 /** Effect of a start, with an approximate count. `counted`: number of current recipients. */
 export function startWords(plan: CampaignPlan, counted: { audience_estimate: number; audience_margin: number }, now: Date, zone: Zone): string[] {
   const { audience_estimate: n, audience_margin: margin } = counted;
-  const many = `${things(n, "active subscription")}${margin > 0 ? `, give or take ${count(margin)}` : ""}`;
-  const held = plan.holdout ? ` ${percent(plan.holdout)} of them get nothing, to measure its effect.` : "";
-  const whom = plan.follows ? `It goes to those of ${many} who got the other campaign and are left by it, as counted then.` : `It goes to ${audienceWords(plan.message.to).replace(/^E/, "e").replace(/^T/, "t")}: ${many}, as ${margin > 0 ? "estimated" : "counted"} just now${plan.schedule ? "; who comes or goes before it is due is counted then" : ""}.`;
+  const many = `${things(n, "active subscription")}${margin > 0 ? ` ± ${count(margin)}` : ""}`;
+  const held = plan.holdout ? ` Holdout: ${percent(plan.holdout)} of them get nothing, to measure the effect.` : "";
+  const whom = plan.follows ? `Audience: those of ${many} who got the other campaign and did not react, counted at that time.` : `Audience: ${audienceWords(plan.message.to).replace(/^A/, "a").replace(/^T/, "t")}: ${many}, ${margin > 0 ? "estimated" : "counted"} just now${plan.schedule ? "; counted again when the campaign is due" : ""}.`;
   const test = testWords(plan);
   return [`${whom}${held}`, scheduleWords(plan, now, zone).join(" "), ...(test ? [test] : []), ...(plan.pace ? [paceWords(plan)] : [])];
 }
@@ -215,17 +215,17 @@ const NEXT_SHOWN = 3;
 export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedule" | "follows">, now: Date, zone: Zone): string[] {
   if (follows) {
     const { campaign, did_not, after } = follows;
-    return [`${duration(after)} after the last run of ${campaign} began, to those of its recipients who ${did_not === "click" ? "did not click it" : "were not shown it, as far as browsers tell"}.`];
+    return [`${duration(after)} after the last run of ${campaign} began, to those of its recipients who ${did_not === "click" ? "did not click it" : "were not shown it, as far as browsers report"}.`];
   }
-  if (!schedule) return ["As soon as it is started."];
-  const hours = schedule.hour === "best" ? ["From then on each gets it, within 24 hours, at the hour at which they click most; at once where that is not known."] : [];
+  if (!schedule) return ["Immediately after the start."];
+  const hours = schedule.hour === "best" ? ["From then on, each subscriber gets it within 24 hours at their best hour, the hour with most of their clicks; immediately if the best hour is unknown."] : [];
   if (schedule.cron) return [...cronWords(schedule.cron, schedule.timezone ?? "", now, zone), ...hours];
   if (schedule.timezone === "recipient") {
     const past = schedule.past === "skip" ? "Subscribers whose time has passed at the start get nothing." : "Subscribers whose time has passed at the start get it at that time of the next day.";
-    return [`When clocks where each recipient is show ${localWords(schedule.at ?? "")}.`, past];
+    return [`At ${localWords(schedule.at ?? "")} in each recipient’s time zone.`, past];
   }
   const at = momentOf(schedule);
-  if (!at) return ["At a time that is yet to be written."];
+  if (!at) return ["No time yet."];
   const here = clockTime(at, now, zone);
   if (!schedule.timezone) return [at < now ? `That was ${here}.` : `At ${here}, ${relative(at, now)}.`, ...hours];
   const there = `${localWords(schedule.at ?? "")} in ${schedule.timezone}`;
@@ -234,10 +234,10 @@ export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedul
 
 function cronWords(cron: string, timezone: string, now: Date, zone: Zone): string[] {
   const next = nextTimes(cron, timezone, now, NEXT_SHOWN);
-  const again = `Again and again, by the clocks of ${timezone || "a zone that is yet to be chosen"}.`;
-  if (next === undefined) return [again, "The next time is shown once it is saved."];
-  if (next.length === 0) return [again, "It never comes."];
-  return [again, `Next ${next.map((at) => clockTime(at, now, zone)).join(", then ")}${next.length < NEXT_SHOWN ? "." : ", and so on."}`];
+  const again = `Recurring, ${timezone ? `${timezone} time` : "no time zone yet"}.`;
+  if (next === undefined) return [again, "The next run is shown after saving."];
+  if (next.length === 0) return [again, "The expression never matches a date."];
+  return [again, `Next runs: ${next.map((at) => clockTime(at, now, zone)).join(", ")}${next.length < NEXT_SHOWN ? "." : "…"}`];
 }
 
 /** A local time such as `2027-03-01T09:00` in words; what is none stays as it is. */
@@ -261,17 +261,17 @@ export function momentOf({ at, timezone }: CampaignSchedule): Date | undefined {
 const valid = (at: Date): Date | undefined => (Number.isNaN(at.getTime()) ? undefined : at);
 
 export function paceWords({ pace }: Pick<CampaignPlan, "pace">): string {
-  if (pace?.per_minute) return `At most ${count(pace.per_minute)} a minute.`;
-  return pace?.spread_over ? `Spread over ${duration(pace.spread_over)}.` : "As fast as push services take it.";
+  if (pace?.per_minute) return `At most ${count(pace.per_minute)} per minute.`;
+  return pace?.spread_over ? `Spread over ${duration(pace.spread_over)}.` : "No limit.";
 }
 
 /** Description of the A/B test. Undefined: there is only one variant. */
 export function testWords({ test, variants = [] }: Pick<CampaignPlan, "test" | "variants">): string | undefined {
   if (variants.length < 2) return undefined;
-  if (!test) return `${things(variants.length, "variant")}, by weight; nothing is decided.`;
+  if (!test) return `${things(variants.length, "variant")}, by weight, without a winner.`;
   const { share, after, confidence, otherwise } = test;
-  const rest = otherwise === "stop" ? "nothing" : `${variants[0]?.name ?? "the first"}, the first`;
-  return `${things(variants.length, "variant")} go to ${percent(share)} first. After ${duration(after)} the rest gets the one that is better than each other with a probability of ${percent(confidence ?? 0.95)}; if there is none, ${rest}.`;
+  const rest = otherwise === "stop" ? "nothing" : `variant ${variants[0]?.name ?? "1"}`;
+  return `A/B test: ${things(variants.length, "variant")} go to ${percent(share)} first. After ${duration(after)} all others get the winner: the variant with a higher CTR than each other variant, with a probability of ${percent(confidence ?? 0.95)}. Without a winner they get ${rest}.`;
 }
 
 /** Change of a run's click rate from the previous run: percentage points, with a note if chance explains it. */
@@ -283,9 +283,9 @@ export function changeWords(before: CampaignRunFigures["before"]): string {
 
 /** Winner, in a sentence. Undefined: there was no test. */
 export function winnerWords({ winner, confidence, decide_at }: CampaignRunResponse, now: Date, zone: Zone): string | undefined {
-  if (decide_at) return `Being tested: decided ${clockTime(new Date(decide_at), now, zone)}.`;
-  if (winner) return `${winner} won${confidence == null ? "" : `: better than each other with a probability of ${percent(confidence)}`}.`;
-  return confidence == null ? undefined : `No winner: the best one was better than each other with a probability of ${percent(confidence)} only.`;
+  if (decide_at) return `A/B test until ${clockTime(new Date(decide_at), now, zone)}.`;
+  if (winner) return `Winner: ${winner}${confidence == null ? "" : `, with a probability of ${percent(confidence)}`}.`;
+  return confidence == null ? undefined : `No winner: the best variant had a probability of ${percent(confidence)} only.`;
 }
 
 /** A variant's click rate and the bounds of its 95 % interval, as shares of the axis that all variants are drawn on. */
@@ -322,7 +322,7 @@ export function verdict(of: readonly Interval[]): { tone: Tone; words: string } 
   const [second] = others;
   if (!best || !second) return undefined;
   if (of.every(({ clicked }) => clicked === 0)) return { tone: "cancelled", words: "No winner: no clicks so far." };
-  if (others.every(({ to }) => best.from > to)) return { tone: "accepted", words: `${best.name} does better than each other: their intervals do not overlap.` };
+  if (others.every(({ to }) => best.from > to)) return { tone: "accepted", words: `${best.name} has the highest CTR: the intervals do not overlap.` };
   return { tone: "cancelled", words: `No winner: the intervals of ${best.name} and ${second.name} overlap, so the difference may be chance.` };
 }
 

@@ -4,9 +4,9 @@ import { fullCount } from "./format";
 import type { Tone } from "./words";
 
 export const HEALTH_WORDS: Record<CheckResult["health"], { word: string; tone: Tone }> = {
-  failure: { word: "Mend this", tone: "lost" },
+  failure: { word: "Failed", tone: "lost" },
   warning: { word: "Needs attention", tone: "retrying" },
-  ok: { word: "All right", tone: "accepted" },
+  ok: { word: "Passed", tone: "accepted" },
 };
 
 /** Findings that need an action, most severe first as the server orders them, and the others. */
@@ -14,15 +14,15 @@ export function grouped(findings: readonly CheckResult[]): { wrong: CheckResult[
   return { wrong: findings.filter(({ health }) => health !== "ok"), right: findings.filter(({ health }) => health === "ok") };
 }
 
-const things = (n: number) => (n === 1 ? "One thing" : `${n} things`);
+const things = (n: number) => (n === 1 ? "One check" : `${n} checks`);
 
 /** All findings in one sentence. */
 export function state(findings: readonly CheckResult[]): { tone: Tone; words: string } {
   const n = (health: CheckResult["health"]) => findings.filter((finding) => finding.health === health).length;
   const [failures, warnings] = [n("failure"), n("warning")];
-  if (failures === 0 && warnings === 0) return { tone: "accepted", words: "All is set up right" };
+  if (failures === 0 && warnings === 0) return { tone: "accepted", words: "All checks passed" };
   const rest = warnings === 0 ? "" : `, ${warnings} more ${warnings === 1 ? "needs" : "need"} attention`;
-  if (failures > 0) return { tone: "lost", words: `${things(failures)} ${failures === 1 ? "is" : "are"} wrong${rest}` };
+  if (failures > 0) return { tone: "lost", words: `${things(failures)} failed${rest}` };
   return { tone: "retrying", words: `${things(warnings)} ${warnings === 1 ? "needs" : "need"} attention` };
 }
 

@@ -15,7 +15,7 @@ const STATES: Record<DeliveryState | "none", { word: string; tone: Tone }> = {
   dead: { word: "Dead", tone: "lost" },
   cancelled: { word: "Cancelled", tone: "cancelled" },
   capped: { word: "Capped", tone: "cancelled" },
-  none: { word: "Nothing known", tone: "cancelled" },
+  none: { word: "No delivery", tone: "cancelled" },
 };
 
 /** Text of a delivery state; an unknown state keeps its name. */
@@ -131,7 +131,7 @@ export function lastWords({ state, due_at, last_attempt }: Pick<FoundDelivery, "
   const words = [status, reason].filter((word) => word != null && word !== "").join(" ");
   if (state === "queued") return due;
   if (state === "retrying") return words ? `${due}; ${words}` : due;
-  if (state === "accepted" && took_ms != null) return `taken in ${duration(took_ms / 1_000)}`;
+  if (state === "accepted" && took_ms != null) return `accepted in ${duration(took_ms / 1_000)}`;
   return words;
 }
 
@@ -139,18 +139,18 @@ export function lastWords({ state, due_at, last_attempt }: Pick<FoundDelivery, "
 export type Turn = "retry" | "cancel";
 
 export const TURN_WORDS: Record<Turn, { title: string; done: string }> = {
-  retry: { title: "Retry now", done: "It is due now: a worker sends it as soon as its lane lets it." },
-  cancel: { title: "Cancel this delivery", done: "It is cancelled: nothing of this message is sent to this device." },
+  retry: { title: "Retry now", done: "The delivery is due now. A worker sends it as soon as its lane allows." },
+  cancel: { title: "Cancel this delivery", done: "The delivery is cancelled: this message is not sent to this device." },
 };
 
 /** Effect of an action, with counts. */
 export function consequenceOf(turn: Turn, found: { gateway?: string | null; due_at?: string | null }, now: Date, zone: Zone): string {
   const device = found.gateway ? `this one ${deviceWords(found.gateway)}` : "this one device";
   if (turn === "cancel") {
-    return `Nothing more of this message is sent to ${device}, and it ends as cancelled. Every other device of this person, and everybody else, gets it as before. There is no way back.`;
+    return `This message is not sent to ${device}; the delivery ends as cancelled. Other devices of this person and other recipients are not affected. This cannot be undone.`;
   }
-  const due = found.due_at && new Date(found.due_at) > now ? `instead of ${clockTime(new Date(found.due_at), now, zone)} (${relative(new Date(found.due_at), now)})` : "though it is due already";
-  return `It is made due now ${due}, for ${device}. What its policy planned is not used up. If its lane is held or its breaker open, it waits for that all the same.`;
+  const due = found.due_at && new Date(found.due_at) > now ? `instead of ${clockTime(new Date(found.due_at), now, zone)} (${relative(new Date(found.due_at), now)})` : "(it is due already)";
+  return `The delivery becomes due now ${due}, for ${device}. This uses up no retry of its policy. While its lane is on hold or its breaker is open, the delivery waits.`;
 }
 
 /** Sender and subject of a report. */
@@ -170,10 +170,10 @@ export function report({ message, subscription, state, now, story }: Explanation
     `Delivery of ${message} to ${subscription}`,
     about_whom.filter(Boolean).join(" · "),
     `State at ${now}: ${stateWords(state).word.toLowerCase()} (${state})`,
-    ...lines("What happened", past),
-    ...lines("Where it stands", present),
-    ...lines("What comes next", next),
-    ...lines("About it", about),
+    ...lines("History", past),
+    ...lines("Current state", present),
+    ...lines("Next step", next),
+    ...lines("Details", about),
     "",
   ].join("\n");
 }

@@ -158,8 +158,8 @@ export const titleOf = (draft: Draft): string => (draft.says === "text" ? draft.
 
 /** Missing part of the content. Undefined: complete as far as the page can check. */
 export function unsaid(draft: Draft): string | undefined {
-  if (draft.says === "text") return draft.title.trim() === "" ? "It needs a title." : undefined;
-  if (draft.template === "") return "Choose its template.";
+  if (draft.says === "text") return draft.title.trim() === "" ? "Enter a title." : undefined;
+  if (draft.template === "") return "Choose a template.";
   return objectOf(draft.data) ? undefined : "The template data must be a JSON object.";
 }
 

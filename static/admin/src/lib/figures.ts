@@ -93,9 +93,9 @@ export function sentence(
     return { tone: "retrying", words, ...(open[0].kind === "runaway" ? { path: "/frequency" } : {}) };
   }
   const oldest = queue?.oldest_waiting_s ?? 0;
-  if (oldest > LATE_S && queue) return { tone: "retrying", words: `Sending lags: ${wait}, the oldest for ${duration(oldest)}.`, path: "/push-services" };
-  const speed = known.perMinute ? rate(known.perMinute) : "nothing to send";
-  return { tone: "accepted", words: `All well: ${speed}${queue ? `, ${wait || "nothing waits"}` : ""}.` };
+  if (oldest > LATE_S && queue) return { tone: "retrying", words: `Sending is late: ${wait}, the oldest for ${duration(oldest)}.`, path: "/push-services" };
+  const speed = known.perMinute ? rate(known.perMinute) : "idle";
+  return { tone: "accepted", words: `All well: ${speed}${queue ? `, ${wait || "nothing is waiting"}` : ""}.` };
 }
 
 const sentenceOf = (text: string) => (/[.!?]$/.test(text) ? text : `${text}.`);
@@ -161,7 +161,7 @@ export function sliWords(reading: MetricReading, before: MetricReading | undefin
     ok: ["On target", "accepted"],
     warn: ["Off target", "retrying"],
     alert: ["Alert", "lost"],
-    unknown: ["Too few to tell", "cancelled"],
+    unknown: ["Too few samples", "cancelled"],
   };
   const [verdict, tone] = verdicts[reading.state];
   return {

@@ -20,10 +20,10 @@ export const fullCount = (n: number): string => whole.format(n);
 
 /** A rate: by the second below 100 a minute, else by the minute. */
 export function rate(perMinute: number): string {
-  if (perMinute >= 100) return `${count(Math.round(perMinute))} a minute`;
+  if (perMinute >= 100) return `${count(Math.round(perMinute))} per minute`;
   const perSecond = perMinute / 60;
   const digits = perSecond >= 0.1 ? 1 : 2;
-  return `${Number(perSecond.toFixed(digits))} a second`;
+  return `${Number(perSecond.toFixed(digits))} per second`;
 }
 
 /** A share with its denominator: `62 % of 1,204`. What is not all is never shown as 100 %, and what is something never as 0 %. */

@@ -4,10 +4,10 @@ import { capital, clockTime, count, duration, fullCount, percent, things, type Z
 import { gatewayName, type Tone } from "./words";
 
 export const LEVELS: Record<GatewayEngagement["level"], { word: string; tone: Tone }> = {
-  fine: { word: "Welcome", tone: "accepted" },
-  watch: { word: "Watch it", tone: "retrying" },
-  warning: { word: "Unwelcome", tone: "lost" },
-  unknown: { word: "Not known", tone: "cancelled" },
+  fine: { word: "Good", tone: "accepted" },
+  watch: { word: "Watch", tone: "retrying" },
+  warning: { word: "Too frequent", tone: "lost" },
+  unknown: { word: "Unknown", tone: "cancelled" },
 };
 
 /** Period of the figures, in days. */
@@ -16,16 +16,16 @@ export const rangeOf = (days: string | undefined): number => RANGES.find((range)
 
 const list = (items: readonly string[]) => new Intl.ListFormat("en").format(items);
 
-/** Is it too much for them? What holds comes before what people think. */
+/** State of engagement in one sentence. A held app comes before the figures. */
 export function sentence(guard: GuardResponse, { gateways }: EngagementResponse, days: number, now: Date, zone: Zone): { tone: Tone; words: string } {
   if (guard.held.length > 0) return { tone: "lost", words: held(guard, now, zone) };
   const at = (level: GatewayEngagement["level"]) => list(gateways.filter((one) => one.level === level).map(({ gateway }) => gatewayName(gateway)));
-  if (at("warning")) return { tone: "lost", words: `Too much, by what people do with it: hardly anybody clicks, or most close it, in browsers of ${at("warning")}.` };
-  if (at("watch")) return { tone: "retrying", words: `It may become too much: fewer click, or more close it, in browsers of ${at("watch")}.` };
+  if (at("warning")) return { tone: "lost", words: `Too frequent: few subscribers click or most dismiss the notifications, in browsers of ${at("warning")}.` };
+  if (at("watch")) return { tone: "retrying", words: `Possibly too frequent: fewer subscribers click or more dismiss the notifications, in browsers of ${at("watch")}.` };
   const told = gateways.filter(({ level }) => level === "fine").map(({ now }) => now);
-  if (told.length === 0) return { tone: "cancelled", words: `Not known yet: too few displays were reported within ${things(days, "day")}.` };
+  if (told.length === 0) return { tone: "cancelled", words: `Unknown: browsers reported too few displays in ${things(days, "day")}.` };
   const sum = (of: "displayed" | "clicked") => told.reduce((sum, period) => sum + period[of], 0);
-  return { tone: "accepted", words: `It is welcome: of ${count(sum("displayed"))} that were displayed within ${things(days, "day")}, ${percent(sum("clicked") / sum("displayed"))} were clicked.` };
+  return { tone: "accepted", words: `Good: of ${count(sum("displayed"))} notifications shown in ${things(days, "day")}, ${percent(sum("clicked") / sum("displayed"))} were clicked.` };
 }
 
 const TIER_WORDS: Record<Tier, string> = { transactional: "One-time codes and other transactional messages", promotional: "promotional", engagement: "engagement" };
@@ -38,12 +38,12 @@ function heldWords(held: readonly Tier[]): string {
 
 function held({ held, held_at }: GuardResponse, now: Date, zone: Zone): string {
   const since = held_at ? ` since ${clockTime(new Date(held_at), now, zone)}` : "";
-  return `${heldWords(held)} are held${since}: more went out than the app’s size explains. They wait until an operator releases them.`;
+  return `${heldWords(held)} are on hold${since}: the app sent more than the guard allows for its size. They wait until an operator releases them.`;
 }
 
 /** A share with its denominator; unreported values are unknown, not zero. */
 export function shareWords(share: number | null | undefined, of: number): { words: string; of: string | undefined } {
-  return share == null ? { words: "not known", of: undefined } : { words: percent(share), of: `of ${count(of)}` };
+  return share == null ? { words: "unknown", of: undefined } : { words: percent(share), of: `of ${count(of)}` };
 }
 
 /** The same in as many days before. */
@@ -93,7 +93,7 @@ export function capsWords(caps: readonly CapDraft[]): string[] {
   return caps.map(({ tiers, max, window, unit }) => {
     const many = Number(max) === 1 ? "one" : max;
     const kind = tiers === "both" ? "promotional and engagement messages together" : `${tiers} ${many === "one" ? "message" : "messages"}`;
-    return `A user gets at most ${many} ${kind} within ${duration(Number(window) * (UNIT_S[unit] ?? 1))}.`;
+    return `A user gets at most ${many} ${kind} in ${duration(Number(window) * (UNIT_S[unit] ?? 1))}.`;
   });
 }
 
@@ -117,13 +117,13 @@ export function loads({ sent, limit, held }: GuardResponse): Load[] {
 
 /** Limit of the guard. */
 export function limitWords({ limit, factor, floor }: GuardResponse): string {
-  if (limit == null) return "The guard is off: any number is right.";
-  const set = factor == null && floor == null ? "as the server has it" : "as it was set for this app";
-  return `More than ${fullCount(limit)} deliveries within a quarter of an hour hold the app, ${set}. One-time codes are counted and held apart from all else.`;
+  if (limit == null) return "The guard is disabled.";
+  const set = factor == null && floor == null ? "the server’s default" : "set for this app";
+  return `Limit: ${fullCount(limit)} deliveries in 15 minutes (${set}). An app above the limit is put on hold. Transactional messages are counted and held separately.`;
 }
 
 /** Effect of a release, with counts. */
 export function releaseWords({ held }: GuardResponse, flow: FlowResponse | undefined): string {
-  const waiting = flow && `: ${flow.waiting_or_more ? "more than " : ""}${things(flow.waiting, "delivery waits, and goes unless it is", "deliveries wait, and go unless they are")} cancelled before`;
-  return `${heldWords(held)} go out again within a second${waiting ?? ", unless they are cancelled before"}. What was sent so far counts no longer.`;
+  const waiting = flow && `: ${flow.waiting_or_more ? "more than " : ""}${things(flow.waiting, "delivery waits", "deliveries wait")}. Cancel unwanted messages first`;
+  return `${heldWords(held)} are sent again within a second${waiting ?? ". Cancel unwanted messages first"}. The count starts again at zero.`;
 }

@@ -1,6 +1,6 @@
 /** Meaning of a lane's state, and effect of an order, as texts. Pure. */
 import type { FlowResponse, LaneResponse, GatewayOrigin } from "../api/types";
-import { atLeast, clockTime, duration, things, type Zone } from "./format";
+import { atLeast, capital, clockTime, duration, things, type Zone } from "./format";
 import { gatewayName, type Tone } from "./words";
 
 /** Origins' states, from the gravest. */
@@ -75,13 +75,13 @@ export function because(lane: LaneResponse, now: Date, zone: Zone): string {
       if (origin?.held_reason === "operator") {
         return `An operator holds ${gateway}${at(origin.held_until)}${origin.held_note ? `: ${origin.held_note}` : ""}`;
       }
-      if (origin?.held_reason === "key_refused") return `${gateway} refuses the VAPID key; held${at(origin.held_until)}`;
-      if (origin?.held_reason === "mass_gone") return `${gateway} suddenly calls many subscriptions gone; held${at(origin.held_until)}, none is pruned yet`;
+      if (origin?.held_reason === "key_refused") return `${gateway} refuses the VAPID key; on hold${at(origin.held_until)}`;
+      if (origin?.held_reason === "mass_gone") return `${gateway} suddenly reports many subscriptions as gone; on hold${at(origin.held_until)}, none is pruned yet`;
       return `${gateway} asked for a pause${at(origin?.held_until)}`;
     case "open":
       return `${gateway} kept failing; nothing is sent${at(origin?.open_until)}, then one probe`;
     case "probing":
-      return `${gateway} is being probed; the rest follows the first success`;
+      return `${gateway} is being probed; sending resumes after the first success`;
     default:
       return `${gateway} accepts deliveries`;
   }
@@ -122,19 +122,19 @@ export function sensible(state: LaneState): readonly Order[] {
 export function consequence(order: Order, lane: LaneResponse, flow: Pick<FlowResponse, "waiting" | "waiting_or_more"> | undefined): string {
   const gateway = gatewayName(lane.gateway);
   const many = flow && `${flow.waiting_or_more ? atLeast(flow.waiting, true) : things(flow.waiting, "delivery", "deliveries")}${flow.waiting_or_more ? " deliveries" : ""}`;
-  const now = many ? `Right now ${many} ${flow.waiting === 1 ? "waits" : "wait"} there.` : "How many wait there is not known at the moment.";
-  const reach = `It has ${things(lane.subscriptions, "active subscription")}.`;
+  const now = many ? `${capital(many)} ${flow.waiting === 1 ? "waits" : "wait"} there now.` : "The number of waiting deliveries is unknown at the moment.";
+  const reach = `The lane has ${things(lane.subscriptions, "active subscription")}.`;
   switch (order) {
     case "hold":
-      return `Nothing more is sent to ${gateway} until the hold ends or an operator releases it. Waiting deliveries keep waiting, and expire if their time to live ends first. ${now} ${reach}`;
+      return `Nothing is sent to ${gateway} until the hold ends or an operator releases it. Waiting deliveries keep waiting, and expire if their time to live ends first. ${now} ${reach}`;
     case "release":
       return `The hold ends, and sending to ${gateway} resumes within a second. ${now} If the push service asks for another pause, Bellwire waits again.`;
     case "open":
       return `The breaker stays open for the given time: nothing is sent to ${gateway}, then one probe goes first. ${now} ${reach}`;
     case "close":
-      return `One probe goes to ${gateway} now; with its success everything else follows. ${now}`;
+      return `One probe is sent to ${gateway} now. If it succeeds, sending resumes. ${now}`;
     case "probe":
-      return `Nothing but single probes goes to ${gateway} until one succeeds; then everything else follows. ${now}`;
+      return `Only single probes are sent to ${gateway} until one succeeds; then sending resumes. ${now}`;
   }
 }
 

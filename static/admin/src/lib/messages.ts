@@ -1,7 +1,7 @@
 /** Progress of a message, as texts and parts. Pure. */
 import type { MessageResponse, SendState, Tier } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome, type Pattern } from "./figures";
-import { clockTime, count, duration, rate, things, type Zone } from "./format";
+import { capital, clockTime, count, duration, rate, things, type Zone } from "./format";
 import type { Tone } from "./words";
 
 export const STATES: readonly SendState[] = ["scheduled", "sending", "paused", "done", "cancelled"];
@@ -29,7 +29,7 @@ interface To {
 export function audienceWords(to: MessageResponse["to"]): string {
   const { all, topic, users, subscriptions, segment } = to as To;
   if (segment !== undefined) return topic === undefined ? `Segment ${segment}` : `Segment ${segment} of topic ${topic}`;
-  if (all) return "Everybody";
+  if (all) return "All subscribers";
   if (topic !== undefined) return `Topic ${topic}`;
   if (users) return users.length === 1 ? (users[0] == null ? "One user" : `User ${users[0]}`) : `${count(users.length)} users`;
   return subscriptions?.length === 1 ? "One subscription" : `${count(subscriptions?.length ?? 0)} subscriptions`;
@@ -85,8 +85,8 @@ export function parts(it: Standing): Part[] {
   const ended: Part[] = OUTCOMES.map((id) => ({ id, ...OUTCOME_LOOKS[id], n: it.ended[id] }));
   const waiting: Part[] = [
     { id: "retrying", word: "Retrying", tone: "retrying", pattern: "stripes", n: it.retrying },
-    { id: "queued", word: it.state === "paused" ? "Held by the pause" : "Waiting", tone: "waiting", pattern: "solid", n: it.queued },
-    { id: "unfound", word: "Not found yet", tone: "cancelled", pattern: "hatched", n: it.unfound },
+    { id: "queued", word: it.state === "paused" ? "Paused" : "Waiting", tone: "waiting", pattern: "solid", n: it.queued },
+    { id: "unfound", word: "Not queued yet", tone: "cancelled", pattern: "hatched", n: it.unfound },
   ];
   return [...ended, ...waiting].filter(({ n }) => n > 0);
 }
@@ -148,12 +148,12 @@ export function going(it: Standing, perMinute: number | undefined, now: Date, zo
     case "done":
       return finished(it);
     case "cancelled":
-      if (waiting > 0) return { tone: "cancelled", words: `Being cancelled: ${things(waiting, "delivery", "deliveries")} are yet to be stopped.` };
+      if (waiting > 0) return { tone: "cancelled", words: `Being cancelled: ${things(waiting, "delivery", "deliveries")} left.` };
       return stopped(it);
     case "paused":
-      return { tone: "retrying", words: `Paused: ${outOf(it)} done, the rest waits. Its time to live runs on, until ${ends}.` };
+      return { tone: "retrying", words: `Paused: ${outOf(it)} done, the others wait. The time to live ends at ${ends}.` };
     case "scheduled":
-      return { tone: "waiting", words: "Scheduled: nothing of it is due yet." };
+      return { tone: "waiting", words: "Scheduled: no delivery is due yet." };
     case "sending":
       return underWay(it, perMinute, now, ends);
   }
@@ -163,28 +163,28 @@ function underWay(it: Standing, perMinute: number | undefined, now: Date, ends: 
   const waiting = waitingOf(it);
   const isStill = perMinute !== undefined && perMinute < STILL;
   if (it.retrying > 0 && it.retrying === waiting && (isStill || perMinute === undefined)) {
-    return { tone: "retrying", words: `${outOf(it)} done; ${things(waiting, "delivery", "deliveries")} ${waiting === 1 ? "waits" : "wait"} for another try.`, path: "/push-services" };
+    return { tone: "retrying", words: `${outOf(it)} done; ${things(waiting, "delivery", "deliveries")} ${waiting === 1 ? "waits" : "wait"} for a retry.`, path: "/push-services" };
   }
-  if (perMinute === undefined) return { tone: "waiting", words: `On its way: ${outOf(it)} done so far.` };
-  if (isStill) return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/push-services" };
+  if (perMinute === undefined) return { tone: "waiting", words: `Sending: ${outOf(it)} done.` };
+  if (isStill) return { tone: "retrying", words: `Stalled: ${outOf(it)} done, no progress at the moment.`, path: "/push-services" };
   const seconds = (waiting / perMinute) * 60;
   if (seconds * 1_000 > it.expiresAt.getTime() - now.getTime()) {
-    return { tone: "retrying", words: `On its way: ${outOf(it)} done, ${rate(perMinute)}. At this rate its time to live ends first, ${ends}.` };
+    return { tone: "retrying", words: `Sending: ${outOf(it)} done, ${rate(perMinute)}. At this rate the time to live ends first, at ${ends}.` };
   }
-  return { tone: "waiting", words: `On its way: ${outOf(it)} done, ${rate(perMinute)}, ${about(seconds)} left.` };
+  return { tone: "waiting", words: `Sending: ${outOf(it)} done, ${rate(perMinute)}, ${about(seconds)} left.` };
 }
 
 function stopped(it: Standing): Going {
   const before = endedOf(it) - it.ended.cancelled;
-  const never = it.unbegun > 0 ? `, and about ${count(it.unbegun)} were never begun` : "";
+  const never = it.unbegun > 0 ? `, and about ${count(it.unbegun)} were never queued` : "";
   return { tone: "cancelled", words: `Cancelled: ${count(before)} had ended, ${count(it.ended.cancelled)} were stopped${never}.` };
 }
 
 function finished(it: Standing): Going {
   const whole = wholeOf(it);
-  if (whole === 0) return { tone: "cancelled", words: "It had no recipients." };
+  if (whole === 0) return { tone: "cancelled", words: "The audience was empty." };
   const { accepted, dead, expired } = it.ended;
-  if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service took it." : `Done: all ${count(whole)} were accepted.` };
+  if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service accepted it." : `Done: all ${count(whole)} were accepted.` };
   const others = OUTCOMES.filter((outcome) => outcome !== "accepted" && it.ended[outcome] > 0);
   const rest = others.map((outcome) => `${count(it.ended[outcome])} ${OUTCOME_LOOKS[outcome].word.toLowerCase()}`).join(", ");
   return { tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted", words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.` };
@@ -214,10 +214,10 @@ export function consequence(steering: Steering, it: Standing, now: Date, zone: Z
   const many = `${it.unfound > 0 ? "about " : ""}${things(waiting, "delivery", "deliveries")}`;
   switch (steering) {
     case "pause":
-      return `This would hold ${many} that ${waiting === 1 ? "waits" : "wait"} right now: nothing starts later than a second from then. What is in flight ends as its push service answers. The time to live runs on, until ${clockTime(it.expiresAt, now, zone)}.`;
+      return `This would pause ${many} that ${waiting === 1 ? "waits" : "wait"} now. No new request starts after one second; requests in flight complete. The time to live continues to run and ends at ${clockTime(it.expiresAt, now, zone)}.`;
     case "resume":
       return `This would resume ${many}, within a second.`;
     case "cancel":
-      return `This would stop ${many} that ${waiting === 1 ? "has" : "have"} not gone out yet, for good. ${things(endedOf(it), "delivery", "deliveries")} ${endedOf(it) === 1 ? "has" : "have"} ended already; nothing calls those back.`;
+      return `This would cancel ${many} that ${waiting === 1 ? "has" : "have"} not been sent yet. ${capital(things(endedOf(it), "delivery", "deliveries"))} ${endedOf(it) === 1 ? "has" : "have"} ended already and cannot be recalled.`;
   }
 }

@@ -42,9 +42,9 @@ export function octets(said: Notification, site: string | undefined): number {
 
 /** Used share, as text. */
 export function meterWords(used: number): { tone: "accepted" | "retrying" | "lost"; words: string } {
-  if (used > CONTENT_MAX) return { tone: "lost", words: "Too much: no push carries it. Shorten the text, or the links." };
+  if (used > CONTENT_MAX) return { tone: "lost", words: "Too large: push services accept no more. Shorten the text or the links." };
   if (used > SHRUNK_FROM) {
-    return { tone: "retrying", words: "Firefox on Android may take less. There it goes out without the picture, then without buttons, then with a shorter text." };
+    return { tone: "retrying", words: "Firefox on Android may accept less. If so, Bellwire leaves out the image, then the buttons, then shortens the text." };
   }
-  return { tone: "accepted", words: "It fits everywhere." };
+  return { tone: "accepted", words: "Fits all browsers." };
 }

@@ -17,23 +17,23 @@ interface Platform {
 }
 
 export const PLATFORMS: Record<PlatformId, Platform> = {
-  chrome: { name: "Chrome, computer", ownIcon: true, image: true, badge: false, buttons: 2, note: "Edge is alike. On a Mac the system draws it: without the picture." },
-  firefox: { name: "Firefox, computer", ownIcon: true, image: false, badge: false, buttons: 0, note: "How much of the text is shown depends on the system." },
+  chrome: { name: "Chrome, computer", ownIcon: true, image: true, badge: false, buttons: 2, note: "Edge looks the same. On a Mac the system draws the notification, without the image." },
+  firefox: { name: "Firefox, computer", ownIcon: true, image: false, badge: false, buttons: 0, note: "The system decides how much text is shown." },
   safari: { name: "Safari, Mac", ownIcon: false, image: false, badge: false, buttons: 0 },
-  android: { name: "Chrome, Android", ownIcon: true, image: true, badge: true, buttons: 2, note: "Picture and buttons come when it is unfolded." },
-  ios: { name: "iPhone and iPad", ownIcon: false, image: false, badge: false, buttons: 0, note: "Only for sites that were added to the home screen." },
+  android: { name: "Chrome, Android", ownIcon: true, image: true, badge: true, buttons: 2, note: "Image and buttons appear when the notification is expanded." },
+  ios: { name: "iPhone and iPad", ownIcon: false, image: false, badge: false, buttons: 0, note: "Only for sites on the home screen." },
 };
 
 /** Parts of this notification that a platform omits. */
 export function leftOut(id: PlatformId, said: Notification): string[] {
   const { ownIcon, image, badge, buttons } = PLATFORMS[id];
   const out: string[] = [];
-  if (said.icon && !ownIcon) out.push(id === "ios" ? "your icon: it shows the app’s" : "your icon: it shows the site’s");
-  if (said.image && !image) out.push("the picture");
+  if (said.icon && !ownIcon) out.push(id === "ios" ? "the icon (shows the app’s)" : "the icon (shows the site’s)");
+  if (said.image && !image) out.push("the image");
   if (said.badge && !badge) out.push("the badge");
   const lacking = Math.max(0, (said.actions?.length ?? 0) - buttons);
   if (lacking > 0) out.push(lacking === 1 ? "the button" : "the buttons");
-  if (said.require_interaction && (id === "safari" || id === "ios" || id === "firefox")) out.push("that it stays until the user reacts");
+  if (said.require_interaction && (id === "safari" || id === "ios" || id === "firefox")) out.push("the request to stay until dismissed");
   return out;
 }
 

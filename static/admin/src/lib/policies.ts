@@ -8,10 +8,10 @@ export const FORMS = ["guide", "sns", "qstash", "preset", "json"] as const;
 export type Form = (typeof FORMS)[number];
 export const FORM_WORDS: Record<Form, { title: string; help: string }> = {
   guide: { title: "Web-push guide", help: "Delays that double up to a cap, with jitter." },
-  sns: { title: "Amazon SNS", help: "Four phases, four ways to grow; also how fast one subscription is sent to." },
+  sns: { title: "Amazon SNS", help: "Four phases and four growth functions; also a rate limit for each subscription." },
   qstash: { title: "QStash", help: "A number of retries, and their delay as an expression." },
-  preset: { title: "Preset", help: "A published policy by its name." },
-  json: { title: "JSON", help: "As it is stored, in any of the forms." },
+  preset: { title: "Preset", help: "A named, published policy." },
+  json: { title: "JSON", help: "The stored policy, in any of these formats." },
 };
 
 /** Values of the form. Empty fields keep their defaults. */
@@ -101,10 +101,10 @@ export function formWords(policy: Policy): string {
 
 /** `8 retries within 2 min 3 s`. */
 export function summary({ retries, window_s, cut_short: cut }: Timetable): string {
-  const end = cut?.by === "ttl" ? "the time to live ends first" : "the guide's 24 hours end first";
+  const end = cut?.by === "ttl" ? "the time to live ends first" : "the guide’s limit of 24 hours ends first";
   const allowed = cut ? ` (${cut.retries_allowed} are allowed: ${end})` : "";
-  if (retries === 0) return `No retry: the first failure is the last${allowed}`;
-  return `${things(retries, "retry", "retries")}${window_s === 0 ? ", at once" : ` within ${duration(window_s)}`}${allowed}`;
+  if (retries === 0) return `No retries${allowed}`;
+  return `${things(retries, "retry", "retries")}${window_s === 0 ? ", immediately" : ` within ${duration(window_s)}`}${allowed}`;
 }
 
 const PLACE_WORDS: Record<string, string> = {
@@ -150,7 +150,7 @@ export function ladder(table: Timetable, ttlS: number): { rungs: Rung[]; left: n
 const labelOf = ({ first, last }: RetrySpan) => (first === last ? String(first) : `${count(first)}–${count(last)}`);
 
 function waitOf({ shortest_s, delay_s, longest_s }: RetrySpan): string {
-  if (longest_s === 0) return "at once";
+  if (longest_s === 0) return "immediately";
   return longest_s - shortest_s < 0.01 * delay_s ? duration(delay_s) : `${duration(shortest_s)} – ${duration(longest_s)}`;
 }
 
@@ -184,20 +184,20 @@ export function marks(end: number, apart = 0.1): { at: number; words: string }[]
 export function changes(before: PolicyPreviewResponse, after: PolicyPreviewResponse): string[] {
   const said: string[] = [];
   const [was, is] = [summary(before.timetable), summary(after.timetable)];
-  if (was !== is) said.push(`${is}. Until now: ${was.toLowerCase()}.`);
-  else if (JSON.stringify(before.timetable) !== JSON.stringify(after.timetable)) said.push(`${is}, as until now, but at other times.`);
+  if (was !== is) said.push(`${is}. Before: ${was.toLowerCase()}.`);
+  else if (JSON.stringify(before.timetable) !== JSON.stringify(after.timetable)) said.push(`${is}, as before, but with other delays.`);
   if (after.timetable.retries < before.timetable.retries) {
-    said.push("A delivery under way that has been retried more often already gets no further retry: its next failure is its end.");
+    said.push("A waiting delivery with more retries already gets no further retry: its next failure is final.");
   }
   const figure = (of: PolicyPreviewResponse, name: string) => JSON.stringify((of.policy as Policy)[name] ?? null);
   for (const { pointer, label } of COMMON_FIELDS.tier) {
     const name = pointer.slice(1);
-    if (figure(before, name) !== figure(after, name)) said.push(`${label}: ${figure(after, name)}, until now ${figure(before, name)}.`);
+    if (figure(before, name) !== figure(after, name)) said.push(`${label}: ${figure(after, name)}, before ${figure(before, name)}.`);
   }
   for (const name of ["throttlePolicy", "requestPolicy"]) {
-    if (figure(before, name) !== figure(after, name)) said.push(`${name} is ${figure(after, name)}, until now ${figure(before, name)}.`);
+    if (figure(before, name) !== figure(after, name)) said.push(`${name} is ${figure(after, name)}, before ${figure(before, name)}.`);
   }
-  return said.length > 0 ? said : ["Nothing changes for now: what holds is the same."];
+  return said.length > 0 ? said : ["The effective policy does not change."];
 }
 
 export const SCENARIOS = ["outage", "part", "herd", "throttled", "devices", "flaky", "slow", "calm"] as const;
@@ -210,7 +210,7 @@ export const SCENARIO_WORDS: Record<Scenario, string> = {
   devices: "Throttled devices: 2 % answer 429 for half a minute",
   flaky: "A flaky gateway: five of a hundred fail",
   slow: "A slow gateway: answers take seconds",
-  calm: "Nothing wrong at all",
+  calm: "No failures",
 };
 
 type Report = Simulation["report"];
@@ -224,7 +224,7 @@ export function verdict({ report, today }: Simulation): { words: string; isGood:
   const what = n === 0 ? `None of ${all} deliveries is lost` : `${count(n)} of ${all} deliveries are lost (${percent(n / report.deliveries)})`;
   if (!today) return { words: `${what}.`, isGood: n === 0 };
   const before = lost(today);
-  const against = before === n ? "as many as today" : `today it would be ${before === 0 ? "none" : count(before)}`;
+  const against = before === n ? "the same as with the current policy" : `with the current policy: ${before === 0 ? "none" : count(before)}`;
   return { words: `${what}; ${against}.`, isGood: n <= before };
 }
 
@@ -240,14 +240,14 @@ export function figures({ report, today }: Simulation): Figure[] {
   const shares = (n: (of: Report) => number) => (of: Report) => `${count(n(of))} (${percent(n(of) / of.deliveries)})`;
   const after = (pick: (times: NonNullable<Report["to_acceptance"]>) => number) => (of: Report) => (of.to_acceptance ? duration(pick(of.to_acceptance)) : "–");
   const rows: [string, (of: Report) => string][] = [
-    ["Accepted at once", shares((of) => of.accepted_at_once)],
+    ["Accepted on the first request", shares((of) => of.accepted_at_once)],
     ["Accepted after a retry", shares((of) => of.accepted_after_retry)],
-    ["Given up: every retry failed", shares(dead)],
+    ["Dead: all retries failed", shares(dead)],
     ["Expired", shares((of) => of.expired)],
     ["Half accepted within", after(({ p50_s }) => p50_s)],
     ["99 % accepted within", after(({ p99_s }) => p99_s)],
-    ["POSTs in vain", (of) => count(of.posts_in_vain)],
-    ["Most POSTs in a second", (of) => count(of.peak_per_s)],
+    ["Failed POSTs", (of) => count(of.posts_in_vain)],
+    ["Maximum POSTs per second", (of) => count(of.peak_per_s)],
     ["Breaker opened", (of) => `${count(of.breaker_trips)} ×`],
   ];
   return rows.map(([name, cell]) => ({ name, tried: cell(report), today: today ? cell(today) : undefined }));

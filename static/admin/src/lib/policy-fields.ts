@@ -29,14 +29,14 @@ const sns = (name: string, label: string, standard: string, more: Partial<Field>
 export const FORM_FIELDS: Record<"guide" | "sns" | "qstash" | "preset", readonly Field[]> = {
   guide: [
     { pointer: "/maxAttempts", label: "Retries", standard: "5", kind: "integer", help: "The first POST does not count." },
-    { pointer: "/immediateRetries", label: "Of these at once", standard: "0", kind: "integer" },
+    { pointer: "/immediateRetries", label: "Of these without delay", standard: "0", kind: "integer" },
     { pointer: "/baseDelayMs", label: "First delay", standard: "2000", kind: "integer", unit: "ms" },
     { pointer: "/maxDelayMs", label: "Longest delay", standard: "60000", kind: "integer", unit: "ms" },
     { pointer: "/jitterPercent", label: "Jitter, as a share", standard: "0.2", kind: "number", help: "0.2 spreads each delay by a fifth either way." },
   ],
   sns: [
     sns("numRetries", "Retries", "3", { help: "All phases together." }),
-    sns("numNoDelayRetries", "Of these at once", "0"),
+    sns("numNoDelayRetries", "Of these without delay", "0"),
     sns("numMinDelayRetries", "Then at the shortest delay", "0"),
     sns("numMaxDelayRetries", "Last at the longest delay", "0"),
     sns("minDelayTarget", "Shortest delay", "20", { unit: "s" }),
@@ -44,7 +44,7 @@ export const FORM_FIELDS: Record<"guide" | "sns" | "qstash" | "preset", readonly
     sns("backoffFunction", "Growth between them", "linear", { kind: "choice", choices: ["linear", "arithmetic", "geometric", "exponential"] }),
     {
       pointer: "/throttlePolicy/maxReceivesPerSecond",
-      label: "Deliveries a second to one subscription",
+      label: "Deliveries per second to one subscription",
       standard: "no limit",
       kind: "integer",
       group: "Throttle and label",
@@ -68,7 +68,7 @@ const BREAKER = "Breaker and retry tokens";
 const breaker = (name: string, label: string, more: Partial<Field> = {}): Field => ({
   pointer: `/${name}`,
   label,
-  standard: "the server’s",
+  standard: "server default",
   kind: "integer",
   group: BREAKER,
   ...more,
@@ -82,7 +82,7 @@ export const COMMON_FIELDS: Record<PolicyLevel, readonly Field[]> = {
     breaker("circuitConsecutiveFailures", "Failures in a row that open it"),
     breaker("circuitOpenMs", "First opening", { unit: "ms" }),
     breaker("circuitOpenMaxMs", "Longest opening", { unit: "ms" }),
-    breaker("retryTokenTtlSec", "A retry’s token is good for", { unit: "s" }),
+    breaker("retryTokenTtlSec", "Lifetime of a retry token", { unit: "s" }),
   ],
   topic: [{ pointer: "/disableSubscriptionOverrides", label: "Ignore policies of subscriptions", standard: "", kind: "switch" }],
   subscription: [],

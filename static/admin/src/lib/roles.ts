@@ -13,4 +13,4 @@ export function may(session: Pick<SessionResponse, "roles"> | null | undefined, 
 }
 
 /** Text for a user without permission. */
-export const takes = (role: Role, place: Place): string => `This takes the role ${role} ${place === null ? "for all apps" : "on this app"}.`;
+export const takes = (role: Role, place: Place): string => `This requires the role ${role} ${place === null ? "for all apps" : "on this app"}.`;

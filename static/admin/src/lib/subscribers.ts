@@ -7,12 +7,12 @@ import { gatewayName, type Tone } from "./words";
 export const SUBSCRIPTION_STATES = ["active", "suspended", "gone", "unsubscribed", "replaced", "expired"] as const satisfies readonly SubscriptionResponse["state"][];
 
 const STATES: Record<SubscriptionResponse["state"], { word: string; tone: Tone; why: string }> = {
-  active: { word: "Active", tone: "accepted", why: "It is sent to." },
-  suspended: { word: "Suspended", tone: "retrying", why: "Its push service refused too often; it is kept, and retried when its browser returns." },
-  gone: { word: "Gone", tone: "lost", why: "Its push service reported that it no longer exists." },
-  unsubscribed: { word: "Unsubscribed", tone: "cancelled", why: "Its browser or the site ended it." },
-  replaced: { word: "Replaced", tone: "cancelled", why: "Another subscription of the same browser took its place." },
-  expired: { word: "Expired", tone: "cancelled", why: "The time that its browser gave it was over." },
+  active: { word: "Active", tone: "accepted", why: "The subscription receives messages." },
+  suspended: { word: "Suspended", tone: "retrying", why: "The push service refused deliveries too often. The subscription is kept and becomes active at the browser’s next visit." },
+  gone: { word: "Gone", tone: "lost", why: "The push service reported that the subscription no longer exists." },
+  unsubscribed: { word: "Unsubscribed", tone: "cancelled", why: "The subscriber or the site unsubscribed it." },
+  replaced: { word: "Replaced", tone: "cancelled", why: "Another subscription of the same browser replaced it." },
+  expired: { word: "Expired", tone: "cancelled", why: "The expiry time set by the browser passed." },
 };
 
 export const subscriptionWords = (state: SubscriptionResponse["state"]) => STATES[state] ?? { word: state, tone: "cancelled", why: "" };
@@ -72,14 +72,14 @@ export function health(grown: Growth, days: number): { tone: Tone; words: string
   const lost = sum(causes.map(({ n }) => n));
   const within = `within ${things(days, "day")}`;
   const base = `${things(grown.active, "active subscription")}`;
-  if (won === 0 && lost === 0) return { tone: "waiting", words: `${capital(base)}; none was won or lost ${within}.` };
+  if (won === 0 && lost === 0) return { tone: "waiting", words: `${capital(base)}; none gained or lost ${within}.` };
   const net = won - lost;
-  const change = net === 0 ? "as many as before" : `${count(Math.abs(net))} ${net > 0 ? "more" : "fewer"}`;
+  const change = net === 0 ? "no change" : `${net > 0 ? "+" : "−"}${count(Math.abs(net))}`;
   const before = grown.active - net;
   const worst = causes.toSorted((a, b) => b.n - a.n)[0];
   const isIll = worst !== undefined && worst.n > before * MANY && before > 0;
-  const why = isIll ? ` ${capital(percent(worst.n / before))} of what there was went by one cause: ${LOSS_LOOKS[worst.loss].word.toLowerCase()}.` : "";
-  return { tone: isIll ? "lost" : net < 0 ? "retrying" : "accepted", words: `${capital(base)}, ${change} ${within}: ${count(won)} won, ${count(lost)} lost.${why}` };
+  const why = isIll ? ` ${percent(worst.n / before)} were lost for one reason: ${LOSS_LOOKS[worst.loss].word.toLowerCase()}.` : "";
+  return { tone: isIll ? "lost" : net < 0 ? "retrying" : "accepted", words: `${capital(base)}, ${change} ${within}: ${count(won)} gained, ${count(lost)} lost.${why}` };
 }
 
 /** A part of the base. */
@@ -131,8 +131,8 @@ export function quiet({ quiet_hours, timezone }: CalendarSettings, own: string |
   const where = own ?? timezone;
   const there = timeIn(where, now);
   const clock = there ? ` It is ${there} there.` : "";
-  const zone = own ? `${where}, reported by their browser` : `${where}, that of the app, since no browser reported one`;
-  if (!quiet_hours) return `No quiet hours. Zone: ${zone}.${clock}`;
+  const zone = own ? `${where} (reported by the browser)` : `${where} (the app’s default: no browser reported one)`;
+  if (!quiet_hours) return `No quiet hours. Time zone: ${zone}.${clock}`;
   const { from, to } = quiet_hours;
   const isQuiet = there !== undefined && (from <= to ? there >= from && there < to : there >= from || there < to);
   return `Quiet from ${from} to ${to} in ${zone}.${clock}${isQuiet ? " Promotional and engagement messages wait now." : ""}`;
@@ -144,15 +144,15 @@ export function whatErasureTakes(devices: readonly Pick<SubscriptionResponse, "s
   const n = `${isAll ? "" : "more than "}${things(devices.length, "device")}`;
   return [
     `${capital(n)} (${active === 0 ? "none" : active === 1 ? "one" : count(active)} of them still subscribed): endpoints, keys, tags, attributes, topics, language and time zone.`,
-    "What waits to be sent to them, which is cancelled, and their open dead letters, which are discarded.",
-    "That messages were for them. Nothing is sent to them once the server has answered.",
+    "Waiting deliveries, which are cancelled, and open dead letters, which are discarded.",
+    "References to the person in messages. Nothing is sent after the server has responded.",
   ];
 }
 
 /** Progress of an erasure. */
 export function erasureWords({ subscriptions, messages, completed_at }: { subscriptions: number; messages: number; completed_at?: string | null }): string {
-  const so_far = `${capital(things(subscriptions, "device"))} unsubscribed and forgotten, and ${things(messages, "message")} made to forget that they were for them.`;
-  return completed_at ? `Done. ${so_far} Nothing here names this person now.` : `Under way: messages are still being looked through. ${so_far}`;
+  const so_far = `${capital(things(subscriptions, "device"))} deleted, and removed from ${things(messages, "message")}.`;
+  return completed_at ? `Done. ${so_far} No record names this person now.` : `In progress: messages are being searched. ${so_far}`;
 }
 
 /** Period of the figures, in days. */

@@ -46,7 +46,7 @@ export function draftOf({ content, compact, locales = {}, too_long }: Template):
 
 /** Why no language of that tag can be added; undefined: it can. */
 export function untaken({ languages }: Draft, locale: string): string | undefined {
-  if (languages.some((language) => language.locale.toLowerCase() === locale.toLowerCase())) return "is there already";
+  if (languages.some((language) => language.locale.toLowerCase() === locale.toLowerCase())) return "exists already";
   if (languages.length > LANGUAGES_MAX) return `is one too many: a template has at most ${LANGUAGES_MAX}`;
   try {
     Intl.getCanonicalLocales(locale);
@@ -93,11 +93,11 @@ export const shownTo = (preview: TemplatePreview) => inLanguage(preview, preview
 /** Result of rendering for an audience. */
 export function trialWords({ checked, unrenderable, too_long, done }: TemplateCheck): { tone: Tone; words: string } {
   const failed = unrenderable + too_long;
-  const whole = done ? `${fullCount(checked)} recipients` : `the ${fullCount(checked)} recipients that ten seconds were enough for`;
-  if (checked === 0) return { tone: "cancelled", words: "It has no recipients." };
-  if (failed === 0) return { tone: done ? "accepted" : "retrying", words: checked === 1 && done ? "It can be filled in for the one recipient." : `It can be filled in for all of ${whole}.` };
-  const why = [unrenderable > 0 && `for ${fullCount(unrenderable)} something is missing or wrong`, too_long > 0 && `for ${fullCount(too_long)} it comes out too long`].filter(Boolean).join(", ");
-  return { tone: "lost", words: `Of ${whole}, ${fullCount(failed)} would not get it: ${why}.` };
+  const whole = done ? `${fullCount(checked)} recipients` : `the ${fullCount(checked)} recipients checked in ten seconds`;
+  if (checked === 0) return { tone: "cancelled", words: "The audience is empty." };
+  if (failed === 0) return { tone: done ? "accepted" : "retrying", words: checked === 1 && done ? "The template renders for the one recipient." : `The template renders for all of ${whole}.` };
+  const why = [unrenderable > 0 && `${fullCount(unrenderable)} lack a value or have an invalid value`, too_long > 0 && `for ${fullCount(too_long)} the result is too long`].filter(Boolean).join(", ");
+  return { tone: "lost", words: `Of ${whole}, ${fullCount(failed)} would get no message: ${why}.` };
 }
 
 /** Whether a plan names a stored template. */
@@ -117,9 +117,9 @@ export interface Uses {
 export function usesWords({ by, looked, of }: Uses): string {
   const drafts = by.filter(({ state }) => state === "draft").length;
   const started = by.length - drafts;
-  const among = looked < of ? ` among the newest ${fullCount(looked)} of ${fullCount(of)}` : "";
-  const found = by.length === 0 ? `No campaign that is not over names it${among}.` : `${capital(things(by.length, "campaign"))} that ${by.length === 1 ? "is" : "are"} not over ${by.length === 1 ? "names" : "name"} it${among}: ${new Intl.ListFormat("en").format(by.slice(0, 5).map(({ name }) => name))}${by.length > 5 ? " and so on" : ""}.`;
-  const copies = started > 0 ? ` What was started has a copy of its own and goes out as it was planned.` : "";
-  const lost = drafts > 0 ? ` ${drafts === 1 ? "The draft" : "Drafts"} can be started, but neither changed nor tried before ${drafts === 1 ? "it names" : "they name"} another one.` : "";
-  return `${found}${copies}${lost} Messages that were sent keep what they said.`;
+  const among = looked < of ? ` (the newest ${fullCount(looked)} of ${fullCount(of)} were checked)` : "";
+  const found = by.length === 0 ? `No open campaign uses the template${among}.` : `${capital(things(by.length, "open campaign"))} ${by.length === 1 ? "uses" : "use"} the template${among}: ${new Intl.ListFormat("en").format(by.slice(0, 5).map(({ name }) => name))}${by.length > 5 ? " and so on" : ""}.`;
+  const copies = started > 0 ? ` Started campaigns have a copy and continue as planned.` : "";
+  const lost = drafts > 0 ? ` ${drafts === 1 ? "The draft" : "Drafts"} can be started, but neither changed nor tested until ${drafts === 1 ? "it uses" : "they use"} another template.` : "";
+  return `${found}${copies}${lost} Sent messages keep their content.`;
 }

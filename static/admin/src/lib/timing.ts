@@ -50,23 +50,23 @@ export function untilOpen(windows: NonNullable<CalendarSettings["off_peak"]>, no
 
 /** Time of sending, as sentences. */
 export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: CalendarSettings, ttlS: number, now: Date): string[] {
-  if (tier === "transactional") return ["At once, at any hour."];
+  if (tier === "transactional") return ["Sent immediately, at any hour."];
   const local = localTime(now, timezone);
   const said: string[] = [];
   if (tier === "engagement" && off_peak.length > 0) {
     const wait = untilOpen(off_peak, local) ?? 0;
     said.push(`Only within off-peak windows, by the clock of ${timezone}: ${off_peak.map(windowWords).join("; ")}.`);
-    said.push(wait === 0 ? "One is open now." : `The next one opens in ${duration(wait * 60)}.`);
+    said.push(wait === 0 ? "A window is open now." : `The next window opens in ${duration(wait * 60)}.`);
   } else {
-    said.push(quiet_hours ? "At once, except in quiet hours." : "At once.");
+    said.push(quiet_hours ? "Sent immediately, except in quiet hours." : "Sent immediately.");
   }
   if (quiet_hours) {
     const { from, to } = quiet_hours;
     const wait = untilEnd(quiet_hours, local.minute);
-    said.push(`Between ${from} and ${to}, by each recipient’s own clock, it waits until ${to}.`);
-    const there = `In ${timezone}, which stands in where a zone is not known, it is ${clockOf(local.minute)}`;
-    said.push(wait > 0 ? `${there}: there it waits for ${duration(wait * 60)}.` : `${there}: there it is not quiet.`);
-    if (ttlS < lengthOf(quiet_hours) * 60) said.push(`Its time to live of ${duration(ttlS)} is shorter than that: subscribers at the beginning of their quiet hours will not get it.`);
+    said.push(`Quiet hours are ${from} to ${to} in each recipient’s time zone; deliveries wait until ${to}.`);
+    const there = `In ${timezone}, the default time zone, it is ${clockOf(local.minute)}`;
+    said.push(wait > 0 ? `${there}: deliveries wait for ${duration(wait * 60)}.` : `${there}: no quiet hours now.`);
+    if (ttlS < lengthOf(quiet_hours) * 60) said.push(`The time to live of ${duration(ttlS)} is shorter than the quiet hours: subscribers at the start of their quiet hours do not get the message.`);
   }
   return said;
 }
@@ -79,10 +79,10 @@ function windowWords({ days, from, to }: NonNullable<CalendarSettings["off_peak"
 /** Behaviour after a failed push, in a sentence. */
 export function retryWords({ retries, window_s, rows }: Timetable): string {
   const [first] = rows;
-  if (retries === 0 || !first) return "A push that fails is not tried again.";
-  const soon = first.delay_s === 0 ? "at once" : `after ${duration(first.delay_s)}`;
-  if (retries === 1) return `A push that fails is tried again once, ${soon}.`;
-  return `A push that fails is tried again up to ${things(retries, "time")}, the first time ${soon}, the last after ${duration(window_s)}.`;
+  if (retries === 0 || !first) return "Failed pushes are not retried.";
+  const soon = first.delay_s === 0 ? "immediately" : `after ${duration(first.delay_s)}`;
+  if (retries === 1) return `Failed pushes are retried once, ${soon}.`;
+  return `Failed pushes are retried up to ${things(retries, "time")}, first ${soon}, last after ${duration(window_s)}.`;
 }
 
 /** Default time to live and urgency of the tiers, from the server. */

@@ -1,4 +1,4 @@
-/** Files of subscriptions that come in, and what is taken out. Pure. */
+/** Imports and exports of subscriptions. Pure. */
 import type { Export, Import, ImportFault } from "../api/types";
 import { fullCount, things } from "./format";
 import type { Tone } from "./words";
@@ -28,14 +28,14 @@ export const MEANINGS: readonly (readonly [string, string])[] = [
   ["locale", "Language"],
   ["timezone", "Time zone"],
   ["vapid_key", "VAPID key"],
-  ["created_at", "When it was made"],
-  ["consent_at", "When they agreed"],
-  ["consent_source", "Where they agreed"],
-  ["expires_at", "When the browser ends it"],
-  ["active", "Whether it is still subscribed"],
-  ["unsubscribed_at", "Whether, or since when, it is not"],
-  ["test_device", "Whether it is a test device"],
-  ["ignored", "Nothing: ignore it"],
+  ["created_at", "Creation time"],
+  ["consent_at", "Time of consent"],
+  ["consent_source", "Source of consent"],
+  ["expires_at", "Expiry time"],
+  ["active", "Subscribed (true or false)"],
+  ["unsubscribed_at", "Unsubscribed (true, false or a time)"],
+  ["test_device", "Test device (true or false)"],
+  ["ignored", "Ignore the column"],
 ];
 
 /** Columns and what they mean. */
@@ -50,14 +50,14 @@ export function mapOf(mapping: Mapping): string | undefined {
 /** Whether a column can be mapped: commas part what is mapped. */
 export const isMappable = (column: string): boolean => column.trim() !== "" && !column.includes(",");
 
-/** An import that has not gone on for so long has broken off. */
+/** Milliseconds without progress after which an import counts as interrupted. */
 const SILENT_MS = 60_000;
 
 /** State of an import. */
 export function importStanding({ finished_at, changed_at, dry_run }: Pick<Import, "finished_at" | "changed_at" | "dry_run">, now: Date): { tone: Tone; word: string; isBroken: boolean } {
-  if (finished_at) return dry_run ? { tone: "cancelled", word: "Tried", isBroken: false } : { tone: "accepted", word: "Done", isBroken: false };
+  if (finished_at) return dry_run ? { tone: "cancelled", word: "Dry run", isBroken: false } : { tone: "accepted", word: "Done", isBroken: false };
   const isSilent = now.getTime() - Date.parse(changed_at) > SILENT_MS;
-  return isSilent ? { tone: "lost", word: "Broke off", isBroken: true } : { tone: "waiting", word: "Under way", isBroken: false };
+  return isSilent ? { tone: "lost", word: "Interrupted", isBroken: true } : { tone: "waiting", word: "Running", isBroken: false };
 }
 
 /** Result of an import, or of its dry run. */
@@ -66,8 +66,8 @@ export function importWords({ lines, added, known, left_out, restored, pruned, r
   const verb = (n: number) => (n === 1 ? is : are);
   const said = [`${things(added, "subscription")} ${verb(added)} new`, `${["none", "one"][known] ?? fullCount(known)} known already`];
   if (restored > 0) said.push(`${fullCount(restored)} of them active again`);
-  if (left_out > 0) said.push(`${things(left_out, "line")} left out, since they are not subscribed any more${pruned > 0 ? ` (${fullCount(pruned)} because their push service called them gone)` : ""}`);
-  if (refused > 0) said.push(`${things(refused, "line")} wrong`);
+  if (left_out > 0) said.push(`${things(left_out, "line")} skipped, no longer subscribed${pruned > 0 ? ` (${fullCount(pruned)} reported gone by their push service)` : ""}`);
+  if (refused > 0) said.push(`${things(refused, "line")} invalid`);
   return `${fullCount(lines)} ${lines === 1 ? "line was" : "lines were"} read: ${said.join(", ")}.`;
 }
 
@@ -84,9 +84,9 @@ const cell = (text: string): string => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text
 export const faultsCsv = (faults: readonly ImportFault[]): string => ["line,field,reason", ...faults.map(({ line, field, reason }) => `${line},${cell(field)},${cell(reason)}`)].map((row) => `${row}\r\n`).join("");
 
 export const EXPORT_STANDINGS: Record<Export["state"], { tone: Tone; word: string }> = {
-  running: { tone: "waiting", word: "Under way" },
+  running: { tone: "waiting", word: "Running" },
   complete: { tone: "accepted", word: "Complete" },
-  broken_off: { tone: "lost", word: "Broke off" },
+  broken_off: { tone: "lost", word: "Interrupted" },
 };
 
 /** URL of the export of an app, or of its subscriptions. */

@@ -11,25 +11,25 @@ export interface Standing {
 }
 
 const DISABLED: Record<string, Standing> = {
-  asked: { tone: "cancelled", word: "Off", why: "A user disabled it. Events of this time are not sent later; waiting ones are sent once it is enabled." },
-  gone: { tone: "lost", word: "Gone", why: "Its receiver answered 410, so it was turned off. Mend the address, or delete it." },
-  failing: { tone: "lost", word: "Gave up", why: "Its receiver took nothing for five days, so it was turned off. Mend the receiver, turn it on, and replay what failed." },
+  asked: { tone: "cancelled", word: "Disabled", why: "A user disabled it. New events are not sent later; waiting events are sent after the webhook is enabled." },
+  gone: { tone: "lost", word: "Gone", why: "The receiver responded 410 Gone, so the webhook was disabled. Correct the URL, or delete the webhook." },
+  failing: { tone: "lost", word: "Failed", why: "The receiver returned errors for five days, so the webhook was disabled. Fix the receiver, enable the webhook, and replay failed requests." },
 };
 
 /** Whether a webhook works. */
 export function standing({ state, disabled_why, breaker, failing_since, dropped_events }: Pick<WebhookResponse, "state" | "disabled_why" | "breaker" | "failing_since" | "dropped_events">): Standing {
-  if (state === "disabled") return DISABLED[disabled_why ?? "asked"] ?? { tone: "cancelled", word: "Off", why: "" };
-  if (breaker !== "closed") return { tone: "retrying", word: "Waits", why: "Its receiver fails again and again, so it is left alone for a while. No retries are used up by that." };
-  if (failing_since) return { tone: "retrying", word: "Fails", why: "Its receiver has taken nothing of late. Each request is tried again by its policy." };
-  if (dropped_events > 0) return { tone: "retrying", word: "On", why: `${capital(things(dropped_events, "event"))} ${dropped_events === 1 ? "was" : "were"} dropped since too many requests waited.` };
-  return { tone: "accepted", word: "On", why: "" };
+  if (state === "disabled") return DISABLED[disabled_why ?? "asked"] ?? { tone: "cancelled", word: "Disabled", why: "" };
+  if (breaker !== "closed") return { tone: "retrying", word: "Backing off", why: "The receiver failed repeatedly, so requests pause. The pause uses up no retries." };
+  if (failing_since) return { tone: "retrying", word: "Failing", why: "The latest requests failed. Each request is retried by its policy." };
+  if (dropped_events > 0) return { tone: "retrying", word: "Enabled", why: `${capital(things(dropped_events, "event"))} ${dropped_events === 1 ? "was" : "were"} dropped because too many requests were waiting.` };
+  return { tone: "accepted", word: "Enabled", why: "" };
 }
 
 /** State of a request. */
 export function requestWords({ state, attempts }: Pick<WebhookDeliveryResponse, "state" | "attempts">): { tone: Tone; word: string } {
   if (state === "delivered") return { tone: "accepted", word: "Accepted" };
   if (state === "failed") return { tone: "lost", word: "Failed" };
-  return attempts > 0 ? { tone: "retrying", word: "Tried again" } : { tone: "waiting", word: "Waiting" };
+  return attempts > 0 ? { tone: "retrying", word: "Retrying" } : { tone: "waiting", word: "Waiting" };
 }
 
 export const REQUEST_STATES = ["pending", "delivered", "failed"] as const;
@@ -37,39 +37,39 @@ export const REQUEST_STATE_WORDS: Record<(typeof REQUEST_STATES)[number], string
 
 /** Why there is no answer, by the server's name for it. */
 const FAILURES: Record<string, string> = {
-  resolve: "its host has no address, or DNS did not respond",
-  invalid_host: "there is no such host",
-  forbidden: "its address is not public",
-  connect: "it refused the connection",
-  proxy: "this server's own proxy lets no connection through",
-  tls: "its certificate is not valid, or it does not speak TLS",
+  resolve: "the host has no address, or DNS did not respond",
+  invalid_host: "the host name is invalid",
+  forbidden: "the address is not public",
+  connect: "the receiver refused the connection",
+  proxy: "this server’s proxy refused the connection",
+  tls: "the certificate is invalid, or the receiver does not use TLS",
   reset: "the connection broke",
-  deadline: "it took too long",
+  deadline: "timeout",
 };
 
 /** Result of one try. */
 export function tryWords({ http_status, took_ms, reason }: Pick<WebhookAttempt, "http_status" | "took_ms" | "reason">): string {
   const after = duration(took_ms / 1_000);
-  if (http_status == null) return `There was no answer${reason ? `: ${FAILURES[reason] ?? reason}` : ""}, after ${after}.`;
-  return `The receiver answered ${http_status} after ${after}${reason ? `: ${reason}` : "."}`;
+  if (http_status == null) return `No response${reason ? `: ${FAILURES[reason] ?? reason}` : ""}, after ${after}.`;
+  return `The receiver responded ${http_status} after ${after}${reason ? `: ${reason}` : "."}`;
 }
 
 /** Whether the receiver accepts requests, by the test request. Undefined: not tested yet. */
 export function trialWords({ state, tries }: Pick<WebhookDeliveryResponse, "state"> & { tries: readonly WebhookAttempt[] }): Standing | undefined {
   const last = tries.at(-1);
   if (!last) return undefined;
-  if (state === "delivered") return { tone: "accepted", word: "It works", why: tryWords(last) };
-  return { tone: "lost", word: "It does not work yet", why: `${tryWords(last)}${state === "pending" ? " It is tried again." : ""}` };
+  if (state === "delivered") return { tone: "accepted", word: "Test passed", why: tryWords(last) };
+  return { tone: "lost", word: "Test failed", why: `${tryWords(last)}${state === "pending" ? " The request is retried." : ""}` };
 }
 
 /** Effect of a replay. */
-export const replayWords = (n: number): string => `${capital(things(n, "request"))} that failed ${n === 1 ? "is" : "are"} made again, with all ${n === 1 ? "its" : "their"} retries. Each keeps its id, so that a receiver that had taken one drops the repeat.`;
+export const replayWords = (n: number): string => `${capital(things(n, "failed request"))} ${n === 1 ? "is" : "are"} sent again, with all retries. Each request keeps its id, so a receiver can drop duplicates.`;
 
 /** Data that the deletion of a webhook removes. */
 export function deletionWords({ pending, failed }: Pick<WebhookResponse, "pending" | "failed">): string {
   const lost = pending + failed;
-  const what = lost === 0 ? "Nothing waits for it." : `${fullCount(pending)} waiting and ${fullCount(failed)} failed requests go with it.`;
-  return `Its receiver gets no further events. ${what} There is no way back.`;
+  const what = lost === 0 ? "No requests are waiting." : `${fullCount(pending)} waiting and ${fullCount(failed)} failed requests are deleted.`;
+  return `The receiver gets no further events. ${what} This cannot be undone.`;
 }
 
 /** The host of an address alone: the rest of it may be a secret. */
@@ -84,61 +84,61 @@ export function hostOf(url: string): string {
 /** Event types of webhooks, by subject. */
 export const EVENTS: readonly (readonly [string, readonly (readonly [EventType, string])[]])[] = [
   [
-    "How deliveries end",
+    "Outcome of deliveries",
     [
-      ["delivery.accepted", "taken by the push service"],
-      ["delivery.gone", "the subscription is gone"],
+      ["delivery.accepted", "accepted by the push service"],
+      ["delivery.gone", "subscription gone"],
       ["delivery.expired", "expired"],
-      ["delivery.dead", "failed for good"],
+      ["delivery.dead", "failed (dead)"],
       ["delivery.cancelled", "cancelled"],
-      ["delivery.capped", "held back by a cap"],
+      ["delivery.capped", "capped"],
     ],
   ],
   [
-    "What people do",
+    "Reactions of subscribers",
     [
-      ["delivery.displayed", "it was shown"],
-      ["delivery.clicked", "it was clicked"],
-      ["delivery.closed", "it was closed"],
+      ["delivery.displayed", "shown"],
+      ["delivery.clicked", "clicked"],
+      ["delivery.closed", "dismissed"],
     ],
   ],
   [
     "Campaigns and messages",
     [
-      ["campaign.state", "a campaign’s state"],
-      ["message.done", "a message is done"],
-      ["message.paused", "paused"],
-      ["message.resumed", "resumed"],
-      ["message.cancelled", "cancelled"],
+      ["campaign.state", "campaign state changed"],
+      ["message.done", "message done"],
+      ["message.paused", "message paused"],
+      ["message.resumed", "message resumed"],
+      ["message.cancelled", "message cancelled"],
     ],
   ],
   [
     "Subscriptions",
     [
-      ["subscription.created", "a new or restored subscription"],
-      ["subscription.changed", "its user, tags or attributes"],
+      ["subscription.created", "created or restored"],
+      ["subscription.changed", "user, tags or attributes changed"],
       ["subscription.ended", "unsubscribed, expired or gone"],
     ],
   ],
   [
     "Problems",
     [
-      ["dead_letter.created", "a first dead letter"],
-      ["sla.missed", "a tier was late"],
+      ["dead_letter.created", "first dead letter"],
+      ["sla.missed", "reliability target missed"],
     ],
   ],
   [
     "Alerts of the server (operators)",
     [
-      ["server.alert.raised", "raised"],
-      ["server.alert.resolved", "resolved"],
+      ["server.alert.raised", "server alert raised"],
+      ["server.alert.resolved", "server alert resolved"],
     ],
   ],
   [
     "Alerts of the app",
     [
-      ["alert.raised", "raised"],
-      ["alert.resolved", "resolved"],
+      ["alert.raised", "alert raised"],
+      ["alert.resolved", "alert resolved"],
     ],
   ],
 ];
@@ -151,13 +151,13 @@ export interface Draft {
   maxEvents: string;
   /** The name of a preset; empty: the default. */
   preset: string;
-  /** A policy that there is no field for: it stays. */
+  /** Policy that the form cannot edit; saving keeps it. */
   own: object | undefined;
 }
 
 export const BLANK: Draft = { name: "", url: "", events: ["delivery.gone", "delivery.dead", "delivery.clicked", "campaign.state"], maxEvents: "100", preset: "", own: undefined };
 
-/** Stands among the presets for a policy that there is no field for. */
+/** Choice among the presets for a policy that the form cannot edit. */
 export const OWN = "-own";
 
 export function draftOf({ name, url, events, max_events, policy }: WebhookResponse): Draft {

@@ -18,26 +18,26 @@ interface Reason {
 }
 
 const REASONS: Record<string, Reason> = {
-  bad_request: { title: "The gateway found the request wrong", help: "Look at its words in one of them. Replaying the same will fail the same way." },
-  unauthorized: { title: "The gateway refused the VAPID key", help: "Check that the key is the one that browsers subscribed with, and its subject (bellwire doctor). Then replay." },
-  payload_too_large: { title: "The payload was too large", help: "Send again with less content or a compact form; a replay sends the same bytes." },
-  non_retryable: { title: "The gateway forbade another try", help: "Read its error. Discard them unless the gateway reports a change." },
-  redirected: { title: "The gateway redirected", help: "Redirects are never followed. Tell the gateway's operator; replay when it answers by itself again." },
-  http_4xx: { title: "The gateway refused it", help: "The status of each has the reason. Replay once it is fixed." },
-  endpoint_forbidden: { title: "The endpoint may not be talked to", help: "Its host is no push service that the app lets in. Discard, or let other gateways in and replay." },
-  retries_exhausted: { title: "Every retry failed", help: "Usually an outage that outlasted the policy. Replay once the lane flows; lengthen the policy if it happens often." },
-  lease_exhausted: { title: "The workers crashed, five times", help: "A fault of Bellwire or its machine: read the log. Replay one first, then the others." },
-  tampered: { title: "The queue was changed by hand", help: "Find out who writes to the database. Discard, or replay what you know to be right." },
-  replayed: { title: "A queue row was put back by hand", help: "It was sent before, so most of these can be discarded." },
-  unsealable: { title: "It could not be encrypted", help: "The subscription's keys are wrong. The browser mends it with its next visit; discard these." },
-  unrenderable: { title: "The template could not be rendered", help: "The letter names the missing attribute or the invalid result. Give the recipient the attribute, or send again with a default." },
-  too_long: { title: "The template came out too long", help: "Send again with a shorter template, or one that lets its body be cut." },
-  gone: { title: "The subscription is gone", help: "Nothing to do: the person unsubscribed or the browser did. There is no way back." },
-  expired: { title: "Its time to live ended first", help: "Give it a longer TTL next time, or send it when the lane flows. There is no way back." },
+  bad_request: { title: "The push service rejected the request", help: "Read the error of one delivery. A replay sends the same request and fails again." },
+  unauthorized: { title: "The push service refused the VAPID key", help: "Check with bellwire doctor that browsers subscribed with this key, and that its contact is valid. Then replay." },
+  payload_too_large: { title: "The payload was too large", help: "Send a new message with less content or a compact form. A replay sends the same content." },
+  non_retryable: { title: "The push service forbade a retry", help: "Read the error. Discard the deliveries, unless the cause has been fixed." },
+  redirected: { title: "The push service redirected", help: "Bellwire does not follow redirects. Replay after the push service has stopped redirecting." },
+  http_4xx: { title: "The push service refused the request", help: "The HTTP status of each delivery names the reason. Replay after fixing it." },
+  endpoint_forbidden: { title: "The endpoint is not allowed", help: "The host is not a push service that the app allows. Discard, or allow other push services and replay." },
+  retries_exhausted: { title: "All retries failed", help: "Usually an outage longer than the policy. Replay after the push service is healthy; use a longer policy if this is frequent." },
+  lease_exhausted: { title: "The workers crashed five times", help: "An error of Bellwire or its machine: read the log. Replay one delivery first, then the others." },
+  tampered: { title: "The queue was changed manually", help: "Find out what writes to the database. Discard the deliveries, or replay those that are correct." },
+  replayed: { title: "A queue row was restored manually", help: "The delivery was sent before, so most of these can be discarded." },
+  unsealable: { title: "Encryption failed", help: "The keys of the subscription are invalid. The browser replaces them at its next visit; discard these." },
+  unrenderable: { title: "The template could not be rendered", help: "The error names the missing attribute or the invalid result. Set the attribute of the recipient, or send a new message with a default." },
+  too_long: { title: "The rendered template was too long", help: "Send a new message with a shorter template, or with a template that allows cutting the text." },
+  gone: { title: "The subscription is gone", help: "No action: the subscriber or the browser unsubscribed. A replay is impossible." },
+  expired: { title: "The time to live ended", help: "Use a longer TTL next time, or send when the push service is healthy. A replay is impossible." },
 };
 
 export const REASON_NAMES: readonly string[] = Object.keys(REASONS);
 
 /** Why deliveries died. */
 export const reasonWords = (reason: string): Reason =>
-  REASONS[reason] ?? { title: reason, help: "Look at one of them for the gateway's own words." };
+  REASONS[reason] ?? { title: reason, help: "Read the error of one delivery." };

@@ -6,9 +6,9 @@ export default function NothingHere() {
   const { link } = useFilters();
   return (
     <>
-      <Head title="Nothing here" lead="No page has this address." />
+      <Head title="Page not found" lead="No page has this address." />
       <p>
-        <a href={link("/")}>To the overview</a>
+        <a href={link("/")}>Go to the overview</a>
       </p>
     </>
   );

@@ -67,7 +67,7 @@ function Way({ button, id, read, children }: { button: string; id: string; read:
       {children}
       <Refused problem={problem} />
       <button type="submit" class="primary" id={id} disabled={isBusy}>
-        {isBusy ? "One moment…" : button}
+        {isBusy ? "Please wait…" : button}
       </button>
     </form>
   );
@@ -75,16 +75,16 @@ function Way({ button, id, read, children }: { button: string; id: string; read:
 
 /** Reason of a refused sign-in at the provider, by the code in the address. */
 const REFUSED: Record<string, string> = {
-  attempt: "That sign-in was begun in another browser, or more than ten minutes ago. Begin again.",
-  declined: "You gave up at your provider, or it did not let you through.",
-  busy: "Too many people are signing in at this moment. Try again shortly.",
-  email: "Your provider has not verified your address.",
-  domain: "Addresses of that domain are not let in this way.",
-  unknown: "That address has no invitation. Ask the operator of this server.",
+  attempt: "This sign-in was started in another browser or more than ten minutes ago. Try again.",
+  declined: "The sign-in at your provider was cancelled or refused.",
+  busy: "Too many sign-ins at the moment. Try again shortly.",
+  email: "Your provider has not verified your e-mail address.",
+  domain: "Sign-in with this e-mail domain is not allowed.",
+  unknown: "This e-mail address has no invitation. Ask the operator of this server.",
   removed: "You were removed from the team. Ask the operator of this server to invite you again.",
   disabled: "Your account is disabled. Ask the operator of this server.",
-  other_account: "Your address belongs to another account at your provider. Ask the operator of this server.",
-  passkeys_unavailable: "You have a passkey, and this server cannot request it. Ask its operator.",
+  other_account: "Your e-mail address is linked to another account at your provider. Ask the operator of this server.",
+  passkeys_unavailable: "You have a passkey, but this server cannot request it. Ask the operator of this server.",
 };
 
 /** Read once, and taken out of the address. */
@@ -102,11 +102,11 @@ function Confirm() {
   const { run, isBusy, problem } = useAction(signIn);
   return (
     <>
-      <p>Your provider let you through. Confirm with your passkey.</p>
+      <p>Your provider signed you in. Confirm with your passkey.</p>
       <Refused problem={problem} />
       <p>
         <button type="button" class="primary" id="confirm" disabled={isBusy} onClick={() => void run({ oidc: true })}>
-          {isBusy ? "One moment…" : "Confirm with your passkey"}
+          {isBusy ? "Please wait…" : "Confirm with your passkey"}
         </button>
       </p>
     </>
@@ -126,7 +126,7 @@ function Provider() {
       {word === "passkey" && <Confirm />}
       {word !== null && word !== "passkey" && (
         <p role="alert" class="refused">
-          {REFUSED[word] ?? "Your provider did not answer as it should. The server’s log has the reason."}
+          {REFUSED[word] ?? "The response of your provider was invalid. The server’s log has the reason."}
         </p>
       )}
       {provider && (
@@ -168,7 +168,7 @@ export function SignInPage() {
   );
 }
 
-/** Behind a one-time link: sets a password, and lets in. */
+/** Page of a one-time link: sets a password and signs in. */
 export function Invitation() {
   const { route } = useLocation();
   const [token] = useState(takeToken);
@@ -178,8 +178,8 @@ export function Invitation() {
   });
   if (!token.startsWith("bwl_")) {
     return (
-      <DoorFrame title="This link is not whole">
-        <p>What stands behind the # is missing. Copy the whole link, or ask for another one.</p>
+      <DoorFrame title="Incomplete link">
+        <p>The part after the # is missing. Copy the whole link, or ask for a new link.</p>
         <p>
           <a href={`${BASE}/`}>Sign in</a>
         </p>
@@ -193,13 +193,13 @@ export function Invitation() {
   };
   return (
     <DoorFrame title="Welcome">
-      <p>Choose the password that you sign in with from now on. The link works once.</p>
+      <p>Choose a password. The link works once.</p>
       <form class="way" onSubmit={submit}>
         <Field label="New password" name="new_password" type="password" autocomplete="new-password" minLength={12} hint="12 characters or more." />
         <Refused problem={problem} />
-        {problem?.code === "sign_in_refused" && <p class="fine">The link was used, replaced, or is older than three days. Ask for another one.</p>}
+        {problem?.code === "sign_in_refused" && <p class="fine">The link was used, replaced, or is older than three days. Ask for a new link.</p>}
         <button type="submit" class="primary" id="set-password" disabled={isBusy}>
-          {isBusy ? "One moment…" : "Set it and come in"}
+          {isBusy ? "Please wait…" : "Set password and sign in"}
         </button>
       </form>
     </DoorFrame>

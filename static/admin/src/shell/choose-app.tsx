@@ -9,14 +9,14 @@ export function ChooseApp({ apps, what }: { apps: readonly AppResponse[]; what: 
       <div class="empty">
         <p>There is no app yet.</p>
         <p>
-          <a href={to("/first-run")}>Begin with the first one</a>
+          <a href={to("/first-run")}>Create the first app</a>
         </p>
       </div>
     );
   }
   return (
     <div class="empty">
-      <p>{what} Of which?</p>
+      <p>{what} Choose an app:</p>
       <ul class="list">
         {apps.map(({ id, slug, name }) => (
           <li key={id} data-row>

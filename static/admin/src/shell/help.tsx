@@ -5,14 +5,14 @@ const KEYS: readonly [string, string][] = [
   ["/", "Search"],
   ["j  k", "Next and previous row"],
   ["Enter", "Open the row"],
-  ["n", "On Messages, Campaigns, Templates, Segments and Webhooks: write a new one"],
+  ["n", "On Messages, Campaigns, Templates, Segments and Webhooks: create a new one"],
   ["Esc", "Close"],
   ["?", "This list"],
 ];
 
 export function Help({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog title="Keys" onClose={onClose}>
+    <Dialog title="Keyboard shortcuts" onClose={onClose}>
       <dl class="keys">
         {KEYS.map(([key, does]) => (
           <div key={key}>
@@ -22,13 +22,13 @@ export function Help({ onClose }: { onClose: () => void }) {
             <dd>{does}</dd>
           </div>
         ))}
-        {ALL_PAGES.map(({ letter, title, question }) => (
+        {ALL_PAGES.map(({ letter, title, about }) => (
           <div key={letter}>
             <dt>
               <kbd>g</kbd> <kbd>{letter}</kbd>
             </dt>
             <dd>
-              {title} <span class="fine">{question}</span>
+              {title} <span class="fine">{about}</span>
             </dd>
           </div>
         ))}

@@ -22,7 +22,7 @@ export function OfNamedApp({ name, children }: { name: string | undefined; child
   if (app) return <>{children(app)}</>;
   return (
     <p class="refused">
-      There is no app <code>{name}</code> that you may look at.
+      There is no app <code>{name}</code> that you have access to.
     </p>
   );
 }

@@ -89,7 +89,7 @@ function Frame({ session, apps, refreshApps }: { session: SessionResponse; apps:
           <EndsSoon session={session} />
           {filters.app && !app ? (
             <p class="refused">
-              There is no app <code>{filters.app}</code> that you may look at. Choose another one above.
+              There is no app <code>{filters.app}</code> that you have access to. Choose another app above.
             </p>
           ) : (
             <Router>
@@ -147,7 +147,7 @@ function EndsSoon({ session }: { session: SessionResponse }) {
   if (ends.getTime() - clock.shown.value.getTime() > SOON_MS) return null;
   return (
     <p class="stale" role="status">
-      Your session ends at <Time at={ends} absolute />, twelve hours after it began. Sign in anew then; you will be back here.
+      Your session ends at <Time at={ends} absolute />, twelve hours after it began. Sign in again then; you return to this page.
     </p>
   );
 }
@@ -156,7 +156,7 @@ function EndsSoon({ session }: { session: SessionResponse }) {
 function useTitle(here: string): void {
   const isFirst = useRef(true);
   useEffect(() => {
-    document.title = `${pageOf(here)?.title ?? "Nothing here"} · Bellwire`;
+    document.title = `${pageOf(here)?.title ?? "Page not found"} · Bellwire`;
     if (!isFirst.current) document.getElementById("main")?.focus({ preventScroll: true });
     isFirst.current = false;
   }, [here]);

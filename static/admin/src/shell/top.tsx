@@ -62,7 +62,7 @@ function Search({ input }: { input: RefObject<HTMLInputElement | null> }) {
   return (
     <form class="search" role="search" onSubmit={find}>
       <label>
-        <span class="hidden">Search pages, gateways, and messages and subscriptions by id</span>
+        <span class="hidden">Search pages and push services, or messages, campaigns and subscriptions by id</span>
         <input
           ref={input}
           type="search"
@@ -80,7 +80,7 @@ function Search({ input }: { input: RefObject<HTMLInputElement | null> }) {
         ))}
       </datalist>
       <p class="missed" role="status">
-        {missed && `Nothing is called “${missed}”. Ids begin with msg_ or sub_.`}
+        {missed && `No page or push service is called “${missed}”. Ids begin with msg_, cmp_ or sub_.`}
       </p>
     </form>
   );
@@ -89,9 +89,9 @@ function Search({ input }: { input: RefObject<HTMLInputElement | null> }) {
 const LIVENESS = {
   connecting: "Connecting…",
   live: "Live",
-  resting: "At rest",
+  resting: "Paused",
   lost: "Connection lost",
-  off: "By the minute",
+  off: "Updated each minute",
 } as const;
 
 /** Whether figures come at once, and if not, since when. */
@@ -137,7 +137,7 @@ const ZONES: readonly [Zone, string][] = [
 function Menu({ onHelp }: { onHelp: () => void }) {
   const { session } = useHere();
   const { run, isBusy, problem } = useAction(signOut);
-  const name = session.email ?? "An operator’s key";
+  const name = session.email ?? "Operator’s key";
   return (
     <details class="menu" name="menu" onKeyDown={(event) => event.key === "Escape" && event.currentTarget.removeAttribute("open")}>
       <summary aria-label={`You: ${name}`}>
@@ -156,11 +156,11 @@ function Menu({ onHelp }: { onHelp: () => void }) {
         <Choice legend="Theme" name="theme" value={theme.value} choices={THEMES} choose={(chosen) => (theme.value = chosen)} />
         <Choice legend="Times" name="zone" value={zone.value} choices={ZONES} choose={(chosen) => (zone.value = chosen)} />
         <p class="fine">
-          Now it is {fullTime(clock.shown.value, zone.value)}. The session ends <Time at={session.expires_at} /> at the latest.
+          The time is {fullTime(clock.shown.value, zone.value)}. The session ends <Time at={session.expires_at} /> at the latest.
         </p>
         <p class="row">
           <button type="button" onClick={onHelp}>
-            Keys
+            Keyboard shortcuts
           </button>
           <button type="button" id="sign-out" disabled={isBusy} onClick={() => run()}>
             Sign out

@@ -11,7 +11,7 @@ export function Conflict({ problem }: { problem: Changed }) {
     <div class="refused conflict" role="alert">
       <p>{problem.message}</p>
       <details>
-        <summary>See theirs</summary>
+        <summary>Show their version</summary>
         <dl>
           {problem.differs.map(({ member, theirs }) => (
             <div key={member}>
@@ -23,7 +23,7 @@ export function Conflict({ problem }: { problem: Changed }) {
       </details>
       <p class="row">
         <button type="button" id="take-theirs" onClick={() => void problem.reload()}>
-          Begin again with theirs
+          Discard mine and use their version
         </button>
         <button type="submit" class="grave" id="overwrite" onClick={overwrite}>
           {problem.verb}

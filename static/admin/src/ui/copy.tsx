@@ -36,7 +36,7 @@ export function ShownOnce({ text, what, id }: { text: string; what: string; id: 
   return (
     <div class="once">
       <Snippet text={text} what={what} id={id} />
-      <p class="fine">Keep it now: it is shown this once, and never again.</p>
+      <p class="fine">Store it now: it is not shown again.</p>
     </div>
   );
 }

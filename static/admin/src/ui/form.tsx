@@ -51,7 +51,7 @@ export function Form({ button, id, work, onLeave, isGrave, isOff = false, childr
             </button>
           )}
           <button type="submit" class={isGrave ? "primary grave" : "primary"} id={id} disabled={isBusy}>
-            {isBusy ? "One moment…" : button}
+            {isBusy ? "Please wait…" : button}
           </button>
         </p>
       )}
@@ -100,7 +100,7 @@ export function Ask({ title, says, button, isGrave, work, onClose, children }: A
       <Form button={button} id="do-it" work={work} onLeave={onClose} isGrave={isGrave}>
         <p>{says}</p>
         {children}
-        <p class="fine">It stands in the audit log, with your name.</p>
+        <p class="fine">The audit log records this with your name.</p>
       </Form>
     </Dialog>
   );

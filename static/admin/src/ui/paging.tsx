@@ -9,15 +9,15 @@ interface Props {
 }
 
 /** Links to the pages of a list on both sides of the one that is shown. */
-export function Paging({ after, sides, to, older = "Older ones" }: Props) {
+export function Paging({ after, sides, to, older = "Older" }: Props) {
   const { previous, next } = sides ?? {};
   if (!after && !next) return null;
   return (
     <p class="row">
-      {after && <a href={to(undefined)}>The newest</a>}
+      {after && <a href={to(undefined)}>Newest</a>}
       {previous && (
         <a id="newer" href={to(previous)}>
-          Newer ones
+          Newer
         </a>
       )}
       {next && (

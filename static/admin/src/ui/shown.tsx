@@ -29,7 +29,7 @@ export function Shown<T>({ of, what, isEmpty, empty, children }: Props<T>) {
     <div class={isOld ? "shown dimmed" : "shown"} aria-busy={of.isLoading.value && isOld}>
       {isOld && (
         <p class="stale" role="status">
-          As of <Time at={known.at} absolute />. {problem ? problem.message : isLost ? "The connection was lost; it is tried again." : "Asking…"}{" "}
+          As of <Time at={known.at} absolute />. {problem ? problem.message : isLost ? "The connection was lost; reconnecting." : "Loading…"}{" "}
           {problem && (
             <button type="button" class="plain" onClick={of.refresh}>
               Try again
@@ -59,7 +59,7 @@ export function Failed({ problem, what, retry }: { problem: Refusal; what: strin
       </p>
       {problem.requestId && (
         <p class="fine">
-          In the server’s log it is request <code>{problem.requestId}</code>.
+          Id of the request in the server’s log: <code>{problem.requestId}</code>.
         </p>
       )}
       {retry && (
@@ -76,7 +76,7 @@ function Forbidden({ problem, what }: { problem: Refusal; what: string }) {
   return (
     <div class="forbidden">
       <p>
-        Your role does not show {what}. {problem.message}
+        Your role does not allow reading {what}. {problem.message}
       </p>
     </div>
   );

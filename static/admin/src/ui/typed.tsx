@@ -32,14 +32,14 @@ export function TypedForm({ n, verb, button, id, work, onLeave, children }: Prop
       {children}
       <label class="field">
         <span>
-          Type <strong class="number">{fullCount(n)}</strong> to {verb} it
+          Type <strong class="number">{fullCount(n)}</strong> to {verb}
         </span>
         <input id="typed" name="typed" inputMode="numeric" autocomplete="off" value={typed} onInput={(event) => type(event.currentTarget.value)} />
       </label>
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={onLeave}>
-          Back
+          Cancel
         </button>
         <button type="submit" class="primary" id={id} disabled={isBusy || !isSure}>
           {button}

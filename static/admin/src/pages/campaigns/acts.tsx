@@ -28,11 +28,11 @@ export function Acts({ app, campaign, refresh }: Props) {
   const { open: asked, show: ask, close: onClose } = useDialog<Act | "clone" | "test">();
   const sender = useMay("sender", app.id);
   const dialog = { app, campaign, refresh, onClose };
-  if (!sender.may) return <p class="fine">Starting, stopping and copying it is not yours to do. {sender.why}</p>;
+  if (!sender.may) return <p class="fine">Your role does not allow starting, stopping or copying campaigns. {sender.why}</p>;
   const acts = actsOn(campaign.state);
   return (
     <>
-      <div class="row acts" role="group" aria-label="What to do with it">
+      <div class="row acts" role="group" aria-label="Actions">
         {acts
           .filter((it) => it !== "delete")
           .map((it) => (
@@ -41,7 +41,7 @@ export function Acts({ app, campaign, refresh }: Props) {
             </button>
           ))}
         <button type="button" id="test" onClick={() => ask("test")}>
-          Try it…
+          Test…
         </button>
         <button type="button" id="clone" onClick={() => ask("clone")}>
           Copy…
@@ -71,12 +71,12 @@ function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { wh
     await refresh();
     onClose();
   };
-  const edit = useEdit({ begun: campaign, load: (stop) => loadCampaign(app.id, campaign.id, stop), written: ({ state, changed_at }) => ({ state, changed_at }), reload, verb: "Delete it all the same", isLive: true });
+  const edit = useEdit({ begun: campaign, load: (stop) => loadCampaign(app.id, campaign.id, stop), written: ({ state, changed_at }) => ({ state, changed_at }), reload, verb: "Delete anyway", isLive: true });
   return (
     <Ask
       title={`${ACT_WORDS[what]} ${campaign.name}?`}
       says={<span id="consequence">{consequence(what, campaign)}</span>}
-      button={`${ACT_WORDS[what]} it`}
+      button={`${ACT_WORDS[what]} campaign`}
       isGrave={what === "delete"}
       work={async () => {
         if (what === "delete") {
@@ -104,7 +104,7 @@ function StartDialog(props: DialogProps) {
   );
   return (
     <Dialog title={`Start ${campaign.name}?`} onClose={onClose}>
-      <Shown of={asked} what="what it will do, and to how many">
+      <Shown of={asked} what="the plan and its audience">
         {({ plan, counted }) => <StartForm {...props} plan={plan} counted={counted} />}
       </Shown>
     </Dialog>
@@ -118,12 +118,12 @@ function StartForm({ app, campaign, refresh, onClose, plan, counted }: DialogPro
     onClose();
   };
   return (
-    <TypedForm n={counted.audience_estimate} verb="start" button="Start it" id="start-now" work={work} onLeave={onClose}>
+    <TypedForm n={counted.audience_estimate} verb="start" button="Start" id="start-now" work={work} onLeave={onClose}>
       <div id="consequence" class="plan">
         {startWords(plan, counted, clock.shown.value, zone.value).map((words) => (
           <p key={words}>{words}</p>
         ))}
-        <p class="fine">Once it is started its plan stays as it is. It can be paused and cancelled; what has gone out cannot be called back.</p>
+        <p class="fine">After the start, the plan cannot be changed. The campaign can be paused and cancelled; sent notifications cannot be recalled.</p>
       </div>
     </TypedForm>
   );
@@ -134,8 +134,8 @@ function CloneDialog({ app, campaign, onClose }: DialogProps) {
   return (
     <Ask
       title={`Copy ${campaign.name}?`}
-      says="This makes a draft with the same plan. Nothing of it goes out until it is started."
-      button="Copy it"
+      says="Creates a draft with the same plan. Nothing is sent until the copy is started."
+      button="Copy"
       work={async (written) => {
         const made = await clone(app.id, campaign.id, written.text("slug"));
         go(`/campaigns/${made.slug}/edit`);
@@ -162,15 +162,15 @@ function TestDialog({ app, campaign, onClose }: DialogProps) {
     setSent(await testSend(app.id, campaign.id, ids, variant || undefined));
   });
   return (
-    <Dialog title={`Try ${campaign.name}?`} onClose={onClose}>
+    <Dialog title={`Test ${campaign.name}`} onClose={onClose}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
           void run();
         }}
       >
-        <p>Its message goes to these users now, on all of their browsers, as a message of its own that does not count as the campaign’s.</p>
-        <Field label="Users, by the ids that your site has for them" hint="Separated by commas or lines.">
+        <p>The message is sent to all browsers of these users now. Tests do not count in the results of the campaign.</p>
+        <Field label="User ids of your site" hint="Separated by commas or lines.">
           {(tie) => <textarea {...tie} id="test-users" name="users" rows={2} value={users} onInput={(event) => name(event.currentTarget.value)} />}
         </Field>
         {variants.length > 1 && (
@@ -189,7 +189,7 @@ function TestDialog({ app, campaign, onClose }: DialogProps) {
         <Refused problem={problem} />
         {sent && (
           <p role="status" id="tested">
-            {sent.audience_estimate === 0 ? "Not sent: the user has no active browser." : `Sent to ${things(sent.audience_estimate, "browser")}.`} <a href={link(`/messages/${sent.id}`)}>See its progress</a>
+            {sent.audience_estimate === 0 ? "Not sent: the user has no active browser." : `Sent to ${things(sent.audience_estimate, "browser")}.`} <a href={link(`/messages/${sent.id}`)}>Show progress</a>
           </p>
         )}
         <p class="row end">

@@ -12,12 +12,12 @@ import { loadSegments } from "../segments/load";
 import type { PartProps } from "./composer";
 
 const NARROWED = [
-  ["no", "All of them"],
-  ["stored", "A segment"],
+  ["no", "No filter"],
+  ["stored", "Segment"],
   ["own", "Conditions"],
 ] as const;
 
-const COMES_AND_GOES = " The count changes with subscriptions until it is due. One person may have several.";
+const COMES_AND_GOES = " Counted again when the campaign is due. One person may have several subscriptions.";
 const DECIDED_THEN = " The segment is evaluated when each delivery is created.";
 
 /** Audience, with its size. */
@@ -25,25 +25,25 @@ export function AudienceCard({ app, draft, change, check, changeMessage }: PartP
   const { message, narrowed } = draft;
   const fault = check.isOld ? undefined : check.problem?.fault("/to/segment");
   return (
-    <Card title="Who gets it">
+    <Card title="Audience">
       <div class="row">
         <Segments
-          legend="Who gets it"
+          legend="Audience"
           name="audience"
           value={message.audience === "topic" ? "topic" : "all"}
           choices={[
-            ["all", "Everybody"],
-            ["topic", "A topic"],
+            ["all", "All subscribers"],
+            ["topic", "Topic"],
           ]}
           choose={(audience) => changeMessage({ audience })}
         />
-        <Segments legend="Which of them" name="narrowed" value={narrowed} choices={NARROWED} choose={(narrowed) => change({ narrowed })} />
+        <Segments legend="Filter" name="narrowed" value={narrowed} choices={NARROWED} choose={(narrowed) => change({ narrowed })} />
       </div>
       {message.audience === "topic" && <TopicField app={app} topic={message.topic} choose={(topic) => changeMessage({ topic })} fault={check.problem?.fault("/to/topic")} />}
       {narrowed === "stored" && <SegmentField app={app} segment={draft.segment} choose={(segment) => change({ segment })} fault={fault} />}
       {narrowed === "own" && <SegmentEditor app={app} text={draft.expression} change={(expression) => change({ expression })} fault={draft.expression ? fault : undefined} />}
       <SunsetFields draft={message} change={changeMessage} fault={(pointer) => (check.isOld ? undefined : check.problem?.fault(pointer))} />
-      {isAddressed(message) ? <Reach check={check} about={() => (narrowed === "no" ? COMES_AND_GOES : DECIDED_THEN)} /> : <p class="soft reach">Choose the topic, and see how many that is.</p>}
+      {isAddressed(message) ? <Reach check={check} about={() => (narrowed === "no" ? COMES_AND_GOES : DECIDED_THEN)} /> : <p class="soft reach">Choose a topic to see its size.</p>}
     </Card>
   );
 }
@@ -56,7 +56,7 @@ function SegmentField({ app, segment, choose, fault }: { app: PartProps["app"]; 
   if (stored.known.value && known.length === 0) {
     return (
       <p class="soft">
-        This app has no segment yet. <a href={link("/segments/-new")}>Make one</a>, or write conditions for this campaign alone.
+        This app has no segments yet. <a href={link("/segments/-new")}>Create one</a>, or enter conditions for this campaign only.
       </p>
     );
   }

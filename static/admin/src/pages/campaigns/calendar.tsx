@@ -10,12 +10,12 @@ import { Shown } from "../../ui/shown";
 import { CALENDAR_MAX, loadCalendar, MOVES } from "./load";
 
 const WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-const IS_WORDS: Record<Entry["is"], string> = { was: "went out", due: "is due", planned: "would be due, if this draft were started" };
+const IS_WORDS: Record<Entry["is"], string> = { was: "sent", due: "due", planned: "draft, not started" };
 /** A month and the days around it that are shown with it. */
 const AROUND_MS = 8 * 86_400_000;
 const MONTH_MS = 31 * 86_400_000;
 
-/** A month: what is due when, and what was. */
+/** Calendar of sent and planned campaigns in one month. */
 export function CampaignCalendar({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   const sender = useMay("sender", app.id);
@@ -52,8 +52,8 @@ export function CampaignCalendar({ app }: { app: AppResponse }) {
         }}
       </Shown>
       <p class="fine">
-        {known.known.value?.value.length === CALENDAR_MAX && `Of the newest ${CALENDAR_MAX} campaigns. `}Times are {zone.value === "UTC" ? "UTC’s" : "those of this computer’s zone"}. Shaded: it went out; framed: it is due; dashed: a draft that was not started.
-        {!sender.may && " When a campaign recurs beyond its next time is in its plan, which takes the role sender."}
+        {known.known.value?.value.length === CALENDAR_MAX && `Shows the newest ${CALENDAR_MAX} campaigns. `}Times are in {zone.value === "UTC" ? "UTC" : "the time zone of this computer"}. Shaded: sent; framed: due; dashed: draft.
+        {!sender.may && " Runs after the next one are visible to the role sender."}
       </p>
     </>
   );
@@ -85,7 +85,7 @@ function Month({ month, days, today }: { month: string; days: Map<string, Entry[
           ))}
         </tbody>
       </table>
-      {isBare && <p class="soft">Nothing is due in this month, as far as is known.</p>}
+      {isBare && <p class="soft">No campaigns in this month.</p>}
     </>
   );
 }
@@ -115,7 +115,7 @@ function Line({ entry: { campaign, at, is, isLocal, times } }: { entry: Entry })
   const { link } = useFilters();
   const time = clockTime(at, at, zone.value);
   const state = STATE_LOOKS[campaign.state];
-  const about = `${capital(IS_WORDS[is])} at ${time}${isLocal ? " by each recipient’s clock" : ""}${times > 1 ? `, ${times} times that day` : ""}. ${state.word}.`;
+  const about = `${capital(IS_WORDS[is])}, ${time}${isLocal ? " in each recipient’s time zone" : ""}${times > 1 ? `, ${times} times that day` : ""}. ${state.word}.`;
   return (
     <li data-row>
       <a class="entry" href={link(`/campaigns/${campaign.slug}`)} data-is={is} data-tone={state.tone} title={`${campaign.name}: ${about}`}>

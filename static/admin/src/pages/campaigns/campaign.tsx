@@ -31,7 +31,7 @@ export default function CampaignPage() {
     return (
       <>
         <Head title="Campaign" lead={named} />
-        <ChooseApp apps={apps} what="Campaigns are kept by app." />
+        <ChooseApp apps={apps} what="Each campaign belongs to an app." />
       </>
     );
   }
@@ -72,7 +72,7 @@ function One({ app, campaign, perMinute, refresh }: Props) {
         title={name}
         lead={
           <>
-            <code>{slug}</code> · {TIER_WORDS[tier]} · {started_at ? <>started <Time at={started_at} /></> : <>made <Time at={created_at} /></>}
+            <code>{slug}</code> · {TIER_WORDS[tier]} · {started_at ? <>started <Time at={started_at} /></> : <>created <Time at={created_at} /></>}
           </>
         }
       />
@@ -91,9 +91,9 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
   const all = parts(it);
   return (
     <div class="grid halves">
-      <Card title={campaign.runs > 1 ? "Deliveries of all runs together" : "Deliveries"} class="wide" aside={progress.holdout > 0 ? <span class="fine">{percent(progress.holdout)} of the audience get nothing, to compare with</span> : undefined}>
+      <Card title={campaign.runs > 1 ? "Deliveries of all runs" : "Deliveries"} class="wide" aside={progress.holdout > 0 ? <span class="fine">Holdout: {percent(progress.holdout)} of the audience</span> : undefined}>
         {wholeOf(it) === 0 ? (
-          <p class="soft">Nothing has gone out yet.</p>
+          <p class="soft">Nothing was sent yet.</p>
         ) : (
           <>
             <PartsBar parts={all} />
@@ -102,12 +102,12 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
         )}
       </Card>
       {progress.variants.length > 1 && (
-        <Card title="Which works better" class="wide">
+        <Card title="A/B test" class="wide">
           <Variants progress={progress} />
         </Card>
       )}
-      <Card title="What browsers reported">
-        <Reported funnel={receipts(progress)} why="to Safari, which displays them without a report" />
+      <Card title="Reactions">
+        <Reported funnel={receipts(progress)} why="unknown: Safari does not report" />
       </Card>
       <Card title="By push service">
         <Gateways progress={progress} />

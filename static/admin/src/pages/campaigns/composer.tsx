@@ -40,15 +40,15 @@ export default function CampaignComposer() {
       <p class="back">
         <a href={link("/campaigns")}>Campaigns</a>
       </p>
-      <Head title={named ? "Change a campaign" : "New campaign"} lead="Who gets what when? It stays a draft until you start it." />
-      {app ? <OfApp key={`${app.id} ${named ?? ""}`} app={app} named={named} /> : <ChooseApp apps={apps} what="Campaigns are kept by app." />}
+      <Head title={named ? "Edit campaign" : "New campaign"} lead="Audience, content and schedule. The campaign is a draft until you start it." />
+      {app ? <OfApp key={`${app.id} ${named ?? ""}`} app={app} named={named} /> : <ChooseApp apps={apps} what="Each campaign belongs to an app." />}
     </>
   );
 }
 
 function OfApp({ app, named }: { app: AppResponse; named: string | undefined }) {
   const sender = useMay("sender", app.id);
-  if (!sender.may) return <p class="refused">Writing campaigns is not yours to do. {sender.why}</p>;
+  if (!sender.may) return <p class="refused">Your role does not allow writing campaigns. {sender.why}</p>;
   return named ? <Existing app={app} named={named} /> : <New app={app} />;
 }
 
@@ -82,14 +82,14 @@ function Change({ app, begun, reload }: ChangeProps) {
   if (campaign.state !== "draft") {
     return (
       <p class="refused">
-        This campaign was started, so its plan stays as it is. <a href={link(`/campaigns/${campaign.slug}`)}>Copy it there</a>
+        This campaign was started, so its plan cannot be changed. <a href={link(`/campaigns/${campaign.slug}`)}>Copy the campaign</a>
       </p>
     );
   }
   if (!begin) {
     return (
       <>
-        <p class="refused">Its message has content that only programs write: a payload, or a template that is not stored. Change its plan through the API:</p>
+        <p class="refused">The message has a payload or an inline template, which this form cannot edit. Change the plan with the command line:</p>
         <pre>
           <code>{`bellwire campaign plan ${campaign.slug} --app ${app.slug} > plan.json\nbellwire campaign change ${campaign.slug} plan.json --app ${app.slug}`}</code>
         </pre>
@@ -167,7 +167,7 @@ export interface PartProps {
 
 function NameCard({ draft, change, problem }: PartProps) {
   return (
-    <Card title="What it is called">
+    <Card title="Name">
       <div class="pair">
         <Text label="Name" name="campaign-name" value={draft.name} change={(name) => change({ name })} max={200} fault={problem?.fault("/name")} />
         <Text
@@ -177,7 +177,7 @@ function NameCard({ draft, change, problem }: PartProps) {
           change={(slug) => change({ slug })}
           placeholder={slugOf(draft.name) || "spring-sale"}
           max={64}
-          hint="Small letters, digits and hyphens; from the name, if left empty."
+          hint="Lower-case letters, digits and hyphens. Empty: derived from the name."
           fault={problem?.fault("/slug")}
         />
       </div>
@@ -206,14 +206,14 @@ function SaveCard({ draft, isNew, check, problem, isBusy, save, clear }: SavePro
       <Warnings check={check} />
       <p class="row">
         <button type="button" class="primary" id="save" disabled={Boolean(lacking) || isBusy} onClick={save}>
-          {isNew ? "Save as a draft" : "Save the draft"}
+          {isNew ? "Save draft" : "Save"}
         </button>
         {clear && (
           <button type="button" id="clear" onClick={() => ask(true)}>
             Discard…
           </button>
         )}
-        <span class="fine">Nothing goes out by that: you start it on its page.</span>
+        <span class="fine">Saving sends nothing. Start the campaign on its page.</span>
       </p>
       {clear && isAsked && <ClearDialog clear={clear} onClose={() => ask(false)} />}
     </Card>

@@ -26,11 +26,11 @@ export default function Campaigns() {
   const { filters } = useFilters();
   return (
     <>
-      <Head title="Campaigns" lead="Who gets what when, and what worked?">
+      <Head title="Campaigns" lead="Scheduled and recurring messages, A/B tests and results.">
         {app && <Write app={app} />}
       </Head>
       {!app ? (
-        <ChooseApp apps={apps} what="Campaigns are kept by app." />
+        <ChooseApp apps={apps} what="Each campaign belongs to an app." />
       ) : (
         <>
           <Views />
@@ -45,7 +45,7 @@ function Write({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
   useKey("n", sender.may ? () => go("/campaigns/-new") : undefined);
-  if (!sender.may) return <p class="fine">Writing campaigns is not yours to do. {sender.why}</p>;
+  if (!sender.may) return <p class="fine">Your role does not allow writing campaigns. {sender.why}</p>;
   return (
     <a class="button primary" id="new-campaign" href={link("/campaigns/-new")}>
       New campaign <kbd>n</kbd>
@@ -58,7 +58,7 @@ function Views() {
   const { filters, link } = useFilters();
   const isCalendar = filters.view === "calendar";
   return (
-    <nav class="views" aria-label="Ways to see them">
+    <nav class="views" aria-label="View">
       <a href={link("/campaigns")} aria-current={isCalendar ? undefined : "true"}>
         List
       </a>
@@ -87,32 +87,32 @@ function List({ app }: { app: AppResponse }) {
   );
 }
 
-/** Nothing like that; or nothing at all, what it would be, and how to get it. */
+/** Empty state: no match, or no campaigns with an introduction. */
 function None({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   const sender = useMay("sender", app.id);
   if (filters.state || filters.after) {
     return (
       <p>
-        No {filters.after ? "older " : ""}campaign is like that. <a href={link("/campaigns")}>Show all</a>
+        No {filters.after ? "older " : ""}campaign matches. <a href={link("/campaigns")}>Show all</a>
       </p>
     );
   }
   return (
     <>
-      <p>There is no campaign yet. A message goes out now; a campaign is a plan:</p>
+      <p>There is no campaign yet. A campaign has:</p>
       <ul class="bullets">
-        <li>when it is due: once, again and again, or at nine by everybody’s own clock;</li>
-        <li>how fast, so that your site bears who comes of it;</li>
-        <li>which of several texts works, found out on a few before the rest gets it;</li>
-        <li>and a holdout that gets nothing, to measure its effect.</li>
+        <li>a schedule: once, recurring, or at the same local time for each recipient;</li>
+        <li>a send rate, to limit the visitors of your site;</li>
+        <li>an A/B test of several variants on a part of the audience;</li>
+        <li>a holdout that gets nothing, to measure the effect.</li>
       </ul>
       {sender.may && (
         <p>
-          <a href={link("/campaigns/-new")}>Write the first one</a>. It stays a draft until you start it.
+          <a href={link("/campaigns/-new")}>Create the first campaign</a>. It is a draft until you start it.
         </p>
       )}
-      <p>Or keep the plan in a file:</p>
+      <p>Or create it from a file:</p>
       <pre>
         <code>{`bellwire campaign create spring.json --app ${app.slug}`}</code>
       </pre>
@@ -156,7 +156,7 @@ const SOON_MS = 60_000;
 
 function Next({ campaign: { state, next_at, changed_at }, isBrief = false }: { campaign: Campaign; isBrief?: boolean }) {
   const isSoon = !next_at || Date.parse(next_at) - clock.shown.value.getTime() < SOON_MS;
-  if (state === "sending" && isSoon) return <span class="soft">under way</span>;
+  if (state === "sending" && isSoon) return <span class="soft">sending</span>;
   if (next_at && (state === "scheduled" || state === "sending")) {
     return isBrief ? (
       <>

@@ -19,17 +19,17 @@ export function PlanCard({ app, campaign }: { app: AppResponse; campaign: Campai
   const isDraft = campaign.state === "draft";
   return (
     <Card
-      title="The plan"
+      title="Plan"
       aside={
         isDraft &&
         sender.may && (
           <a id="edit" href={link(`/campaigns/${campaign.slug}/edit`)}>
-            Change it
+            Edit
           </a>
         )
       }
     >
-      {sender.may ? <Plan app={app} campaign={campaign} /> : <p class="soft">What it says and to whom is for those who may send. {sender.why}</p>}
+      {sender.may ? <Plan app={app} campaign={campaign} /> : <p class="soft">Content and audience are visible to the role sender. {sender.why}</p>}
     </Card>
   );
 }
@@ -48,7 +48,7 @@ function Written({ plan }: { plan: CampaignPlan }) {
   const test = testWords(plan);
   return (
     <dl class="facts">
-      <dt>Says</dt>
+      <dt>Content</dt>
       <dd>
         <Said message={message} />
         {variants.map(({ name, weight, message }) => (
@@ -57,18 +57,18 @@ function Written({ plan }: { plan: CampaignPlan }) {
           </p>
         ))}
       </dd>
-      <dt>To</dt>
+      <dt>Audience</dt>
       <dd>
         {audienceWords(message.to)}
         {message.sunset && <p class="fine">{sunsetWords(message.sunset)}</p>}
       </dd>
-      <dt>When</dt>
+      <dt>Schedule</dt>
       <dd>{scheduleWords(plan, clock.shown.value, zone.value).join(" ")}</dd>
-      <dt>How fast</dt>
+      <dt>Send rate</dt>
       <dd>{paceWords(plan)}</dd>
       {test && (
         <>
-          <dt>Test</dt>
+          <dt>A/B test</dt>
           <dd>{test}</dd>
         </>
       )}
@@ -82,7 +82,7 @@ function Written({ plan }: { plan: CampaignPlan }) {
         <>
           <dt>Ends</dt>
           <dd>
-            <Time at={expires_at} absolute />: nothing of it goes out from then on.
+            <Time at={expires_at} absolute />: nothing is sent after this time.
           </dd>
         </>
       )}
@@ -96,11 +96,11 @@ function Said({ message }: { message: Partial<CampaignPlan["message"]> }) {
   if (typeof template === "string") {
     return (
       <>
-        The template <a href={link(`/templates/${template}`)}>{template}</a>, as it was when the plan was saved
+        The template <a href={link(`/templates/${template}`)}>{template}</a>, version of the last save
       </>
     );
   }
-  if (!content?.title) return <span class="soft">{Object.keys(message).length === 0 ? "as it is" : "what a program wrote"}</span>;
+  if (!content?.title) return <span class="soft">{Object.keys(message).length === 0 ? "unchanged" : "content set through the API"}</span>;
   return (
     <>
       <strong>{content.title}</strong>

@@ -25,21 +25,21 @@ export function Variants({ progress: { variants, runs } }: { progress: CampaignP
           <Badge tone={said.tone}>{said.words.startsWith("No winner") ? "No winner" : "Ahead"}</Badge> {capital(said.words.replace("No winner: ", ""))}
         </p>
       ) : (
-        <p class="soft">{variants.some(({ reports }) => reports) ? "Nothing was accepted yet, so there is nothing to compare." : "Its pushes have no receipt token, so the variants cannot be compared."}</p>
+        <p class="soft">{variants.some(({ reports }) => reports) ? "No delivery was accepted yet." : "Pushes without a receipt token cannot be compared."}</p>
       )}
-      {decided && <p id="winner">When its test was decided: {decided}</p>}
+      {decided && <p id="winner">Result of the A/B test: {decided}</p>}
       {known.length > 0 && <Intervals of={known} />}
       <Table
         caption="By variant"
         rows={variants}
         id={({ name }) => name}
         columns={[
-          { head: "Variant", cell: ({ name }) => name || "the only one" },
+          { head: "Variant", cell: ({ name }) => name || "Only variant" },
           { head: "Weight", isNumber: true, isExtra: true, cell: ({ weight }) => weight },
           { head: "Deliveries", isNumber: true, cell: ({ counts }) => <Count n={counts.targeted} /> },
           { head: "Accepted", isNumber: true, cell: ({ counts }) => <Count n={counts.accepted} /> },
-          { head: "Displayed", isNumber: true, isExtra: true, cell: ({ reports }) => (reports ? <Count n={reports.displayed} /> : "not known") },
-          { head: "Clicked", isNumber: true, cell: ({ reports }) => (reports ? <Count n={reports.clicked} /> : "not known") },
+          { head: "Shown", isNumber: true, isExtra: true, cell: ({ reports }) => (reports ? <Count n={reports.displayed} /> : "unknown") },
+          { head: "Clicked", isNumber: true, cell: ({ reports }) => (reports ? <Count n={reports.clicked} /> : "unknown") },
         ]}
       />
     </>
@@ -81,13 +81,13 @@ function Intervals({ of }: { of: readonly Interval[] }) {
           </span>
         </li>
       </ul>
-      <figcaption class="fine">The mark is what was counted: clicked, of what was accepted. The rate of all lies within the bar with a probability of 95 %.</figcaption>
+      <figcaption class="fine">Mark: CTR, clicks divided by accepted deliveries. Bar: 95 % confidence interval.</figcaption>
     </figure>
   );
 }
 
 export function Gateways({ progress: { gateways } }: { progress: CampaignProgress }) {
-  if (gateways.length === 0) return <p class="soft">No recipient was found yet.</p>;
+  if (gateways.length === 0) return <p class="soft">No recipients yet.</p>;
   return (
     <>
       <Table
@@ -101,7 +101,7 @@ export function Gateways({ progress: { gateways } }: { progress: CampaignProgres
           { head: "Lost", isNumber: true, cell: ({ counts }) => <Count n={counts.gone + counts.expired + counts.dead} /> },
         ]}
       />
-      {gateways.some(({ reports }) => !reports) && <p class="fine">Apple’s browsers report neither displays nor clicks: those are unknown there.</p>}
+      {gateways.some(({ reports }) => !reports) && <p class="fine">Apple’s browsers report neither shown nor clicked.</p>}
     </>
   );
 }
@@ -111,7 +111,7 @@ export function Runs({ app, campaign }: { app: AppResponse; campaign: Campaign }
   const runs = useResource(`runs ${campaign.id}`, (stop) => loadRuns(app.id, campaign.id, stop), { on: MOVES, everyS: 5 });
   const now = clock.shown.value;
   return (
-    <Shown of={runs} what="runs" isEmpty={(rows) => rows.length === 0} empty={<p class="soft">None has begun.</p>}>
+    <Shown of={runs} what="runs" isEmpty={(rows) => rows.length === 0} empty={<p class="soft">No run has started.</p>}>
       {(rows) => (
         <>
           <Table
@@ -120,11 +120,11 @@ export function Runs({ app, campaign }: { app: AppResponse; campaign: Campaign }
             id={({ run }) => run}
             columns={[
               { head: "Run", cell: ({ run }) => run },
-              { head: "For", cell: ({ at }) => <Time at={at} absolute /> },
+              { head: "Time", cell: ({ at }) => <Time at={at} absolute /> },
               { head: "Accepted", isNumber: true, cell: ({ total }) => <Count n={total.accepted} /> },
-              { head: "Click rate", isNumber: true, cell: ({ reports }) => (reports?.click_rate == null ? "not known" : percent(reports.click_rate)) },
+              { head: "CTR", isNumber: true, cell: ({ reports }) => (reports?.click_rate == null ? "unknown" : percent(reports.click_rate)) },
               { head: "Change from previous run", isNumber: true, isExtra: true, cell: ({ before }) => changeWords(before) },
-              { head: "What won", cell: (run) => winnerWords(run, now, zone.value) ?? <span class="soft">nothing to decide</span> },
+              { head: "Winner", cell: (run) => winnerWords(run, now, zone.value) ?? <span class="soft">no test</span> },
             ]}
           />
           {campaign.runs > rows.length && <p class="fine">The last {things(rows.length, "run")} of {count(campaign.runs)}.</p>}
@@ -140,7 +140,7 @@ export function Locales({ app, campaign }: { app: AppResponse; campaign: Campaig
   if (isAsked) return <AskedLocales app={app} campaign={campaign} />;
   return (
     <>
-      <p class="soft">Every delivery is looked at for this, which takes seconds for a million.</p>
+      <p class="soft">Counting reads every delivery: a million take seconds.</p>
       <p>
         <button type="button" id="by-locale" onClick={() => ask(true)}>
           Count by language
@@ -162,7 +162,7 @@ function AskedLocales({ app, campaign }: { app: AppResponse; campaign: Campaign 
           columns={[
             { head: "Language", cell: ({ locale }) => <Language locale={locale} /> },
             { head: "Accepted", isNumber: true, cell: ({ accepted }) => <Count n={accepted} /> },
-            { head: "Displayed", isNumber: true, cell: ({ displayed }) => <Count n={displayed} /> },
+            { head: "Shown", isNumber: true, cell: ({ displayed }) => <Count n={displayed} /> },
             { head: "Clicked", isNumber: true, cell: ({ clicked }) => <Count n={clicked} /> },
           ]}
         />
@@ -172,7 +172,7 @@ function AskedLocales({ app, campaign }: { app: AppResponse; campaign: Campaign 
 }
 
 function Language({ locale }: Pick<CampaignLocaleReports, "locale">) {
-  if (!locale) return <span class="soft">not told</span>;
+  if (!locale) return <span class="soft">unknown</span>;
   const words = languageWords(locale);
   return (
     <>

@@ -20,10 +20,10 @@ export function VariantsBar({ draft, change, chosen, choose }: BarProps) {
   };
   return (
     <div class="row variants-bar">
-      {variants.length > 1 && <Segments legend="Variant that is written" name="variant" value={String(chosen)} choices={variants.map(({ name }, n) => [String(n), name || `Variant ${n + 1}`])} choose={(n) => choose(Number(n))} />}
+      {variants.length > 1 && <Segments legend="Variant" name="variant" value={String(chosen)} choices={variants.map(({ name }, n) => [String(n), name || `Variant ${n + 1}`])} choose={(n) => choose(Number(n))} />}
       {variants.length < VARIANTS_MAX && (
         <button type="button" id="add-variant" class={variants.length === 0 ? "plain" : ""} onClick={add}>
-          {variants.length === 0 ? "Try another text beside it" : "Another variant"}
+          {variants.length === 0 ? "Add a variant (A/B test)" : "Add a variant"}
         </button>
       )}
     </div>
@@ -49,8 +49,8 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
               value={hour}
               choices={[
                 ["", "As the campaign"],
-                ["best", "Each at their own"],
-                ["campaign", "When it is due"],
+                ["best", "Best hour of each subscriber"],
+                ["campaign", "Scheduled time"],
               ]}
               choose={(hour) => put(n, { hour: hour as Variant["hour"] })}
               fault={problem?.fault(`/variants/${n}/hour`)}
@@ -62,20 +62,20 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
         </div>
       ))}
       <Check name="tested" checked={draft.isTested} change={(isTested) => change({ isTested })}>
-        Find out on a few first, and give the rest what works better
+        Test on a part of the audience first, then send the winner to all others
       </Check>
-      {draft.isTested && byRecipient && <p class="fault">By the recipients’ clocks nothing can be tested first: their times differ.</p>}
+      {draft.isTested && byRecipient && <p class="fault">A test is not possible with local send times: recipients have different times.</p>}
       {draft.isTested && (
         <div class="pair">
-          <Text label="On how many, in percent" name="share" value={draft.share} change={(share) => change({ share })} max={5} hint="Up to 50." fault={problem?.fault("/test/share")} />
-          <Text label="Hours until it is decided" name="test-hours" value={draft.testHours} change={(testHours) => change({ testHours })} max={6} fault={problem?.fault("/test/after")} />
-          <Text label="How sure, in percent" name="confidence" value={draft.confidence} change={(confidence) => change({ confidence })} max={5} hint="80 to 99.9." fault={problem?.fault("/test/confidence")} />
+          <Text label="Test group (%)" name="share" value={draft.share} change={(share) => change({ share })} max={5} hint="Up to 50." fault={problem?.fault("/test/share")} />
+          <Text label="Test duration (hours)" name="test-hours" value={draft.testHours} change={(testHours) => change({ testHours })} max={6} fault={problem?.fault("/test/after")} />
+          <Text label="Confidence (%)" name="confidence" value={draft.confidence} change={(confidence) => change({ confidence })} max={5} hint="80 to 99.9." fault={problem?.fault("/test/confidence")} />
           <Choice
-            label="Without a winner, the others get"
+            label="Without a winner, all others get"
             name="otherwise"
             value={draft.otherwise}
             choices={[
-              ["first", `${variants[0]?.name || "the first"}, the first`],
+              ["first", `variant ${variants[0]?.name || "1"}`],
               ["stop", "nothing"],
             ]}
             choose={(otherwise) => change({ otherwise: otherwise as "first" | "stop" })}

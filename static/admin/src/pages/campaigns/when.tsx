@@ -9,7 +9,7 @@ import { Check, Choice, Field, Segments, Text } from "../composer/fields";
 import type { PartProps } from "./composer";
 import { loadCampaigns } from "./load";
 
-const WHEN_WORDS: Record<When, string> = { now: "When started", at: "At a time", recipient: "By their own clocks", cron: "Again and again", follow: "After another" };
+const WHEN_WORDS: Record<When, string> = { now: "When started", at: "Once", recipient: "Local time", cron: "Recurring", follow: "Follow-up" };
 
 /** Schedule, with a description beside the fields. */
 export function WhenCard({ app, draft, change, problem }: PartProps) {
@@ -17,21 +17,21 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
   const zoneField = <ZoneField timezone={draft.timezone} change={(timezone) => change({ timezone })} fault={problem?.fault("/schedule/timezone")} />;
   const isOpen = (when !== "at" && when !== "recipient") || draft.at !== "";
   return (
-    <Card title="When">
-      <Segments legend="When" name="when" value={when} choices={(Object.keys(WHEN_WORDS) as When[]).map((when) => [when, WHEN_WORDS[when]])} choose={(when) => change({ when })} />
+    <Card title="Schedule">
+      <Segments legend="Schedule" name="when" value={when} choices={(Object.keys(WHEN_WORDS) as When[]).map((when) => [when, WHEN_WORDS[when]])} choose={(when) => change({ when })} />
       {(when === "at" || when === "recipient") && (
         <div class="pair">
-          <Moment label={when === "at" ? "Time" : "What their clocks show"} name="at" value={draft.at} change={(at) => change({ at })} fault={problem?.fault("/schedule/at")} />
+          <Moment label={when === "at" ? "Time" : "Local time of each recipient"} name="at" value={draft.at} change={(at) => change({ at })} fault={problem?.fault("/schedule/at")} />
           {when === "at" ? (
             zoneField
           ) : (
             <Choice
-              label="Where that has passed when it is started"
+              label="If the local time has passed at the start"
               name="past"
               value={draft.past}
               choices={[
-                ["tomorrow", "The next day, at that time"],
-                ["skip", "They get nothing"],
+                ["tomorrow", "Send the next day"],
+                ["skip", "Do not send"],
               ]}
               choose={(past) => change({ past: past as "tomorrow" | "skip" })}
               fault={problem?.fault("/schedule/past")}
@@ -55,7 +55,7 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
       )}
       {(when === "at" || when === "cron") && (
         <Check name="own-hour" checked={draft.isOwnHour} change={(isOwnHour) => change({ isOwnHour })}>
-          To each at the hour at which they click most, within 24 hours from then
+          Send at the best hour of each subscriber, within 24 hours from then
         </Check>
       )}
       {problem?.fault("/schedule/hour") && <p class="fault">It {problem.fault("/schedule/hour")}.</p>}
@@ -75,9 +75,9 @@ function FollowFields({ app, draft, change, problem }: PartProps) {
   const slugs = new Set([...(draft.follows ? [draft.follows] : []), ...(known.known.value?.value.campaigns ?? []).map(({ slug }) => slug)]);
   return (
     <div class="pair">
-      <Choice label="Campaign that it follows up" name="follows" value={draft.follows} choices={[["", "Choose one"], ...[...slugs].map((slug) => [slug, slug] as const)]} choose={(follows) => change({ follows })} fault={problem?.fault("/follows/campaign")} />
+      <Choice label="Follow up on" name="follows" value={draft.follows} choices={[["", "Choose one"], ...[...slugs].map((slug) => [slug, slug] as const)]} choose={(follows) => change({ follows })} fault={problem?.fault("/follows/campaign")} />
       <Choice
-        label="For those who"
+        label="Recipients who"
         name="did-not"
         value={draft.didNot}
         choices={[
@@ -86,7 +86,7 @@ function FollowFields({ app, draft, change, problem }: PartProps) {
         ]}
         choose={(didNot) => change({ didNot: didNot as "click" | "display" })}
       />
-      <Text label="Hours after its last run began" name="follow-hours" value={draft.followHours} change={(followHours) => change({ followHours })} max={6} fault={problem?.fault("/follows/after")} />
+      <Text label="Hours after the start of its last run" name="follow-hours" value={draft.followHours} change={(followHours) => change({ followHours })} max={6} fault={problem?.fault("/follows/after")} />
     </div>
   );
 }
@@ -97,31 +97,31 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
     <Card title="Send rate and holdout">
       <div class="pair">
         <Choice
-          label="Pace"
+          label="Send rate"
           name="pace"
           value={draft.pace}
           choices={[
-            ["none", "As fast as it goes"],
-            ["rate", "So many a minute"],
-            ["spread", "Spread over a time"],
+            ["none", "No limit"],
+            ["rate", "Limit per minute"],
+            ["spread", "Spread over a period"],
           ]}
           choose={(pace) => change({ pace: pace as typeof draft.pace })}
           hint={paceWords(planOf(draft))}
           fault={problem?.fault("/pace")}
         />
-        {draft.pace === "rate" && <Text label="Recipients a minute" name="per-minute" value={draft.perMinute} change={(perMinute) => change({ perMinute })} max={7} fault={problem?.fault("/pace/per_minute")} />}
+        {draft.pace === "rate" && <Text label="Recipients per minute" name="per-minute" value={draft.perMinute} change={(perMinute) => change({ perMinute })} max={7} fault={problem?.fault("/pace/per_minute")} />}
         {draft.pace === "spread" && <Text label="Minutes" name="spread-minutes" value={draft.spreadMinutes} change={(spreadMinutes) => change({ spreadMinutes })} max={5} fault={problem?.fault("/pace/spread_over")} />}
         <Text
-          label="Holdout, in percent"
+          label="Holdout (%)"
           name="holdout"
           value={draft.holdout}
           change={(holdout) => change({ holdout })}
           placeholder="none"
           max={5}
-          hint="So many get nothing, up to 50, so that its effect can be measured."
+          hint="Share of the audience that gets nothing, up to 50, to measure the effect."
           fault={problem?.fault("/holdout")}
         />
-        <Moment label="Ends" name="expires" value={draft.expires} change={(expires) => change({ expires })} hint={`Nothing goes out from then on, by the clocks of ${draft.timezone}. Empty: never.`} fault={problem?.fault("/expires_at")} />
+        <Moment label="Ends" name="expires" value={draft.expires} change={(expires) => change({ expires })} hint={`Nothing is sent after this time (${draft.timezone}). Empty: no end.`} fault={problem?.fault("/expires_at")} />
       </div>
     </Card>
   );
@@ -147,7 +147,7 @@ function Moment({ label, name, value, change, hint, fault }: MomentProps) {
 function ZoneField({ timezone, change, fault }: { timezone: string; change: (timezone: string) => void; fault?: string | undefined }) {
   const id = useId();
   return (
-    <Field label="Time zone" hint="Whose clocks it goes by." fault={fault}>
+    <Field label="Time zone" hint="Time zone of the schedule." fault={fault}>
       {(described) => (
         <>
           <input {...described} name="timezone" list={id} maxLength={64} autocomplete="off" spellcheck={false} value={timezone} onInput={(event) => change(event.currentTarget.value)} />

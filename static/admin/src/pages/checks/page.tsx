@@ -12,14 +12,14 @@ import "./checks.css";
 
 const load = (signal: AbortSignal) => told(api.GET("/v1/checks", { signal }));
 
-/** Is it set up right? What is wrong comes first, with the line that mends it. */
+/** Checks of the installation: failures first, with the command that fixes each. */
 export default function Checks() {
   const found = useResource("checks", load, { everyS: 120 });
   return (
     <>
-      <Head title="Checks" lead="The set-up of this server; bellwire doctor reports the same without it.">
+      <Head title="Checks" lead="Set-up of this server, as bellwire doctor reports it.">
         <button type="button" id="check-again" disabled={found.isLoading.value} onClick={() => found.refresh()}>
-          {found.isLoading.value ? "Looking…" : "Look again"}
+          {found.isLoading.value ? "Checking…" : "Check again"}
         </button>
       </Head>
       <Shown of={found} what="the checks">
@@ -35,7 +35,7 @@ function Findings({ at, findings }: { at: string; findings: CheckResult[] }) {
   return (
     <>
       <p class="verdict" id="checks-state">
-        <Badge tone={tone}>{words}</Badge> <span class="fine">looked at <Time at={at} /></span>
+        <Badge tone={tone}>{words}</Badge> <span class="fine">checked <Time at={at} /></span>
       </p>
       {wrong.length > 0 && (
         <ul class="findings">
@@ -47,7 +47,7 @@ function Findings({ at, findings }: { at: string; findings: CheckResult[] }) {
         </ul>
       )}
       {right.length > 0 && (
-        <Card title="As it should be">
+        <Card title="Passed">
           <ul class="right-ones">
             {right.map(({ check, detail }) => (
               <li key={check}>
@@ -80,7 +80,7 @@ function Wrong({ finding: { check, health, detail, advice, line } }: { finding: 
           <Marked text={advice} />
         </p>
       )}
-      {line && <Snippet text={line} what="What to run or write" />}
+      {line && <Snippet text={line} what="Command or setting" />}
     </>
   );
 }

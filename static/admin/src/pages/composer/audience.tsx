@@ -10,22 +10,22 @@ import { Choice, Segments, Text } from "./fields";
 import { faultAt, type PartProps } from "./parts";
 import { Reach } from "./reach";
 
-const WORDS: Record<AudienceKind, string> = { all: "Everybody", topic: "A topic", users: "Users", subscriptions: "Subscriptions" };
+const WORDS: Record<AudienceKind, string> = { all: "All subscribers", topic: "Topic", users: "Users", subscriptions: "Subscriptions" };
 
 /** Audience, with its size. */
 export function AudienceCard({ app, draft, change, check }: PartProps) {
   return (
-    <Card title="Who gets it">
-      <Segments legend="Who gets it" name="audience" value={draft.audience} choices={AUDIENCES.map((kind) => [kind, WORDS[kind]])} choose={(audience) => change({ audience })} />
+    <Card title="Audience">
+      <Segments legend="Audience" name="audience" value={draft.audience} choices={AUDIENCES.map((kind) => [kind, WORDS[kind]])} choose={(audience) => change({ audience })} />
       {draft.audience === "topic" && <TopicField app={app} topic={draft.topic} choose={(topic) => change({ topic })} fault={faultAt(check, "/to/topic")} />}
       {draft.audience === "users" && (
         <Text
-          label="Their ids, as your site has them"
+          label="User ids of your site"
           name="users"
           rows={2}
           value={draft.users}
           change={(users) => change({ users })}
-          hint="Separated by commas or lines, 1,000 at most. All browsers of each get it."
+          hint="Separated by commas or lines, at most 1,000. Each user gets the message on all browsers."
           fault={faultAt(check, "/to/users")}
         />
       )}
@@ -37,12 +37,12 @@ export function AudienceCard({ app, draft, change, check }: PartProps) {
           value={draft.subscriptions}
           change={(subscriptions) => change({ subscriptions })}
           placeholder="sub_…"
-          hint="Separated by commas or lines, 1,000 at most."
+          hint="Separated by commas or lines, at most 1,000."
           fault={faultAt(check, "/to/subscriptions") ?? faultAt(check, "/to/subscriptions/0")}
         />
       )}
       <SunsetFields draft={draft} change={change} fault={(pointer) => faultAt(check, pointer)} />
-      {isAddressed(draft) ? <Reach check={check} about={about} /> : <p class="soft reach">Say who, and see how many that is.</p>}
+      {isAddressed(draft) ? <Reach check={check} about={about} /> : <p class="soft reach">Choose an audience to see its size.</p>}
     </Card>
   );
 }
@@ -57,7 +57,7 @@ interface TopicProps {
 export function TopicField({ app, topic, choose, fault }: TopicProps) {
   const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
   const names = new Set([...(topic ? [topic] : []), ...(topics.known.value?.value ?? [])]);
-  if (topics.known.value && names.size === 0) return <p class="soft">This app has no topic yet. Browsers and servers make them by naming them for a subscription.</p>;
+  if (topics.known.value && names.size === 0) return <p class="soft">This app has no topics yet. A topic is created when a subscription joins it.</p>;
   return <Choice label="Topic" name="topic" value={topic} choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]} choose={choose} fault={fault} />;
 }
 
@@ -74,20 +74,20 @@ export function SunsetFields({ draft, change, fault }: SunsetProps) {
   const rule = sunsetOf(draft);
   return (
     <details class="more" id="sunset" open={isOpen}>
-      <summary>Leave out who does not click</summary>
+      <summary>Exclude inactive subscribers (sunset)</summary>
       <div class="pair">
-        <Text label="Shown so many and clicked none" name="unclicked" value={draft.unclicked} change={(unclicked) => change({ unclicked })} max={3} placeholder="10" hint="1 to 100." fault={fault("/sunset/unclicked")} />
-        <Text label="And for so long" name="unclicked-for" value={draft.unclickedFor} change={(unclickedFor) => change({ unclickedFor })} max={5} placeholder="60d" hint="In hours or days, 1h to 365d." fault={fault("/sunset/unclicked_for")} />
-        <Text label="But not newcomers of" name="welcome" value={draft.welcome} change={(welcome) => change({ welcome })} max={5} placeholder="30d" fault={fault("/sunset/welcome")} />
+        <Text label="Messages shown without a click" name="unclicked" value={draft.unclicked} change={(unclicked) => change({ unclicked })} max={3} placeholder="10" hint="1 to 100." fault={fault("/sunset/unclicked")} />
+        <Text label="Period without a click" name="unclicked-for" value={draft.unclickedFor} change={(unclickedFor) => change({ unclickedFor })} max={5} placeholder="60d" hint="In hours or days, 1h to 365d." fault={fault("/sunset/unclicked_for")} />
+        <Text label="Keep new subscribers for" name="welcome" value={draft.welcome} change={(welcome) => change({ welcome })} max={5} placeholder="30d" fault={fault("/sunset/welcome")} />
       </div>
       <p class="fine" id="sunset-words" aria-live="polite">
-        {rule ? sunsetWords(rule) : "All of what is given must apply."} The number is shown by a <a href={link("/segments/-new")}>segment</a>: <code>unclicked &gt;= 10</code>.
+        {rule ? sunsetWords(rule) : "All given conditions must apply."} A <a href={link("/segments/-new")}>segment</a> shows their number: <code>unclicked &gt;= 10</code>.
       </p>
     </details>
   );
 }
 
-const AN_ESTIMATE = " An estimate: subscriptions may change before sending. One person may have several.";
+const AN_ESTIMATE = " The count may change before sending. One person may have several subscriptions.";
 
 /** Reasons for changes of the count. */
-const about = ({ unreachable }: DryRun): string => (unreachable > 0 ? ` ${things(unreachable, "named one")} cannot be reached: no browser of theirs is active.` : AN_ESTIMATE);
+const about = ({ unreachable }: DryRun): string => (unreachable > 0 ? ` ${things(unreachable, "listed recipient")} cannot be reached: no active browser.` : AN_ESTIMATE);

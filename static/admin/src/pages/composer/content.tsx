@@ -9,8 +9,8 @@ import { faultAt, type PartProps } from "./parts";
 import { TemplateFields, type Sight } from "./template";
 
 const SAYS = [
-  ["text", "A text"],
-  ["template", "A stored template"],
+  ["text", "Text"],
+  ["template", "Template"],
 ] as const;
 
 /** Content: a text or a stored template. `to`: the audience. */
@@ -54,28 +54,28 @@ export function ContentFields({ app, draft, change, fault, isTemplate = false }:
       <Text label="Title" name="title" value={draft.title} change={(title) => change({ title })} max={most(200)} fault={fault("title")} />
       <Text label="Text" name="body" rows={3} value={draft.body} change={(body) => change({ body })} max={most(2_000)} fault={fault("body")} />
       <Text
-        label="Where a click leads"
+        label="Link"
         name="url"
         value={draft.url}
         change={(url) => change({ url })}
         placeholder={site ? `${site}/` : "/"}
-        hint={`https:, or a path on ${site ?? "the site"}. Empty: its first page.`}
+        hint={`https:, or a path on ${site ?? "the site"}. Empty: the home page.`}
         fault={fault("url")}
       />
       <Buttons draft={draft} change={change} fault={fault} most={most} />
       <details class="more" open={isOpen}>
-        <summary>Pictures, and how it behaves</summary>
+        <summary>Images and behavior</summary>
         <div class="pair">
-          <Text label="Icon" name="icon" value={draft.icon} change={(icon) => change({ icon })} placeholder="/icon.png" hint="A small square beside the text." fault={fault("icon")} />
-          <Text label="Picture" name="image" value={draft.image} change={(image) => change({ image })} placeholder="https://…" hint="Large; not everywhere." fault={fault("image")} />
-          <Text label="Badge" name="badge" value={draft.badge} change={(badge) => change({ badge })} placeholder="/badge.png" hint="One colour, for Android’s status bar." fault={fault("badge")} />
-          <Text label="Tag" name="tag" value={draft.tag} change={(tag) => change({ tag })} max={most(200)} hint="It replaces one that is shown with the same tag." fault={fault("tag")} />
+          <Text label="Icon" name="icon" value={draft.icon} change={(icon) => change({ icon })} placeholder="/icon.png" hint="Small square next to the text." fault={fault("icon")} />
+          <Text label="Image" name="image" value={draft.image} change={(image) => change({ image })} placeholder="https://…" hint="Large; not shown on all platforms." fault={fault("image")} />
+          <Text label="Badge" name="badge" value={draft.badge} change={(badge) => change({ badge })} placeholder="/badge.png" hint="Monochrome, for Android’s status bar." fault={fault("badge")} />
+          <Text label="Tag" name="tag" value={draft.tag} change={(tag) => change({ tag })} max={most(200)} hint="Replaces a visible notification with the same tag." fault={fault("tag")} />
         </div>
         <Check name="require_interaction" checked={draft.requireInteraction} change={(requireInteraction) => change({ requireInteraction })}>
-          Stays until the user reacts
+          Stay until dismissed
         </Check>
         <Check name="silent" checked={draft.silent} change={(silent) => change({ silent })}>
-          Neither sound nor vibration
+          Silent: no sound or vibration
         </Check>
       </details>
       <Unwritten draft={draft} change={change} />
@@ -92,11 +92,11 @@ function Buttons({ draft, change, fault, most }: Omit<FieldsProps, "app" | "isTe
         <div class="pair" key={n} role="group" aria-label={`Button ${n + 1}`}>
           <Text label={`Button ${n + 1}`} name={`button-${n}`} value={title} change={(title) => replace(n, { title })} max={most(100)} fault={title ? fault(`actions/${n}/title`) : undefined} />
           <Text
-            label="leads to"
+            label="Link of the button"
             name={`button-url-${n}`}
             value={url}
             change={(url) => replace(n, { url })}
-            placeholder="as the notification"
+            placeholder="same as the notification"
             fault={fault(`actions/${n}/url`)}
           />
           <button type="button" class="plain" onClick={() => change({ actions: actions.filter((_, at) => at !== n) })}>
@@ -119,9 +119,9 @@ function Unwritten({ draft: { more }, change }: Pick<FieldsProps, "draft" | "cha
   if (names.length === 0) return null;
   return (
     <p class="fine" id="taken-over">
-      Taken over as it was, since only programs write it: <code>{names.join(", ")}</code>.{" "}
+      Kept from the copied message; editable through the API only: <code>{names.join(", ")}</code>.{" "}
       <button type="button" class="plain" onClick={() => change({ more: {} })}>
-        Remove it
+        Remove
       </button>
     </p>
   );

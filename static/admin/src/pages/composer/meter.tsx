@@ -8,7 +8,7 @@ export function Meter({ used }: { used: number }) {
     <div class="meter" id="meter">
       <p class="row">
         <span>
-          <strong class="number">{fullCount(used)}</strong> <span class="soft">of {fullCount(CONTENT_MAX)} octets</span>
+          <strong class="number">{fullCount(used)}</strong> <span class="soft">of {fullCount(CONTENT_MAX)} bytes</span>
         </span>
         <span class="fine" data-tone={tone}>
           {words}

@@ -27,8 +27,8 @@ export default function Composer() {
       <p class="back">
         <a href={link("/messages")}>Messages</a>
       </p>
-      <Head title="New message" lead="What will they see, and who are they?" />
-      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Messages are kept by app." />}
+      <Head title="New message" lead="Audience, content and schedule, with previews of five platforms." />
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each message belongs to an app." />}
     </>
   );
 }
@@ -36,7 +36,7 @@ export default function Composer() {
 function OfApp({ app }: { app: AppResponse }) {
   const sender = useMay("sender", app.id);
   const { filters } = useFilters();
-  if (!sender.may) return <p class="refused">Sending is not yours to do. {sender.why}</p>;
+  if (!sender.may) return <p class="refused">Your role does not allow sending messages. {sender.why}</p>;
   return filters.like ? <LikeAnother app={app} id={filters.like} /> : <Form app={app} begin={undefined} />;
 }
 
@@ -44,14 +44,14 @@ function OfApp({ app }: { app: AppResponse }) {
 function LikeAnother({ app, id }: { app: AppResponse; id: string }) {
   const said = useResource(`said ${id}`, (stop) => loadSaid(app.id, id, stop), { everyS: 3_600 });
   return (
-    <Shown of={said} what="the message that it is to be like">
+    <Shown of={said} what="the message to copy">
       {(said) => <FormLike app={app} said={said} />}
     </Shown>
   );
 }
 
 function FormLike({ app, said: { content } }: { app: AppResponse; said: MessageContentResponse }) {
-  if (!content) return <p class="refused">The content of that message was deleted, or you have no permission to read it.</p>;
+  if (!content) return <p class="refused">The content of that message was deleted, or your role does not allow reading it.</p>;
   return <Form app={app} begin={like(content)} />;
 }
 

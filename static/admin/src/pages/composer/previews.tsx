@@ -13,13 +13,13 @@ interface Props {
 export function Previews(props: Props) {
   return (
     <section class="previews" aria-labelledby="previews">
-      <h2 id="previews">What they will see</h2>
+      <h2 id="previews">Preview</h2>
       <div class="drawings">
         {PLATFORM_IDS.map((id) => (
           <Preview key={id} id={id} {...props} />
         ))}
       </div>
-      <p class="fine">Drawn from what each is known to show; systems and versions differ, and long texts are cut. Pictures stand as grey fields: nothing is loaded from elsewhere here.</p>
+      <p class="fine">Approximate: systems and versions differ, and long texts are cut. Images are placeholders: this page loads nothing from other servers.</p>
     </section>
   );
 }
@@ -34,7 +34,7 @@ function Preview({ id, ...props }: Props & { id: PlatformId }) {
       </figcaption>
       <Drawing id={id} {...props} />
       <p class="fine" data-part="left-out">
-        {out.length > 0 && `Leaves out ${list(out)}. `}
+        {out.length > 0 && `Not shown: ${list(out)}. `}
         {note}
       </p>
     </figure>
@@ -82,4 +82,4 @@ function Drawing({ id, said, site, name }: Props & { id: PlatformId }) {
   );
 }
 
-const ImageField = ({ url, site }: { url: string; site: string | undefined }) => <span class="image">{hostOf(url, site) || "picture"}</span>;
+const ImageField = ({ url, site }: { url: string; site: string | undefined }) => <span class="image">{hostOf(url, site) || "image"}</span>;

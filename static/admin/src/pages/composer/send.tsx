@@ -17,7 +17,7 @@ export function SendCard({ app, writing, check }: { app: AppResponse; writing: W
   const { open: asked, show: ask, close } = useDialog<"send" | "clear">();
   const { draft } = writing;
   const n = check.counted?.audience_estimate;
-  const lacking = lacks(draft) ?? (n === 0 ? "It has no recipients." : undefined);
+  const lacking = lacks(draft) ?? (n === 0 ? "The audience is empty." : undefined);
   return (
     <Card title="Send">
       {lacking ? <p class="soft">{lacking}</p> : <Refused problem={check.problem} />}
@@ -45,13 +45,13 @@ export function ClearDialog({ clear, onClose }: { clear: () => void; onClose: ()
   };
   return (
     <Dialog title="Discard this draft?" onClose={onClose}>
-      <p>What is written here is thrown away. Nothing was sent.</p>
+      <p>The draft is deleted. Nothing was sent.</p>
       <p class="row end">
         <button type="button" onClick={onClose}>
           Cancel
         </button>
         <button type="button" class="primary" id="clear-now" onClick={begin}>
-          Throw it away
+          Discard
         </button>
       </p>
     </Dialog>
@@ -59,7 +59,7 @@ export function ClearDialog({ clear, onClose }: { clear: () => void; onClose: ()
 }
 
 function lacks(draft: Draft): string | undefined {
-  if (!isAddressed(draft)) return "Say first who gets it.";
+  if (!isAddressed(draft)) return "Choose an audience.";
   return unsaid(draft);
 }
 
@@ -75,13 +75,13 @@ function SendDialog({ app, writing, onClose }: { app: AppResponse; writing: Writ
     go(`/messages/${id}`);
   };
   return (
-    <Dialog title="Send it?" onClose={onClose}>
-      <Shown of={counted} what="the number of recipients" isEmpty={({ audience_estimate: n }) => n === 0} empty={<p>It has no recipients.</p>}>
+    <Dialog title="Send this message?" onClose={onClose}>
+      <Shown of={counted} what="the number of recipients" isEmpty={({ audience_estimate: n }) => n === 0} empty={<p>The audience is empty.</p>}>
         {({ audience_estimate: n, unreachable }) => (
-          <TypedForm n={n} verb="send" button="Send it" id="send-now" work={work} onLeave={onClose}>
+          <TypedForm n={n} verb="send" button="Send" id="send-now" work={work} onLeave={onClose}>
             <p id="consequence">
-              <strong>{titleOf(draft)}</strong> goes to {audienceWords(request.to as never).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}: {things(n, "active subscription")}, as counted just now.
-              {unreachable > 0 && ` ${things(unreachable, "named one")} cannot be reached.`} What has gone out cannot be called back.
+              <strong>{titleOf(draft)}</strong> goes to {audienceWords(request.to as never).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}: {things(n, "active subscription")}, counted just now.
+              {unreachable > 0 && ` ${things(unreachable, "listed recipient")} cannot be reached.`} Sent notifications cannot be recalled.
             </p>
           </TypedForm>
         )}

@@ -50,7 +50,7 @@ export function TemplateFields({ app, draft, change, check, sight, to }: Props) 
   if (stored.known.value && known.length === 0 && !draft.template) {
     return (
       <p class="soft">
-        This app has no template yet. <a href={link("/templates/-new")}>Write one</a>, or write a text here.
+        This app has no templates yet. <a href={link("/templates/-new")}>Create one</a>, or enter a text here.
       </p>
     );
   }
@@ -64,7 +64,7 @@ export function TemplateFields({ app, draft, change, check, sight, to }: Props) 
         value={draft.template}
         choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]}
         choose={(template) => change({ template })}
-        hint={draft.template && <a href={link(`/templates/${draft.template}`)}>See all of its languages, and change it</a>}
+        hint={draft.template && <a href={link(`/templates/${draft.template}`)}>Show all languages, and edit</a>}
         fault={faultAt(check, "/template")}
       />
       <Text
@@ -75,10 +75,10 @@ export function TemplateFields({ app, draft, change, check, sight, to }: Props) 
         change={(data) => change({ data })}
         max={8_192}
         placeholder={'{"city": "Linz"}'}
-        hint="Texts of the template see it as data."
-        fault={isObject ? check.problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "has to be an object in JSON"}
+        hint="Available in the template as data."
+        fault={isObject ? check.problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "must be a JSON object"}
       />
-      <Text label="Preview for user" name="drawn-for" value={sight.user} change={sight.watch} max={255} placeholder="anonymous" hint="An id of your site’s. Empty: an unknown user." fault={sight.filled.problem?.fault("/user")} />
+      <Text label="Preview for user" name="drawn-for" value={sight.user} change={sight.watch} max={255} placeholder="anonymous" hint="User id of your site. Empty: an unknown user." fault={sight.filled.problem?.fault("/user")} />
       {draft.template && isObject && (
         <>
           <Seen sight={sight} />
@@ -92,18 +92,18 @@ export function TemplateFields({ app, draft, change, check, sight, to }: Props) 
 /** Rendered content for the user of the preview. */
 function Seen({ sight: { filled } }: { sight: Sight }) {
   if (filled.problem) return filled.problem.fault("/user") ? null : <Refused problem={filled.problem} />;
-  if (!filled.shown) return <p class="soft">Filling it in…</p>;
+  if (!filled.shown) return <p class="soft">Rendering…</p>;
   const shown = shownTo(filled.shown);
   const others = filled.shown.variants.length - 1;
   return (
     <div id="seen" data-old={filled.isOld || undefined}>
       <p class="fine">
-        They get it in {shown?.locale ? languageWords(shown.locale) : "the template’s own language"}
-        {others > 0 && `; it has ${others === 1 ? "one other" : `${others} others`}`}.
+        Language of this user: {shown?.locale ? languageWords(shown.locale) : "the template’s default"}
+        {others > 0 && `; the template has ${others === 1 ? "one other" : `${others} others`}`}.
       </p>
       {shown?.faults.map(({ detail }) => (
         <p class="fault" key={detail}>
-          For them it cannot be filled in. <Marked text={faultWords(detail)} />
+          Cannot render for this user. <Marked text={faultWords(detail)} />
         </p>
       ))}
       {shown?.octets != null && <Meter used={shown.octets} />}

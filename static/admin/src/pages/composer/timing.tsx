@@ -15,13 +15,13 @@ import { loadCalendar, loadPresets, loadTimetable } from "./load";
 import { faultAt, type PartProps } from "./parts";
 
 const TIER_CHOICES: Record<Tier, { word: string; for: string }> = {
-  transactional: { word: "Transactional", for: "One-time codes, payments: at any hour, before everything else." },
+  transactional: { word: "Transactional", for: "One-time codes and payments: at any hour, before all other messages." },
   promotional: { word: "Promotional", for: "Campaigns and announcements: outside quiet hours." },
-  engagement: { word: "Engagement", for: "Nudges and digests: whenever there is room." },
+  engagement: { word: "Engagement", for: "Reminders and digests: at low load, in off-peak windows." },
 };
 const TTLS = [600, 3_600, 21_600, 86_400, 259_200, 604_800, 2_419_200];
 const URGENCIES = ["very-low", "low", "normal", "high"];
-const PRESET_WORDS: Record<string, string> = { "": "As tier and topic have it" };
+const PRESET_WORDS: Record<string, string> = { "": "Default of tier and topic" };
 
 /** Delivery options and time. `isPlanned`: the time is set elsewhere. */
 export function TimingCard({ app, draft, change, check, isPlanned = false }: PartProps & { isPlanned?: boolean }) {
@@ -37,11 +37,11 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
     everyS: 3_600,
   });
   return (
-    <Card title={isPlanned ? "How it is delivered" : "How, and when"}>
+    <Card title={isPlanned ? "Delivery options" : "Schedule and delivery options"}>
       <Segments legend="Tier" name="tier" value={draft.tier} choices={TIERS.map((tier) => [tier, TIER_CHOICES[tier].word])} choose={(tier) => change({ tier })} />
       <p class="fine">{TIER_CHOICES[draft.tier].for}</p>
       {!isPlanned && (
-        <Shown of={calendar} what="when it goes out">
+        <Shown of={calendar} what="the send time">
           {(calendar) => (
             <p id="when">{whenWords(draft.tier, calendar, Number(draft.ttl || defaults.ttlS), clock.shown.value).join(" ")}</p>
           )}
@@ -57,18 +57,18 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
             label="Time to live"
             name="ttl"
             value={draft.ttl}
-            choices={[["", `${duration(defaults.ttlS)}, as its tier`], ...TTLS.map((ttl) => [String(ttl), duration(ttl)] as const)]}
+            choices={[["", `${duration(defaults.ttlS)} (default of the tier)`], ...TTLS.map((ttl) => [String(ttl), duration(ttl)] as const)]}
             choose={(ttl) => change({ ttl })}
-            hint="A browser that is offline for longer never gets it."
+            hint="A browser that is offline for longer does not get the message."
             fault={faultAt(check, "/ttl")}
           />
           <Choice
             label="Urgency"
             name="urgency"
             value={draft.urgency}
-            choices={[["", `${defaults.urgency}, as its tier`], ...URGENCIES.map((urgency) => [urgency, urgency] as const)]}
+            choices={[["", `${defaults.urgency} (default of the tier)`], ...URGENCIES.map((urgency) => [urgency, urgency] as const)]}
             choose={(urgency) => change({ urgency })}
-            hint="A low one waits until a phone is on power or awake."
+            hint="Low urgency waits until the phone is charging or active."
             fault={faultAt(check, "/urgency")}
           />
           <Text
@@ -77,7 +77,7 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
             value={draft.collapseKey}
             change={(collapseKey) => change({ collapseKey })}
             max={200}
-            hint="A browser that was away gets the newest of a key alone."
+            hint="An offline browser gets only the latest message with this key."
             fault={faultAt(check, "/collapse_key")}
           />
           <Choice
@@ -88,7 +88,7 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
             choose={(policy) => change({ policy })}
             hint={
               <>
-                How failures are retried; <a href={link("/policies")}>more of that</a>.
+                Retries after failures: see <a href={link("/policies")}>Policies</a>.
               </>
             }
             fault={faultAt(check, "/policy")}
@@ -100,7 +100,7 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
 }
 
 function Retries({ preview: { timetable, when_throttled, set_by } }: { preview: PolicyPreviewResponse }) {
-  const by = set_by.retry === "default" ? "This is the server’s default." : `This is set by the ${set_by.retry}.`;
+  const by = set_by.retry === "default" ? "Server default." : `Set by the ${set_by.retry}.`;
   return (
     <>
       <p>
@@ -129,7 +129,7 @@ function Rows({ caption, timetable }: { caption: string; timetable: Timetable })
           { head: "Retry", cell: ({ first, last }) => (first === last ? first : `${first} to ${last}`) },
           { head: "After", isNumber: true, cell: ({ delay_s }) => duration(delay_s) },
           { head: "With jitter", isNumber: true, cell: ({ shortest_s, longest_s }) => `${duration(shortest_s)} to ${duration(longest_s)}` },
-          { head: "In all", isNumber: true, cell: ({ elapsed_s }) => duration(elapsed_s) },
+          { head: "Total", isNumber: true, cell: ({ elapsed_s }) => duration(elapsed_s) },
         ]}
       />
     </>

@@ -15,11 +15,11 @@ import { Choice, Text } from "./fields";
 import { send } from "./load";
 
 const KINDS = [
-  ["users", "A user"],
-  ["subscriptions", "A subscription"],
+  ["users", "User"],
+  ["subscriptions", "Subscription"],
 ] as const;
 
-/** Sends it to one recipient first. Whom, is kept for the next draft. */
+/** Sends the draft to one recipient, whose id is kept for the next draft. */
 export function TryCard({ app, draft }: { app: AppResponse; draft: Draft }) {
   const place = `bellwire.test.${app.id}`;
   const [[kind, id], setTo] = useState<[kind: "users" | "subscriptions", id: string]>(() => remembered(place));
@@ -32,8 +32,8 @@ export function TryCard({ app, draft }: { app: AppResponse; draft: Draft }) {
   const lacking = unsaid(draft);
   const isReady = !lacking && id.trim() !== "";
   return (
-    <Card title="Try it">
-      <p class="fine">The same content to one recipient, at once: no quiet hours, no waiting. A test counts as a message of its own.</p>
+    <Card title="Test">
+      <p class="fine">Sends this content to one recipient immediately, also in quiet hours. The test is a separate message.</p>
       <form
         class="pair try"
         onSubmit={(event) => {
@@ -42,9 +42,9 @@ export function TryCard({ app, draft }: { app: AppResponse; draft: Draft }) {
         }}
       >
         <Choice label="To" name="test-kind" value={kind} choices={KINDS} choose={(kind) => setTo([kind as "users" | "subscriptions", id])} />
-        <Text label="Id" name="test-id" value={id} change={(id) => setTo([kind, id])} placeholder={kind === "users" ? "yours, as your site has it" : "sub_…"} />
+        <Text label="Id" name="test-id" value={id} change={(id) => setTo([kind, id])} placeholder={kind === "users" ? "user id of your site" : "sub_…"} />
         <button type="submit" id="send-test" disabled={!isReady || isBusy}>
-          Send a test
+          Send test
         </button>
       </form>
       {lacking && <p class="fine">{lacking}</p>}
@@ -58,14 +58,14 @@ export function TryCard({ app, draft }: { app: AppResponse; draft: Draft }) {
 function Became({ app, sent }: { app: AppResponse; sent: Accepted }) {
   const { link } = useFilters();
   const message = useResource(`message ${sent.id}`, (stop) => loadMessage(app.id, sent.id, stop), { on: ["outcomes"], everyS: 3 });
-  if (sent.audience_estimate === 0) return <p role="status">The test was not sent: that recipient has no active browser.</p>;
+  if (sent.audience_estimate === 0) return <p role="status">Not sent: this recipient has no active browser.</p>;
   return (
     <Shown of={message} what="the test">
       {(shown) => {
         const { tone, words } = going(standing(shown), undefined, clock.shown.value, zone.value);
         return (
           <p role="status" id="tested">
-            <Badge tone={tone}>Test</Badge> {words} <a href={link(`/messages/${sent.id}`)}>More</a>
+            <Badge tone={tone}>Test</Badge> {words} <a href={link(`/messages/${sent.id}`)}>Show message</a>
           </p>
         );
       }}

@@ -35,8 +35,8 @@ export function HandleDialog({ app, handling, kind, message, onClose, onHandled 
       {done ? (
         <>
           <p role="status" id="handled">
-            {handling === "replay" ? "Sent again" : "Discarded"}: {letters(done.handled)}.
-            {done.remaining > 0 && ` Left: ${letters(done.remaining)}; repeat it for those.`}
+            {handling === "replay" ? "Replayed" : "Discarded"}: {letters(done.handled)}.
+            {done.remaining > 0 && ` Left: ${letters(done.remaining)}; repeat the action.`}
           </p>
           <p class="row end">
             <button type="button" onClick={onClose}>
@@ -45,7 +45,7 @@ export function HandleDialog({ app, handling, kind, message, onClose, onHandled 
           </p>
         </>
       ) : (
-        <Shown of={dryRun} what="what it would do">
+        <Shown of={dryRun} what="the dry run">
           {(counted) => (
             <>
               <p>{handling === "replay" ? whatReplayDoes(counted) : whatDiscardDoes(counted)}</p>
@@ -79,13 +79,13 @@ function whatReplayDoes(counted: DeadLetterActionResult): string {
   ];
   const messages = things(counted.by_message?.length ?? 0, "message");
   return [
-    `${letters(reached("replay", counted))} of ${messages} would be sent again, only to their recipients. A browser that did display one drops the repeat.`,
+    `${letters(reached("replay", counted))} of ${messages} would be sent again to their recipients. A browser that has shown a notification drops the duplicate.`,
     ...left,
-    "Replaying works only once the cause is mended.",
+    "Fix the cause before replaying.",
   ]
     .filter(Boolean)
     .join(" ");
 }
 
 const whatDiscardDoes = (counted: DeadLetterActionResult): string =>
-  `${letters(reached("discard", counted))} would be put aside: they stay in the archive until it is cleared, but nothing brings them back to anybody.`;
+  `${letters(reached("discard", counted))} would be discarded: they stay in the archive until its retention ends, but can no longer be replayed.`;

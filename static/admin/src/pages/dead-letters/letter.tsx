@@ -17,7 +17,7 @@ import { Refused, Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { handleOne, loadLetter, type Handling } from "./load";
 
-/** One dead letter: what went wrong, everything that was tried, and what may be done. */
+/** One dead letter: error, attempts, content and actions. */
 export default function DeadLetterPage() {
   const { params } = useRoute();
   const { app, apps } = useHere();
@@ -28,16 +28,16 @@ export default function DeadLetterPage() {
       <p class="back">
         <a href={link("/dead-letters")}>Failed deliveries</a>
       </p>
-      {app ? <Letter key={id} app={app} id={id} /> : <ChooseApp apps={apps} what="Failed deliveries are kept by app." />}
+      {app ? <Letter key={id} app={app} id={id} /> : <ChooseApp apps={apps} what="Each failed delivery belongs to an app." />}
     </>
   );
 }
 
 const STATES: Record<DeadLetterDetail["state"], { word: string; tone: Tone }> = {
   open: { word: "Open", tone: "lost" },
-  replayed: { word: "Sent again", tone: "accepted" },
+  replayed: { word: "Replayed", tone: "accepted" },
   discarded: { word: "Discarded", tone: "cancelled" },
-  closed: { word: "Closed: there is no way back", tone: "cancelled" },
+  closed: { word: "Closed: cannot be replayed", tone: "cancelled" },
 };
 
 function Letter({ app, id }: { app: AppResponse; id: string }) {
@@ -73,13 +73,13 @@ function Opened({ app, opened, onHandled }: { app: AppResponse; opened: DeadLett
       <div class="grid halves">
         <Card title="Last error">
           <p>
-            {opened.status != null && <code>{opened.status}</code>} {opened.detail ?? (opened.status == null ? "There was no answer." : "The gateway gave no reason.")}
+            {opened.status != null && <code>{opened.status}</code>} {opened.detail ?? (opened.status == null ? "No response." : "The push service gave no reason.")}
           </p>
         </Card>
-        <Card title="What it was">
+        <Card title="Delivery">
           <ul class="list">
             <li data-row>
-              <a id="story" href={link(`/deliveries/${app.slug}/${opened.message}/${opened.subscription}`)}>Story of this delivery</a>
+              <a id="story" href={link(`/deliveries/${app.slug}/${opened.message}/${opened.subscription}`)}>History of this delivery</a>
             </li>
             <li data-row>
               Message <a href={link(`/messages/${opened.message}`)}>{opened.message}</a>
@@ -90,12 +90,12 @@ function Opened({ app, opened, onHandled }: { app: AppResponse; opened: DeadLett
             <li>Tier {opened.tier}</li>
             {opened.replay && (
               <li data-row>
-                Sent again by <a href={link(`/messages/${opened.replay}`)}>{opened.replay}</a>
+                Replayed by <a href={link(`/messages/${opened.replay}`)}>{opened.replay}</a>
               </li>
             )}
           </ul>
         </Card>
-        <Card title="What was tried" class="wide">
+        <Card title="Attempts" class="wide">
           <History history={opened.history} />
         </Card>
         <Content opened={opened} />
@@ -112,7 +112,7 @@ function Opened({ app, opened, onHandled }: { app: AppResponse; opened: DeadLett
 }
 
 function History({ history }: { history: DeadLetterDetail["history"] }) {
-  if (history.length === 0) return <p>The log of its attempts has been deleted.</p>;
+  if (history.length === 0) return <p>The log of the attempts has been deleted.</p>;
   return (
     <Table
       caption="Attempts"
@@ -121,7 +121,7 @@ function History({ history }: { history: DeadLetterDetail["history"] }) {
       columns={[
         { head: "Attempt", cell: ({ attempt }) => (attempt === 0 ? "First POST" : `Retry ${attempt}`) },
         { head: "At", cell: ({ at }) => <Time at={at} absolute /> },
-        { head: "Answer", cell: ({ status, reason }) => [status, reason].filter((word) => word != null).join(" ") || "none" },
+        { head: "Response", cell: ({ status, reason }) => [status, reason].filter((word) => word != null).join(" ") || "none" },
         { head: "Took", isNumber: true, isExtra: true, cell: ({ took_ms }) => (took_ms == null ? "–" : duration(took_ms / 1_000)) },
       ]}
     />
@@ -131,14 +131,14 @@ function History({ history }: { history: DeadLetterDetail["history"] }) {
 function Content({ opened: { content, content_state, dropped } }: { opened: DeadLetterDetail }) {
   return (
     <Card title="Content">
-      {content_state === "withheld" && <p>Its content is visible to admins of this app only.</p>}
-      {content_state === "deleted" && <p>Its content has been deleted.</p>}
+      {content_state === "withheld" && <p>The content is visible to admins of this app only.</p>}
+      {content_state === "deleted" && <p>The content has been deleted.</p>}
       {content_state === "shown" && (
         <pre tabIndex={0}>
           <code>{JSON.stringify(content, null, 2)}</code>
         </pre>
       )}
-      {dropped && <p class="fine">Of its last version was left out, since it was too large: {dropped.join(", ")}.</p>}
+      {dropped && <p class="fine">Left out because the payload was too large: {dropped.join(", ")}.</p>}
     </Card>
   );
 }
@@ -146,9 +146,9 @@ function Content({ opened: { content, content_state, dropped } }: { opened: Dead
 const DOES: Record<Handling, { title: string; words: string }> = {
   replay: {
     title: "Replay",
-    words: "It is sent again as a new message, to this one subscription. If the browser did show it, it drops the repeat. Replaying works only once the cause is mended.",
+    words: "Sends a new message to this subscription. A browser that has shown the notification drops the duplicate. Fix the cause before replaying.",
   },
-  discard: { title: "Discard", words: "It is put aside: it stays in the archive until that is cleared, but nothing brings it back to anybody." },
+  discard: { title: "Discard", words: "The dead letter stays in the archive until its retention ends, but can no longer be replayed." },
 };
 
 function Acts({ app, id, onHandled }: { app: AppResponse; id: string; onHandled: () => unknown }) {
@@ -159,10 +159,10 @@ function Acts({ app, id, onHandled }: { app: AppResponse; id: string; onHandled:
     choose(undefined);
     await onHandled();
   });
-  if (!sender.may) return <p class="fine">Replaying and discarding are not yours to do. {sender.why}</p>;
+  if (!sender.may) return <p class="fine">Your role does not allow replaying or discarding dead letters. {sender.why}</p>;
   return (
     <>
-      <div class="row" role="group" aria-label="What to do with it">
+      <div class="row" role="group" aria-label="Actions">
         {(["replay", "discard"] as const).map((handling) => (
           <button key={handling} type="button" data-do={handling} onClick={() => choose(handling)}>
             {DOES[handling].title}…
@@ -170,7 +170,7 @@ function Acts({ app, id, onHandled }: { app: AppResponse; id: string; onHandled:
         ))}
       </div>
       {handling && (
-        <Dialog title={`${DOES[handling].title} this one?`} onClose={() => choose(undefined)}>
+        <Dialog title={`${DOES[handling].title} this dead letter?`} onClose={() => choose(undefined)}>
           <p>{DOES[handling].words}</p>
           <Refused problem={problem} />
           <p class="row end">

@@ -20,10 +20,10 @@ export default function DeadLetters() {
   const { filters } = useFilters();
   return (
     <>
-      <Head title="Failed deliveries" lead="What failed, and can I fix it? Each failed delivery is kept as a dead letter.">
+      <Head title="Failed deliveries" lead="Each failed delivery is kept as a dead letter, which you can replay or discard.">
         {app && <Export app={app} reason={filters.reason} />}
       </Head>
-      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Failed deliveries are kept by app." />}
+      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Each failed delivery belongs to an app." />}
     </>
   );
 }
@@ -56,14 +56,14 @@ function OfApp({ app }: { app: AppResponse }) {
         of={kinds}
         what="dead letters"
         isEmpty={(kinds) => kinds.length === 0}
-        empty={<p>No dead letter {message && "of this message "}is open. Deliveries come here when every retry has failed, or when a gateway refuses them for good.</p>}
+        empty={<p>No dead letter {message && "of this message "}is open. A delivery appears here when all retries have failed, or when a push service refuses it permanently.</p>}
       >
         {(found) => <Kinds app={app} kinds={found.filter(({ reason }) => !filters.reason || reason === filters.reason)} choose={choose} />}
       </Shown>
       {(filters.reason || message) && (
         <p class="row">
           {filters.reason && <a href={link("/dead-letters", { message })}>All reasons</a>}
-          {message && <a href={link("/dead-letters", { reason: filters.reason })}>Of all messages</a>}
+          {message && <a href={link("/dead-letters", { reason: filters.reason })}>All messages</a>}
           {message && <a href={link(`/messages/${message}`)}>This message</a>}
         </p>
       )}
@@ -81,7 +81,7 @@ interface Chosen {
 function Kinds({ app, kinds, choose }: { app: AppResponse; kinds: Kind[]; choose: (chosen: Chosen) => void }) {
   const { filters, link } = useFilters();
   const sender = useMay("sender", app.id);
-  if (kinds.length === 0) return <p>None of these is open.</p>;
+  if (kinds.length === 0) return <p>No open dead letters.</p>;
   return (
     <>
       <ul class="kinds">
@@ -115,21 +115,21 @@ function Kinds({ app, kinds, choose }: { app: AppResponse; kinds: Kind[]; choose
           );
         })}
       </ul>
-      {!sender.may && <p class="fine">Replaying and discarding are not yours to do. {sender.why}</p>}
+      {!sender.may && <p class="fine">Your role does not allow replaying or discarding dead letters. {sender.why}</p>}
     </>
   );
 }
 
 function trend({ lastDay, dayBefore }: Kind): string {
-  if (lastDay === 0 && dayBefore === 0) return "none within two days";
-  return `${count(lastDay)} in the last 24 hours, ${count(dayBefore)} in those before`;
+  if (lastDay === 0 && dayBefore === 0) return "none in two days";
+  return `${count(lastDay)} in the last 24 hours, ${count(dayBefore)} in the 24 hours before`;
 }
 
 function Letters({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   const page = useResource(`letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.after ?? ""}`, (stop) => loadLetters(app.id, filters, stop));
   return (
-    <Shown of={page} what="single letters" isEmpty={({ letters }) => letters.length === 0} empty={<p>There are no more.</p>}>
+    <Shown of={page} what="dead letters" isEmpty={({ letters }) => letters.length === 0} empty={<p>No more dead letters.</p>}>
       {(known) => (
         <>
           <LetterTable letters={known.letters} />

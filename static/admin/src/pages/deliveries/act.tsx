@@ -30,7 +30,7 @@ export function TurnDialog({ turn, app, known, onClose, onTaken }: TurnProps) {
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={onClose}>
-          Back
+          Close
         </button>
         <button type="button" class="primary" id="take" disabled={isBusy} onClick={() => run()}>
           {title}
@@ -53,7 +53,7 @@ export function ReportDialog({ explanation, subject, onClose }: { explanation: E
     } catch {
       // The browser does not let us: over plain http, say.
       if (shown.current) getSelection()?.selectAllChildren(shown.current);
-      tell("The browser keeps pages from copying here. The text is selected: copy it with the keyboard.");
+      tell("The browser does not allow copying here. The text is selected: copy it with the keyboard.");
     }
   };
   return (
@@ -61,7 +61,7 @@ export function ReportDialog({ explanation, subject, onClose }: { explanation: E
       <pre ref={shown} class="report" id="report-text" tabIndex={0}>
         {text}
       </pre>
-      <p class="fine">It names the person and ids; it has neither content nor the address of the device.</p>
+      <p class="fine">The report has the person and the ids, but no content and no endpoint.</p>
       <p class="row end">
         <span role="status">{told}</span>
         <button type="button" class="primary" id="copy" onClick={() => void copy()}>

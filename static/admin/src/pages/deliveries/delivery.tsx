@@ -18,7 +18,7 @@ import { Told, Timeline } from "./timeline";
 import "../../ui/filters.css";
 import "./deliveries.css";
 
-/** One delivery: why it is as it is, what comes next, and what may be done. */
+/** One delivery: state with its reason, history, next step and actions. */
 export default function DeliveryPage() {
   const { params } = useRoute();
   const [message = "", subscription = ""] = [params.message, params.subscription];
@@ -56,7 +56,7 @@ function Story({ app, message, subscription }: { app: AppResponse; message: stri
               </p>
             )}
             <div class="grid story">
-              <Card title="What happened">
+              <Card title="History">
                 <Timeline story={shown.explanation.story} />
               </Card>
               <About app={app} known={shown} />
@@ -77,7 +77,7 @@ function Title({ known }: { known: Known }) {
   const device = aDevice(gatewayOf(known));
   const whom = personOf(known);
   const { message } = known.explanation;
-  return <Head title={whom ? `Delivery to ${whom}` : `Delivery to ${device}`} lead={`Message ${shortId(message)} to ${whom ? `${device} of theirs` : shortId(known.explanation.subscription)}`} />;
+  return <Head title={whom ? `Delivery to ${whom}` : `Delivery to ${device}`} lead={`Message ${shortId(message)} to ${whom ? device : shortId(known.explanation.subscription)}`} />;
 }
 
 function Verdict({ known: { explanation } }: { known: Known }) {
@@ -99,7 +99,7 @@ function Turns({ app, known, onDone }: { app: AppResponse; known: Known; onDone:
   const subject: Subject = { app: `${app.name} (${app.slug})`, person: personOf(known), gateway: gatewayOf(known), lane: found?.lane ?? undefined };
   return (
     <>
-      <div class="row" role="group" aria-label="What may be done">
+      <div class="row" role="group" aria-label="Actions">
         {waits && sender.may && (
           <>
             <button type="button" id="retry" class="primary" onClick={() => show("retry")}>
@@ -113,9 +113,9 @@ function Turns({ app, known, onDone }: { app: AppResponse; known: Known; onDone:
         <button type="button" id="report" onClick={() => show("report")}>
           Copy as a report…
         </button>
-        {explanation.state === "dead" && <a href={link("/dead-letters", { app: app.slug })}>Replay it from the dead letters</a>}
+        {explanation.state === "dead" && <a href={link("/dead-letters", { app: app.slug })}>Replay from the failed deliveries</a>}
       </div>
-      {waits && !sender.may && <p class="fine">Retrying and cancelling are not yours to do. {sender.why}</p>}
+      {waits && !sender.may && <p class="fine">Your role does not allow retrying or cancelling deliveries. {sender.why}</p>}
       {open === "report" && <ReportDialog explanation={explanation} subject={subject} onClose={close} />}
       {(open === "retry" || open === "cancel") && (
         <TurnDialog
@@ -138,7 +138,7 @@ function About({ app, known }: { app: AppResponse; known: Known }) {
   const { explanation, found } = known;
   const [person, gateway] = [personOf(known), gatewayOf(known)];
   return (
-    <Card title="About it">
+    <Card title="Details">
       <dl class="facts">
         <div>
           <dt>Message</dt>
@@ -160,7 +160,7 @@ function About({ app, known }: { app: AppResponse; known: Known }) {
         </div>
         <div>
           <dt>Push service</dt>
-          <dd>{found?.lane != null && gateway ? <a href={link(`/push-services/${found.lane}`)}>{gatewayName(gateway)}</a> : gateway ? gatewayName(gateway) : "not known"}</dd>
+          <dd>{found?.lane != null && gateway ? <a href={link(`/push-services/${found.lane}`)}>{gatewayName(gateway)}</a> : gateway ? gatewayName(gateway) : "unknown"}</dd>
         </div>
       </dl>
       {chapters(explanation.story).about.map((sentence) => (

@@ -16,12 +16,12 @@ import { Table, type Column } from "../../ui/table";
 import { loadDevices, loadFound, loadLanes } from "./load";
 import "./deliveries.css";
 
-/** Why did this person not get it? */
+/** Search for deliveries by person and message. */
 export default function Deliveries() {
   return (
     <>
-      <Head title="Deliveries" lead="Why did this person not get it? A delivery is one message on its way to one device." />
-      <OfApp what="Deliveries are kept by app.">
+      <Head title="Deliveries" lead="A delivery is one message to one device. Search by person or message to see its state and the reason." />
+      <OfApp what="Each delivery belongs to an app.">
         {(app) => <OfOneApp key={app.id} app={app} />}
       </OfApp>
     </>
@@ -59,8 +59,8 @@ function Search() {
   };
   return (
     <form class="card finder" onSubmit={submit} aria-label="Find deliveries">
-      <SearchField label="Who did not get it?" name="who" value={filters.who} hint="User id, or sub_…" />
-      <SearchField label="Which message?" name="message" value={filters.message} hint="msg_…, if you know it" />
+      <SearchField label="Person" name="who" value={filters.who} hint="User id, or sub_…" />
+      <SearchField label="Message" name="message" value={filters.message} hint="msg_… (optional)" />
       <button type="submit" class="primary" id="find">
         Find
       </button>
@@ -72,8 +72,8 @@ function Begin() {
   return (
     <div class="empty">
       <p>
-        Begin with the person: the user id that your site gave them, or the id of one of their subscriptions. With the message beside it you see what became of
-        that one on each of their devices; alone it shows everybody that it went to.
+        Enter a person: the user id of your site, or the id of a subscription. With a message id as well, the result shows
+        this message on each device of the person. A message id alone shows all deliveries of the message.
       </p>
     </div>
   );
@@ -119,17 +119,17 @@ function Results({ app }: { app: AppResponse }) {
       isEmpty={({ data, done }) => data.length === 0 && done}
       empty={
         filters.after ? (
-          <p>There are no more.</p>
+          <p>No more deliveries.</p>
         ) : (
           <p>
-            No delivery is known that fits. Whoever was never among those a message was for has none; with both a person and a message above, it is told why.
+            No delivery matches. Enter a person and a message to see why the person got no delivery.
           </p>
         )
       }
     >
       {(page) => (
         <>
-          {page.data.length > 0 ? <FoundTable app={app} found={page.data} /> : <p>None among those that were looked at.</p>}
+          {page.data.length > 0 ? <FoundTable app={app} found={page.data} /> : <p>No match in the searched part.</p>}
           <Further page={page} />
         </>
       )}
@@ -144,14 +144,14 @@ function Further({ page }: { page: FoundDeliveries }) {
     <p class="row">
       {page.looked_back_to && !filters.message && (
         <span class="fine">
-          Everything sent since <Time at={page.looked_back_to} absolute /> was looked through.
+          Searched back to <Time at={page.looked_back_to} absolute />.
         </span>
       )}
-      {filters.after && <a href={link("/deliveries", { ...filters, after: undefined })}>Back to the newest deliveries</a>}
-      {page.prev_iterator && <a href={link("/deliveries", { ...filters, after: page.prev_iterator })}>Newer ones</a>}
+      {filters.after && <a href={link("/deliveries", { ...filters, after: undefined })}>Newest</a>}
+      {page.prev_iterator && <a href={link("/deliveries", { ...filters, after: page.prev_iterator })}>Newer</a>}
       {page.iterator && (
         <a id="further" href={link("/deliveries", { ...filters, after: page.iterator })}>
-          Look further
+          Search older deliveries
         </a>
       )}
     </p>
@@ -165,7 +165,7 @@ function FoundTable({ app, found }: { app: AppResponse; found: FoundDelivery[] }
   const personColumn: Column<FoundDelivery> = {
     head: "Person",
     isExtra: true,
-    cell: ({ user_id }) => (user_id ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`)}>{user_id}</a> : <span class="soft">nobody’s</span>),
+    cell: ({ user_id }) => (user_id ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`)}>{user_id}</a> : <span class="soft">anonymous</span>),
   };
   return (
     <Table
@@ -236,7 +236,7 @@ function ByDevice({ app, who }: { app: AppResponse; who: string }) {
       isEmpty={(devices) => devices.length === 0}
       empty={
         <p>
-          No match for <code>{who}</code>: no subscription has that id or user id. Users who never allowed notifications, or whose subscriptions were
+          No subscription has the id or user id <code>{who}</code>. Users who never allowed notifications, or whose subscriptions were
           deleted, cannot be reached.
         </p>
       }
@@ -258,7 +258,7 @@ function ByDevice({ app, who }: { app: AppResponse; who: string }) {
               ),
             },
             {
-              head: "This message",
+              head: "Delivery",
               cell: ({ found }) =>
                 found ? (
                   <Standing found={found} />
@@ -266,11 +266,11 @@ function ByDevice({ app, who }: { app: AppResponse; who: string }) {
                   <>
                     <Badge tone="cancelled">{stateWords("none").word}</Badge>
                     <br />
-                    <span class="fine">open it to see why</span>
+                    <span class="fine">open to see the reason</span>
                   </>
                 ),
             },
-            { head: "The device itself", isExtra: true, cell: ({ device }) => device.state },
+            { head: "Device state", isExtra: true, cell: ({ device }) => device.state },
             { head: "Last seen", isExtra: true, cell: ({ device }) => <Time at={device.last_seen} /> },
           ]}
         />

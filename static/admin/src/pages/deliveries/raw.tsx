@@ -8,11 +8,11 @@ import type { Known } from "./load";
 export function RawFacts({ known: { delivery, explanation } }: { known: Known }) {
   return (
     <details class="card raw" id="raw">
-      <summary>Raw facts: attempts, receipts, and the story’s values</summary>
+      <summary>Raw data: attempts, receipts, history</summary>
       {delivery && delivery.attempts.length > 0 && <Attempts attempts={delivery.attempts} />}
       {delivery && delivery.receipts.length > 0 && (
         <Table
-          caption="What its browser reported"
+          caption="Receipts"
           rows={delivery.receipts}
           id={({ kind }) => kind}
           columns={[
@@ -38,10 +38,10 @@ function Attempts({ attempts }: { attempts: AttemptResponse[] }) {
       columns={[
         { head: "Attempt", cell: ({ attempt }) => attempt + 1 },
         { head: "When", cell: ({ at }) => <Time at={at} absolute /> },
-        { head: "Ending", cell: ({ ending }) => <code>{ending}</code> },
+        { head: "Outcome", cell: ({ ending }) => <code>{ending}</code> },
         { head: "Status", cell: ({ status }) => (status == null ? "–" : <code>{status}</code>) },
         { head: "Took", isNumber: true, cell: ({ took_ms }) => (took_ms == null ? "–" : duration(took_ms / 1_000)) },
-        { head: "Its words", isExtra: true, cell: ({ reason }) => reason || "none" },
+        { head: "Response text", isExtra: true, cell: ({ reason }) => reason || "–" },
       ]}
     />
   );

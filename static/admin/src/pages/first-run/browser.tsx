@@ -16,12 +16,12 @@ export function BrowserStep({ app, isDone, onChanged }: Props) {
   const { refreshApps } = useHere();
   const operator = useMay("operator", app.id);
   const isLetIn = app.origins.includes(location.origin);
-  if (!window.isSecureContext) return <p>Browsers allow web push on HTTPS and on localhost only. Open this page at such an address.</p>;
-  if (!isLetIn && !operator.may) return <p class="fine">The app does not let in pages of {location.origin} yet. {operator.why}</p>;
+  if (!window.isSecureContext) return <p>Web push requires HTTPS or localhost. Open this page at such an address.</p>;
+  if (!isLetIn && !operator.may) return <p class="fine">The app does not allow the origin {location.origin} yet. {operator.why}</p>;
   if (!isLetIn) {
     return (
       <Form
-        button="Let them in"
+        button="Allow this origin"
         id="let-in"
         work={async () => {
           await letIn(app, location.origin);
@@ -30,14 +30,14 @@ export function BrowserStep({ app, isDone, onChanged }: Props) {
         }}
       >
         <p>
-          {app.name} does not let in pages of {location.origin} yet, and a page there subscribes this browser. It becomes one of the app’s origins; you can take it away again in the settings.
+          A page at {location.origin} subscribes this browser, and {app.name} does not allow that origin yet. This adds it to the app’s origins; you can remove it in the settings.
         </p>
       </Form>
     );
   }
   return (
     <>
-      <p>{isDone ? "It is subscribed, and gets what you send to everybody, too." : "A small window asks your browser for leave, and subscribes it as a visitor’s would be."}</p>
+      <p>{isDone ? "This browser is subscribed and gets messages to all subscribers." : "A small window asks for permission and subscribes this browser."}</p>
       <p>
         <a
           id="this-browser"
@@ -49,7 +49,7 @@ export function BrowserStep({ app, isDone, onChanged }: Props) {
             if (window.open(pageOf(app), "bellwire-this-browser", "popup,width=480,height=560")) event.preventDefault();
           }}
         >
-          {isDone ? "Its subscription" : "Subscribe this browser"}
+          {isDone ? "Show its subscription" : "Subscribe this browser"}
         </a>
       </p>
     </>

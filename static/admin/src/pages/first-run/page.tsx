@@ -19,16 +19,16 @@ export default function FirstRun() {
   const { apps, app } = useHere();
   return (
     <>
-      <Head title="First run" lead="From nothing to a notification in this browser, in five steps." />
-      {app ? <Steps key={app.id} app={app} /> : apps.length === 0 ? <Begin /> : <ChooseApp apps={apps} what="Each app begins with the same steps." />}
+      <Head title="First run" lead="Five steps to a notification in this browser." />
+      {app ? <Steps key={app.id} app={app} /> : apps.length === 0 ? <Begin /> : <ChooseApp apps={apps} what="The steps are the same for each app." />}
     </>
   );
 }
 
 const TITLES: Record<Step, string> = {
-  app: "Make an app for your site",
-  key: "Make a key for your backend",
-  site: "Paste this into your site",
+  app: "Create an app for your site",
+  key: "Create an API key for your backend",
+  site: "Add the SDK to your site",
   browser: "Subscribe this browser",
   sent: "Send yourself a notification",
 };
@@ -41,7 +41,7 @@ function Begin() {
   if (!operator.may) {
     return (
       <div class="empty">
-        <p>There is no app that you may look at, and to make one is not yours. {operator.why}</p>
+        <p>There is no app that you can access, and your role does not allow creating one. {operator.why}</p>
       </div>
     );
   }
@@ -64,7 +64,7 @@ function Steps({ app }: { app: AppResponse }) {
     return () => channel.close();
   }, [progress]);
   return (
-    <Shown of={progress} what="how far it is">
+    <Shown of={progress} what="the progress">
       {(known) => <StepList app={app} known={known} progress={progress} />}
     </Shown>
   );
@@ -103,14 +103,14 @@ function StepList({ app, known, progress }: { app: AppResponse; known: Known; pr
       </ol>
       {next === undefined && (
         <p class="all-done" id="all-done" role="status">
-          It works, from end to end. <a href={to("/", { app: filters.app })}>To the overview</a>
+          Everything works. <a href={to("/", { app: filters.app })}>Go to the overview</a>
         </p>
       )}
     </>
   );
 }
 
-const whereOf = ({ name, origins }: AppResponse) => (origins.length > 0 ? `${name}, for pages of ${origins.join(", ")}.` : `${name}. It lets in no origin yet.`);
+const whereOf = ({ name, origins }: AppResponse) => (origins.length > 0 ? `${name}, for pages of ${origins.join(", ")}.` : `${name}, without origins yet.`);
 
 interface ItemProps {
   n: number;

@@ -4,15 +4,15 @@ import { Badge } from "../../ui/badge";
 import { Field, Form } from "../../ui/form";
 import { type Known, sendTo } from "./load";
 
-/** The last step, and what became of it. */
+/** Last step, with its result. */
 export function SentStep({ app, known: { browser, message }, onSent }: { app: AppResponse; known: Known; onSent: () => unknown }) {
   const sender = useMay("sender", app.id);
-  if (!browser) return <p class="fine">Once this browser is subscribed.</p>;
-  if (!sender.may) return <p class="fine">To send is not yours. {sender.why}</p>;
+  if (!browser) return <p class="fine">Available after this browser is subscribed.</p>;
+  if (!sender.may) return <p class="fine">Your role does not allow sending messages. {sender.why}</p>;
   return (
     <>
       <Form
-        button={message ? "Send another one" : "Send"}
+        button={message ? "Send another notification" : "Send"}
         id="send"
         work={async ({ text }) => {
           await sendTo(app, browser, { title: text("title"), body: text("body") });
@@ -32,15 +32,15 @@ export function SentStep({ app, known: { browser, message }, onSent }: { app: Ap
 
 function Fate({ counts }: { counts: NonNullable<Known["message"]>["counts"] }) {
   if (!counts) return null;
-  if ((counts.displayed ?? 0) > 0) return <Badge tone="accepted">Your browser displayed and reported it</Badge>;
+  if ((counts.displayed ?? 0) > 0) return <Badge tone="accepted">Shown by your browser</Badge>;
   if (counts.accepted > 0) {
     return (
       <>
-        <Badge tone="waiting">The push service has it</Badge>
-        <p class="fine">Your browser has yet to show it. No notification? Check that the system allows notifications and is not in a do-not-disturb mode.</p>
+        <Badge tone="waiting">Accepted by the push service</Badge>
+        <p class="fine">Waiting for your browser. If no notification appears, check that the system allows notifications and that do-not-disturb is off.</p>
       </>
     );
   }
-  if (counts.gone + counts.dead + counts.expired + counts.cancelled > 0) return <Badge tone="lost">It did not arrive: subscribe this browser again, or look into the dead letters</Badge>;
-  return <Badge tone={counts.retrying > 0 ? "retrying" : "waiting"}>{counts.retrying > 0 ? "The push service did not take it yet; it is tried again" : "On its way"}</Badge>;
+  if (counts.gone + counts.dead + counts.expired + counts.cancelled > 0) return <Badge tone="lost">Failed: subscribe this browser again, or check the failed deliveries</Badge>;
+  return <Badge tone={counts.retrying > 0 ? "retrying" : "waiting"}>{counts.retrying > 0 ? "The push service refused the request; retrying" : "Sending"}</Badge>;
 }

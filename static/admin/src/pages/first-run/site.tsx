@@ -28,23 +28,23 @@ export function AppStep() {
         go("/first-run", { app: made.slug });
       }}
     >
-      <p>An app is one site: its keys, its subscribers, its messages.</p>
+      <p>An app is one site with its keys, subscribers and messages.</p>
       <Field label="Name">
         {(tie) => <input name="name" id="app-name" required maxLength={200} placeholder="Shop" value={name} onInput={(event) => setName(event.currentTarget.value)} autocomplete="off" {...tie} />}
       </Field>
-      <Field label="Short name" hint="For addresses and commands. It stays.">
+      <Field label="Slug" hint="For URLs and commands. It cannot be changed.">
         {(tie) => <input name="slug" required pattern="[a-z0-9][a-z0-9\-]{0,62}" value={slug ?? slugFrom(name)} onInput={(event) => setSlug(event.currentTarget.value)} autocomplete="off" {...tie} />}
       </Field>
-      <Field label="Where its pages are" hint="Their origin, such as https://shop.example.com or http://localhost:3000. Browsers elsewhere are refused.">
+      <Field label="Origin" hint="Such as https://shop.example.com or http://localhost:3000. Browsers on other origins are refused.">
         {(tie) => <input name="origins" id="app-origin" required placeholder="https://" autocomplete="off" {...tie} />}
       </Field>
-      <Field label="Contact for push services" hint="mailto:… or https://…, for when they have something to say about what you send.">
+      <Field label="Contact for push services" hint="mailto:… or https://…. Push services use it to report problems.">
         {(tie) => <input name="subject" id="app-subject" required defaultValue={session.email ? `mailto:${session.email}` : ""} placeholder="mailto:" autocomplete="off" {...tie} />}
       </Field>
       <label class="check">
         <input type="checkbox" name="here" defaultChecked />
         <span>
-          Let in pages of this server, too
+          Also allow the origin of this server
           <span class="fine">The fourth step subscribes this browser at {location.origin}.</span>
         </span>
       </label>
@@ -67,15 +67,15 @@ export function KeyStep({ app, isDone, secret, onMade }: KeyProps) {
   if (isDone) {
     return (
       <p>
-        There is one that may send. <a href={link("/settings/keys")}>Keys</a>
+        A key with the scope send exists. <a href={link("/settings/keys")}>Keys</a>
       </p>
     );
   }
-  if (!admin.may) return <p class="fine">To make keys is not yours. {admin.why}</p>;
+  if (!admin.may) return <p class="fine">Your role does not allow creating keys. {admin.why}</p>;
   return (
-    <Form button="Make the key" id="make-key" work={async () => onMade((await makeApiKey(app.id, { name: "backend", scopes: [...SCOPES] })).secret)}>
+    <Form button="Create key" id="make-key" work={async () => onMade((await makeApiKey(app.id, { name: "backend", scopes: [...SCOPES] })).secret)}>
       <p>
-        Your backend shows it with each request. It can send messages, read results and assign browsers to users, for {app.name} only; it is valid until it is revoked.
+        Your backend uses the key in each request. The key can send messages, read results and assign browsers to users of {app.name}. It is valid until it is revoked.
       </p>
     </Form>
   );
@@ -92,17 +92,17 @@ export function SiteStep({ app, isDone, onPasted }: { app: AppResponse; isDone: 
       <p>On your page:</p>
       <Snippet what="Button for your page" text={page} />
       <details>
-        <summary>To send from your backend, later</summary>
+        <summary>Request to send from your backend</summary>
         <Snippet what="Request that sends" text={send} />
       </details>
       {isDone ? (
-        <p>A visitor has subscribed on your site: it works.</p>
+        <p>A visitor has subscribed on your site.</p>
       ) : (
         <div class="row">
           <button type="button" class="primary" id="pasted" onClick={onPasted}>
-            Go on
+            Continue
           </button>
-          <span class="fine">You may paste it later: this is ticked when the first visitor has pressed the button.</span>
+          <span class="fine">You can do this later. The step is complete when the first visitor has subscribed.</span>
         </div>
       )}
     </>

@@ -15,7 +15,7 @@ export function CapsCard({ app }: { app: AppResponse }) {
   const caps = useResource(`caps ${app.id}`, (stop) => loadCaps(app.id, stop), { everyS: 3_600 });
   return (
     <Card title="Frequency caps">
-      <p class="fine">How many messages a person gets in a window that rolls, in all of their browsers together. One-time codes and other transactional messages have no caps.</p>
+      <p class="fine">Maximum number of messages to one person in a sliding window, over all browsers. Transactional messages have no caps.</p>
       <Shown of={caps} what="the caps">
         {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} refresh={caps.refresh} />}
       </Shown>
@@ -42,7 +42,7 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: Caps; refresh:
         ))}
       </ul>
       {!operator.may ? (
-        <p class="fine">To change it is not yours. {operator.why}</p>
+        <p class="fine">Your role does not allow changing caps. {operator.why}</p>
       ) : (
         <Form button="Review the change…" id="change-caps" work={async () => ask(true)}>
           {caps.map((cap, n) => (
@@ -58,8 +58,8 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: Caps; refresh:
       {isAsked && (
         <Ask
           title="Change the caps?"
-          button="Change them"
-          says={<span id="consequence">{capsWords(caps).join(" ")} It holds within a minute, for what is under way, too. What is too much ends as capped, and is not sent later.</span>}
+          button="Save"
+          says={<span id="consequence">{capsWords(caps).join(" ")} The change takes effect within a minute, also for waiting deliveries. Deliveries above a cap end as capped and are not sent later.</span>}
           work={async () => {
             await edit.save((condition) => setCaps(app.id, caps.map(capOf), condition));
             await reload();

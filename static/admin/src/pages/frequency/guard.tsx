@@ -47,13 +47,13 @@ function Loads({ guard }: { guard: GuardResponse }) {
         <li key={id} data-load={id}>
           <p class="row">
             <span>{word}</span>
-            {isHeld ? <Badge tone="lost">Held</Badge> : <Badge tone={guard.limit == null ? "cancelled" : "accepted"}>{guard.limit == null ? "Not guarded" : "Let through"}</Badge>}
+            {isHeld ? <Badge tone="lost">On hold</Badge> : <Badge tone={guard.limit == null ? "cancelled" : "accepted"}>{guard.limit == null ? "Not guarded" : "Sending"}</Badge>}
           </p>
           <div class="bar" aria-hidden="true">
             <span class="fill" data-tone={isHeld ? "lost" : "waiting"} style={{ width: `${(share ?? 0) * 100}%` }} />
           </div>
           <p class="fine number">
-            {fullCount(sent)} within a quarter of an hour{guard.limit != null && share !== undefined && `, ${sent > guard.limit ? "more than" : `${percent(share)} of`} the ${fullCount(guard.limit)} that are too much`}
+            {fullCount(sent)} in 15 minutes{guard.limit != null && share !== undefined && `, ${sent > guard.limit ? "above" : `${percent(share)} of`} the limit of ${fullCount(guard.limit)}`}
           </p>
         </li>
       ))}
@@ -66,7 +66,7 @@ function Held({ app, may, why, release }: { app: AppResponse; may: boolean; why:
   return (
     <>
       <p>
-        Find out what sends, in the <a href={link("/messages")}>messages</a> of {app.name}, and cancel what should not go out. Then release the app.
+        Check the <a href={link("/messages")}>messages</a> of {app.name}, and cancel unwanted ones. Then release the app.
       </p>
       {may ? (
         <p>
@@ -75,7 +75,7 @@ function Held({ app, may, why, release }: { app: AppResponse; may: boolean; why:
           </button>
         </p>
       ) : (
-        <p class="fine">Releasing it is not yours to do. {why}</p>
+        <p class="fine">Your role does not allow releasing the app. {why}</p>
       )}
     </>
   );
@@ -87,7 +87,7 @@ function ReleaseDialog({ app, known, refresh, onClose }: { app: AppResponse; kno
     <Ask
       title={`Release ${app.name}?`}
       says={<span id="consequence">{releaseWords(known, flow.known.value?.value)}</span>}
-      button="Release it"
+      button="Release"
       work={async () => {
         await release(app.id);
         onClose();
@@ -110,23 +110,23 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: GuardResponse;
   const read = async (written: Written) => propose({ factor: numberOf(written.text("factor")), floor: numberOf(written.text("floor")) });
   return (
     <details>
-      <summary>Change what is too much</summary>
+      <summary>Change the limit</summary>
       <Form button="Review the change…" id="change-guard" work={read}>
-        <Field label="Deliveries for each active subscription" hint="0: any number is right. Empty: as the server has it.">
+        <Field label="Deliveries for each active subscription" hint="0 disables the guard. Empty: server default.">
           {(tie) => <input {...tie} name="factor" type="number" min={0} max={1_000} defaultValue={known.factor?.toString() ?? ""} />}
         </Field>
-        <Field label="And so many beside" hint="Empty: as the server has it.">
+        <Field label="Additional deliveries" hint="Empty: server default.">
           {(tie) => <input {...tie} name="floor" type="number" min={0} max={1_000_000_000} defaultValue={known.floor?.toString() ?? ""} />}
         </Field>
       </Form>
       {proposed && (
         <Ask
           title="Change the guard?"
-          button="Change it"
+          button="Save"
           says={
             proposed.factor === 0
               ? "The guard is disabled: all messages are sent. A held app stays held until it is released."
-              : `The app is held when it sends more than ${proposed.factor === null ? "the server’s number" : fullCount(proposed.factor)} of deliveries for each active subscription within a quarter of an hour, and ${proposed.floor === null ? "the server’s number" : fullCount(proposed.floor)} more. An app that is held stays so until it is released.`
+              : `Limit in 15 minutes: ${proposed.factor === null ? "the server default" : fullCount(proposed.factor)} for each active subscription, plus ${proposed.floor === null ? "the server default" : fullCount(proposed.floor)}. An app above the limit is put on hold. A held app stays on hold until it is released.`
           }
           work={async () => {
             await edit.save((condition) => setGuard(app.id, proposed, condition));

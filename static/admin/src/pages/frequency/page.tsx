@@ -19,12 +19,12 @@ import "./frequency.css";
 import { GuardCard } from "./guard";
 import { loadEngagement, loadGuard } from "./load";
 
-/** Is it too much for them? What people make of it, and what keeps them from getting more than they bear. */
+/** Engagement, frequency caps and the runaway guard of an app. */
 export default function Frequency() {
   return (
     <>
-      <Head title="Frequency" lead="Is it too much for them? What people make of it, and what keeps a mistake from becoming a flood." />
-      <OfApp what="Each app has caps and a guard of its own.">{(app) => <Of key={app.id} app={app} />}</OfApp>
+      <Head title="Frequency" lead="Engagement, frequency caps and the runaway guard." />
+      <OfApp what="Each app has its own caps and guard.">{(app) => <Of key={app.id} app={app} />}</OfApp>
     </>
   );
 }
@@ -36,17 +36,17 @@ function Of({ app }: { app: AppResponse }) {
   const engagement = useResource(`engagement ${app.id} ${days}`, (stop) => loadEngagement(app.id, days, stop), { everyS: 300 });
   const [known, told] = [guard.known.value?.value, engagement.known.value?.value];
   const isLost = guard.problem.value ?? engagement.problem.value;
-  const said = known && told ? sentence(known, told, days, clock.shown.value, zone.value) : { tone: "waiting", words: isLost ? "The state is not available right now." : "Looking…" };
+  const said = known && told ? sentence(known, told, days, clock.shown.value, zone.value) : { tone: "waiting", words: isLost ? "The state is not available at the moment." : "Loading…" };
   return (
     <>
       <p class="sentence" id="too-much" data-tone={said.tone} aria-live="polite">
         {said.words}
       </p>
       <Card
-        title="How welcome it is"
-        aside={<Segments legend="How far back" name="days" value={String(days)} choices={RANGES.map((range) => [String(range), `${range} days`])} choose={(days) => change({ days }, true)} />}
+        title="Engagement"
+        aside={<Segments legend="Period" name="days" value={String(days)} choices={RANGES.map((range) => [String(range), `${range} days`])} choose={(days) => change({ days }, true)} />}
       >
-        <Shown of={engagement} what="what people make of it" isEmpty={({ gateways }) => gateways.length === 0} empty={<p>Nothing was sent within {2 * days} days. What browsers report of notifications is counted here: displayed, clicked, closed.</p>}>
+        <Shown of={engagement} what="engagement" isEmpty={({ gateways }) => gateways.length === 0} empty={<p>Nothing was sent within {2 * days} days. Notifications that browsers report as shown, clicked or dismissed are counted here.</p>}>
           {(engagement) => <Welcome engagement={engagement} />}
         </Shown>
       </Card>
@@ -78,14 +78,14 @@ function Welcome({ engagement: { from, gateways } }: { engagement: EngagementRes
             ),
           },
           { head: "Accepted", isNumber: true, isExtra: true, cell: ({ now }) => <Count n={now.accepted} /> },
-          { head: "Displayed", isNumber: true, cell: ({ now, before }) => <Share share={now.display_share} of={now.receipts_asked} before={before.display_share} /> },
+          { head: "Shown", isNumber: true, cell: ({ now, before }) => <Share share={now.display_share} of={now.receipts_asked} before={before.display_share} /> },
           { head: "Clicked", isNumber: true, cell: share("click_share") },
-          { head: "Closed", isNumber: true, isExtra: true, cell: share("close_share") },
+          { head: "Dismissed", isNumber: true, isExtra: true, cell: share("close_share") },
           { head: "Ignored", isNumber: true, isExtra: true, cell: share("ignored_share") },
         ]}
       />
       <p class="fine">
-        Since {dayOf(new Date(from))}, in UTC’s days; “before” is as many days before those. Displayed is a share of what a report was asked for, the others are of what was displayed. Clicked by less than 0.5 %, or closed by more than 70 %, is unwelcome: rules of thumb, since no browser publishes its own. Fewer than 500 say nothing.
+        Since {dayOf(new Date(from))} (UTC days); “before” is the previous period of the same length. Shown is a share of deliveries with receipt; the others are shares of shown. Less than 0.5 % clicked or more than 70 % dismissed counts as too frequent. These are rules of thumb: browsers publish no limits. Fewer than 500 shown are not rated.
       </p>
     </>
   );

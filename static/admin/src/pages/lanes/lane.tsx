@@ -41,7 +41,7 @@ export default function LanePage() {
             <Restore lane={shown} onDone={refresh} />
             <div class="grid halves">
               <Card title="Waiting">
-                <Shown of={flow} what="what waits">
+                <Shown of={flow} what="waiting deliveries">
                   {(flow) => <FlowFigures flow={flow} lane={shown} />}
                 </Shown>
               </Card>
@@ -120,8 +120,8 @@ function Restore({ lane, onDone }: { lane: LaneResponse; onDone: () => unknown }
 function AnswersCard({ lane }: { lane: LaneResponse }) {
   const answers = useResource(`answers ${lane.lane}`, (stop) => loadAnswers(lane, stop));
   return (
-    <Card title="Answers" aside={<span class="fine">last hour</span>}>
-      <Shown of={answers} what="answers" isEmpty={(answers) => answers.length === 0} empty={<p>Nothing was sent to it within the last hour.</p>}>
+    <Card title="Responses" aside={<span class="fine">last hour</span>}>
+      <Shown of={answers} what="the responses" isEmpty={(answers) => answers.length === 0} empty={<p>No requests in the last hour.</p>}>
         {(answers) => <Answers answers={answers} />}
       </Shown>
       {lane.last_error && (
@@ -140,7 +140,7 @@ function AnswersCard({ lane }: { lane: LaneResponse }) {
 
 function FlowFigures({ flow, lane: { concurrency, trips_last_hour } }: { flow: FlowResponse; lane: LaneResponse }) {
   const limits = [
-    flow.paused ? "nothing is let through: flow control pauses it" : "",
+    flow.paused ? "paused by flow control" : "",
     flow.rate == null ? "" : `${flow.rate} in ${duration(flow.period ?? 1)}`,
     flow.parallelism == null ? "" : `${flow.parallelism} at a time`,
   ].filter(Boolean);
@@ -153,12 +153,12 @@ function FlowFigures({ flow, lane: { concurrency, trips_last_hour } }: { flow: F
         </dd>
       </div>
       <div>
-        <dt>The oldest has waited</dt>
+        <dt>Oldest waiting for</dt>
         <dd>{flow.oldest_waiting_s == null ? "–" : duration(flow.oldest_waiting_s)}</dd>
       </div>
       <div>
         <dt>Concurrent requests</dt>
-        <dd>{concurrency == null ? "nothing was sent lately" : <>up to <Count n={concurrency} />, by its responses</>}</dd>
+        <dd>{concurrency == null ? "no recent requests" : <>up to <Count n={concurrency} /></>}</dd>
       </div>
       <div>
         <dt>Flow control</dt>
@@ -179,17 +179,17 @@ const ANSWER_WORDS: Record<string, string> = {
   "429": "Asked to slow down",
   "4xx": "Refused",
   "5xx": "The push service failed",
-  none: "No answer",
+  none: "No response",
 };
 
 function Answers({ answers }: { answers: { status: string; n: number }[] }) {
   return (
     <Table
-      caption="Answers"
+      caption="Responses"
       rows={answers}
       id={({ status }) => status}
       columns={[
-        { head: "Answer", cell: ({ status }) => ANSWER_WORDS[status] ?? status },
+        { head: "Response", cell: ({ status }) => ANSWER_WORDS[status] ?? status },
         { head: "Status", cell: ({ status }) => <code>{status}</code> },
         { head: "POSTs", isNumber: true, cell: ({ n }) => <Count n={n} /> },
       ]}
@@ -197,7 +197,7 @@ function Answers({ answers }: { answers: { status: string; n: number }[] }) {
   );
 }
 
-const REASON_WORDS: Record<string, string> = { throttled: "the push service asked for it", operator: "an operator", key_refused: "the VAPID key is refused", mass_gone: "many subscriptions are suddenly gone" };
+const REASON_WORDS: Record<string, string> = { throttled: "requested by the push service", operator: "an operator", key_refused: "the push service refuses the VAPID key", mass_gone: "many subscriptions reported gone" };
 
 function Origins({ lane }: { lane: LaneResponse }) {
   if (lane.origins.length === 0) return <p>No hold and no open breaker.</p>;
@@ -207,7 +207,7 @@ function Origins({ lane }: { lane: LaneResponse }) {
       rows={lane.origins}
       id={({ origin, breaker_of }) => `${origin} ${breaker_of ?? ""}`}
       columns={[
-        { head: "Origin", cell: ({ origin }) => (origin === "*" ? "All of them, later ones included" : <code>{origin}</code>) },
+        { head: "Origin", cell: ({ origin }) => (origin === "*" ? "All origins" : <code>{origin}</code>) },
         {
           head: "State",
           cell: (origin) => {
@@ -216,7 +216,7 @@ function Origins({ lane }: { lane: LaneResponse }) {
           },
         },
         { head: "Until", cell: (origin) => endOf(origin.held_until ?? origin.open_until, clock.shown.value, zone.value) || "–" },
-        { head: "Why", cell: ({ held_reason, held_note }) => [held_reason && (REASON_WORDS[held_reason] ?? held_reason), held_note].filter(Boolean).join(": ") || "–" },
+        { head: "Reason", cell: ({ held_reason, held_note }) => [held_reason && (REASON_WORDS[held_reason] ?? held_reason), held_note].filter(Boolean).join(": ") || "–" },
         { head: "Changed", isExtra: true, cell: ({ changed_at }) => <Time at={changed_at} /> },
       ]}
     />

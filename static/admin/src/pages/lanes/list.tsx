@@ -29,7 +29,7 @@ export default function Lanes() {
   const fits = (lane: LaneResponse) => (!filters.gateway || lane.gateway === filters.gateway) && (!filters.state || laneState(lane) === filters.state);
   return (
     <>
-      <Head title="Push services" lead="Which push service has a problem? One row for each, with its apps below." />
+      <Head title="Push services" lead="State of each push service and of its apps." />
       <div class="filters" role="group" aria-label="Filters">
         <Select label="Push service" value={filters.gateway} choices={GATEWAY_NAMES.map((name) => [name, gatewayName(name)])} choose={(gateway) => change({ gateway })} />
         <Select label="State" value={filters.state} choices={STATES.map((state) => [state, STATE_WORDS[state].word])} choose={(state) => change({ state })} />
@@ -44,7 +44,7 @@ export default function Lanes() {
               No push service matches. <a href={link("/push-services")}>Show all</a>
             </p>
           ) : (
-            <p>A push service appears with the first subscription of a browser that uses it.</p>
+            <p>A push service appears with its first subscription.</p>
           )
         }
       >

@@ -32,7 +32,7 @@ export function OrderDialog({ order, lane, flow, onClose, onGiven }: Props) {
         <p>{consequence(order, lane, flow)}</p>
         {lasts && (
           <label class="field">
-            <span>For</span>
+            <span>Duration</span>
             <select name="seconds" id="order-seconds">
               {LENGTHS.map((seconds) => (
                 <option key={seconds} value={seconds} selected={seconds === 3_600}>
@@ -44,11 +44,11 @@ export function OrderDialog({ order, lane, flow, onClose, onGiven }: Props) {
         )}
         {reasoned && (
           <label class="field">
-            <span>Reason, for the log</span>
+            <span>Reason (for the audit log)</span>
             <input name="reason" id="order-reason" maxLength={200} autocomplete="off" />
           </label>
         )}
-        <p class="fine">The order stands in the audit log, with your name.</p>
+        <p class="fine">The audit log records this with your name.</p>
         <Refused problem={problem} />
         <p class="row end">
           <button type="button" onClick={onClose}>

@@ -27,7 +27,7 @@ export function RestoreDialog({ lane, onClose, onDone }: { lane: LaneResponse; o
   const isBusy = count.isBusy || restore.isBusy;
   return (
     <Dialog title="Restore pruned subscriptions?" onClose={onClose}>
-      <p>Subscriptions that {gatewayName(lane.gateway)} called gone become active again. Those that were unsubscribed, erased or replaced stay ended. One that does not exist is pruned again by the next message.</p>
+      <p>Subscriptions that {gatewayName(lane.gateway)} reported as gone become active again. Unsubscribed, erased and replaced subscriptions are not restored. A subscription that does not exist is pruned again with the next message.</p>
       <label class="field">
         <span>Pruned within the last</span>
         <select
@@ -47,7 +47,7 @@ export function RestoreDialog({ lane, onClose, onDone }: { lane: LaneResponse; o
         </select>
       </label>
       {found && <p id="restore-found" role="status">{restoreWords(found.n, restored)}</p>}
-      <p class="fine">Restores are in the audit log, with your name.</p>
+      <p class="fine">The audit log records this with your name.</p>
       <Refused problem={count.problem ?? restore.problem} />
       <p class="row end">
         <button type="button" onClick={onClose}>
@@ -55,7 +55,7 @@ export function RestoreDialog({ lane, onClose, onDone }: { lane: LaneResponse; o
         </button>
         {restored === undefined && !found && (
           <button type="button" class="primary" id="count-pruned" disabled={isBusy} onClick={() => void count.run()}>
-            Count them
+            Count
           </button>
         )}
         {restored === undefined && found && (

@@ -29,7 +29,7 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
     void onSent();
   });
   return (
-    <Dialog title="Send it again?" onClose={onClose}>
+    <Dialog title="Resend to failed recipients?" onClose={onClose}>
       {sent ? (
         <Done sent={sent} onClose={onClose} />
       ) : (
@@ -45,7 +45,7 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
                       const { title, help } = reasonWords(key ?? "");
                       return (
                         <li key={key}>
-                          <strong>{things(count, "died", "died")}</strong>: {title.toLowerCase()}. <span class="fine">{help}</span>
+                          <strong>{things(count, "failure")}</strong>: {title.toLowerCase()}. <span class="fine">{help}</span>
                         </li>
                       );
                     })}
@@ -54,10 +54,10 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
                 <Refused problem={problem} />
                 <p class="row end">
                   <button type="button" onClick={onClose}>
-                    Back
+                    Cancel
                   </button>
                   <button type="button" class="primary" id="send-again" disabled={isBusy || n === 0} onClick={() => run()}>
-                    Send again to {people(n)}
+                    Resend to {people(n)}
                   </button>
                 </p>
               </>
@@ -70,9 +70,9 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
 }
 
 function whatItDoes({ matched, unreachable, user_left }: DeadLetterActionResult, n: number): string {
-  if (matched === 0) return "It has no open dead letters: they were replayed or discarded.";
+  if (matched === 0) return "No open dead letters: they were replayed or discarded.";
   return [
-    `It would be sent again to ${people(n)} only. A browser that did display it drops the repeat.`,
+    `The message is sent again to ${people(n)} only. A browser that has shown it drops the duplicate.`,
     unreachable > 0 ? `${people(unreachable)} cannot be reached: the subscription is no longer active.` : "",
     user_left > 0 ? `${people(user_left)} cannot be reached: another user has that browser now.` : "",
   ]
@@ -86,10 +86,10 @@ function Done({ sent, onClose }: { sent: DeadLetterActionResult; onClose: () => 
   return (
     <>
       <p role="status" id="sent-again">
-        Sent again to {people(sent.handled)}.{sent.remaining > 0 && ` ${people(sent.remaining)} are left; repeat it for those.`}
+        Resent to {people(sent.handled)}.{sent.remaining > 0 && ` ${people(sent.remaining)} are left; repeat the action.`}
       </p>
       <p class="row end">
-        {first && <a href={link(`/messages/${first}`)}>See its progress</a>}
+        {first && <a href={link(`/messages/${first}`)}>Show progress</a>}
         <button type="button" onClick={onClose}>
           Close
         </button>

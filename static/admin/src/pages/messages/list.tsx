@@ -22,10 +22,10 @@ export default function Messages() {
   const { app, apps } = useHere();
   return (
     <>
-      <Head title="Messages" lead="How is this one going? What was sent, the newest first.">
+      <Head title="Messages" lead="Sent and scheduled messages with progress and results.">
         {app && <Write app={app} />}
       </Head>
-      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Messages are kept by app." />}
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each message belongs to an app." />}
     </>
   );
 }
@@ -34,7 +34,7 @@ function Write({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
   useKey("n", sender.may ? () => go("/messages/new") : undefined);
-  if (!sender.may) return <p class="fine">Sending is not yours to do. {sender.why}</p>;
+  if (!sender.may) return <p class="fine">Your role does not allow sending messages. {sender.why}</p>;
   return (
     <a class="button primary" id="new-message" href={link("/messages/new")}>
       New message <kbd>n</kbd>
@@ -64,7 +64,7 @@ function OfApp({ app }: { app: AppResponse }) {
         after={after}
         sides={known}
         to={(after) => link("/messages", { state, tier, topic, after })}
-        older={known?.messages.length === 0 ? "Look further back" : undefined}
+        older={known?.messages.length === 0 ? "Search older messages" : undefined}
       />
     </>
   );
@@ -73,17 +73,17 @@ function OfApp({ app }: { app: AppResponse }) {
 /** Nothing like that; nothing like that so far; or nothing at all, and how that changes. */
 function None({ app, page }: { app: AppResponse; page: MessagePage | undefined }) {
   const { filters, link } = useFilters();
-  if (page?.next) return <p>None of the 5,000 messages that were looked at is like that. There are older ones.</p>;
+  if (page?.next) return <p>None of the 5,000 latest messages matches. There are older messages.</p>;
   if (filters.state || filters.tier || filters.topic || filters.after) {
     return (
       <p>
-        No {filters.after ? "older " : ""}message is like that. <a href={link("/messages")}>Show all</a>
+        No {filters.after ? "older " : ""}message matches. <a href={link("/messages")}>Show all</a>
       </p>
     );
   }
   return (
     <>
-      <p>Nothing was sent yet. Write the first one here, or send it from anywhere:</p>
+      <p>Nothing was sent yet. Create a message here, or send one with the command line:</p>
       <pre>
         <code>{`bellwire send --app ${app.slug} --all --title Hello --body "It works"`}</code>
       </pre>
@@ -100,14 +100,14 @@ function MessageTable({ messages }: { messages: MessageResponse[] }) {
       id={({ id }) => id}
       columns={[
         {
-          head: "To",
+          head: "Audience",
           cell: (message) => (
             <>
               <a href={link(`/messages/${message.id}`)}>{audienceWords(message.to)}</a>
               <br />
               <span class="fine keep">
                 <Time at={message.accepted_at} />
-                {message.replay_of && ", again"}
+                {message.replay_of && ", resent"}
               </span>
             </>
           ),

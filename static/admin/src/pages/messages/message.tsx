@@ -45,7 +45,7 @@ export default function MessagePage() {
     return (
       <>
         <Head title="Message" lead={id} />
-        <ChooseApp apps={apps} what="Messages are kept by app." />
+        <ChooseApp apps={apps} what="Each message belongs to an app." />
       </>
     );
   }
@@ -97,11 +97,11 @@ function One({ app, message, perMinute, refresh }: Props) {
         <Card title="Deliveries" class="wide" aside={<Ways message={message} />}>
           <Deliveries it={it} />
         </Card>
-        <Card title="What browsers reported">
+        <Card title="Reactions">
           <Reported funnel={receipts(message)} />
         </Card>
         <SaidCard app={app} message={message} />
-        <Card title="How it was sent" class="wide">
+        <Card title="Details" class="wide">
           <Facts app={app} message={message} />
         </Card>
       </div>
@@ -111,7 +111,7 @@ function One({ app, message, perMinute, refresh }: Props) {
 
 function Deliveries({ it }: { it: Standing }) {
   const all = parts(it);
-  if (wholeOf(it) === 0) return <p class="soft">No subscription was active that fitted when it was sent.</p>;
+  if (wholeOf(it) === 0) return <p class="soft">No active subscription matched the audience.</p>;
   return (
     <>
       <PartsBar parts={all} />
@@ -124,7 +124,7 @@ function Ways({ message }: { message: MessageResponse }) {
   const { link } = useFilters();
   return (
     <p class="row fine">
-      <a href={link("/deliveries", { message: message.id })}>Each delivery</a>
+      <a href={link("/deliveries", { message: message.id })}>All deliveries</a>
       {(message.counts?.dead ?? 0) > 0 && <a href={link("/dead-letters", { message: message.id })}>Failed deliveries</a>}
     </p>
   );
@@ -149,7 +149,7 @@ function Facts({ app, message }: { app: AppResponse; message: MessageResponse })
       )}
       {replay_of && (
         <>
-          <dt>Sends again</dt>
+          <dt>Resends</dt>
           <dd>
             <a href={link(`/messages/${replay_of}`)}>{replay_of}</a>
           </dd>
@@ -157,24 +157,24 @@ function Facts({ app, message }: { app: AppResponse; message: MessageResponse })
       )}
       <dt>Time to live</dt>
       <dd>
-        {ttl === 0 ? "None: now or never" : duration(ttl)}, until <Time at={expires_at} absolute />
+        {ttl === 0 ? "None: only browsers that are online" : duration(ttl)}, until <Time at={expires_at} absolute />
       </dd>
       <dt>Urgency</dt>
       <dd>{urgency}</dd>
       <dt>Collapse key</dt>
-      <dd>{topic_header ? <>hashed to <code>{topic_header}</code></> : "None: all of it is kept for browsers that are away"}</dd>
+      <dd>{topic_header ? <>hashed to <code>{topic_header}</code></> : "None"}</dd>
       <dt>Policy</dt>
       <dd>
         {policy ? (
           <details>
-            <summary>Its own</summary>
+            <summary>Set by the message</summary>
             <pre>
               <code>{JSON.stringify(policy, null, 2)}</code>
             </pre>
           </details>
         ) : (
           <>
-            As its <a href={link("/policies")}>tier and topic</a> have it
+            Default of <a href={link("/policies")}>tier and topic</a>
           </>
         )}
       </dd>
@@ -186,7 +186,7 @@ function Facts({ app, message }: { app: AppResponse; message: MessageResponse })
 function OfCampaign({ app, id }: { app: AppResponse; id: string }) {
   const { link } = useFilters();
   const campaign = useResource(`campaign ${app.id} ${id}`, (stop) => loadCampaign(app.id, id, stop), { everyS: 3_600 });
-  if (campaign.problem.value?.status === 404) return <>One that was deleted since</>;
+  if (campaign.problem.value?.status === 404) return <>Deleted campaign</>;
   return (
     <a id="campaign" href={link(`/campaigns/${id}`)}>
       {campaign.known.value?.value.name ?? id}
@@ -202,10 +202,10 @@ function Acts({ app, message, it, refresh }: { app: AppResponse; message: Messag
   const possible = steerings(message.state);
   const died = (message.counts?.dead ?? 0) > 0;
   if (possible.length === 0 && !died) return null;
-  if (!sender.may) return <p class="fine">{died ? "Stopping it and sending it again are" : "Stopping it is"} not yours to do. {sender.why}</p>;
+  if (!sender.may) return <p class="fine">Your role does not allow stopping or resending messages. {sender.why}</p>;
   return (
     <>
-      <div class="row" role="group" aria-label="What to do with it">
+      <div class="row" role="group" aria-label="Actions">
         {possible.map((steering) => (
           <button key={steering} type="button" id={steering} class={steering === "resume" ? "primary" : ""} onClick={() => steer(steering)}>
             {STEERING_WORDS[steering]}…
@@ -213,7 +213,7 @@ function Acts({ app, message, it, refresh }: { app: AppResponse; message: Messag
         ))}
         {died && (
           <button type="button" id="again" onClick={() => again(true)}>
-            Send again to failed recipients…
+            Resend to failed recipients…
           </button>
         )}
       </div>

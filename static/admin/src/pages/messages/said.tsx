@@ -15,16 +15,16 @@ export function SaidCard({ app, message }: { app: AppResponse; message: MessageR
   const isShown = Boolean(said.known.value?.value.content);
   return (
     <Card
-      title="What was sent"
+      title="Content"
       aside={
         isShown && sender.may ? (
           <a class="fine" id="like" href={link("/messages/new", { like: message.id })}>
-            Write one like it
+            Copy as message
           </a>
         ) : undefined
       }
     >
-      <Shown of={said} what="what was sent">
+      <Shown of={said} what="the content">
         {(said) => <What said={said} message={message} />}
       </Shown>
     </Card>
@@ -33,21 +33,21 @@ export function SaidCard({ app, message }: { app: AppResponse; message: MessageR
 
 function What({ said, message }: { said: MessageContentResponse; message: MessageResponse }) {
   const { content, payload, template } = said;
-  if (said.content_state === "deleted") return <p class="soft">Its content was deleted, since every delivery has ended and it is no longer needed.</p>;
+  if (said.content_state === "deleted") return <p class="soft">The content was deleted after every delivery had ended.</p>;
   if (said.content_state === "withheld") return <p class="soft">{whyNot(message)}</p>;
   if (content) return <Written content={content} />;
   if (template) {
     const others = Object.keys(template.locales ?? {});
     return (
       <>
-        <p class="soft">What came of a template for each of them{others.length > 0 && `, also in ${new Intl.ListFormat("en").format(others.map(languageWords))}`}:</p>
+        <p class="soft">Rendered from a template for each recipient{others.length > 0 && `, also in ${new Intl.ListFormat("en").format(others.map(languageWords))}`}:</p>
         <Written content={template.content} />
       </>
     );
   }
   return (
     <>
-      <p class="soft">A payload for the page’s own handler:</p>
+      <p class="soft">A payload for the site’s own handler:</p>
       <pre>
         <code>{typeof payload === "string" ? payload : JSON.stringify(payload)}</code>
       </pre>
@@ -57,16 +57,16 @@ function What({ said, message }: { said: MessageContentResponse; message: Messag
 
 function whyNot({ to }: MessageResponse): string {
   if ("topic" in to || "all" in to) {
-    return "Content for more than ten subscriptions is visible to the role sender on this app. Content for fewer stays sealed: it may be a one-time code.";
+    return "Content for more than ten subscriptions is visible to the role sender on this app. Content for fewer is not shown: it may be a one-time code.";
   }
-  return "It was addressed to single recipients, so it stays sealed: it may be a one-time code.";
+  return "Content for single recipients is not shown: it may be a one-time code.";
 }
 
 export function Written({ content }: { content: Notification }) {
   const links = [
     ["Link", content.url],
     ["Icon", content.icon],
-    ["Picture", content.image],
+    ["Image", content.image],
     ["Badge", content.badge],
   ] as const;
   return (

@@ -31,10 +31,10 @@ export function SteerDialog({ app, message, steering, it, onClose, onSteered }: 
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={onClose}>
-          Back
+          Close
         </button>
         <button type="button" class="primary" id="steer" disabled={isBusy} onClick={() => run()}>
-          {title} it
+          {title} message
         </button>
       </p>
     </Dialog>

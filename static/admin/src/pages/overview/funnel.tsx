@@ -10,12 +10,12 @@ interface Step {
   rest: { n: number; words: string } | undefined;
 }
 
-const WITHOUT_TOKEN = "sent without a receipt token: unknown";
+const WITHOUT_TOKEN = "unknown: sent without a receipt token";
 
 const steps = ({ accepted, asked, displayed, clicked, unknowable, silent }: Funnel, why: string): Step[] => [
-  { word: "Accepted by gateways", n: accepted, share: undefined, rest: undefined },
-  { word: "Can be reported", n: asked, share: share(asked, accepted), rest: { n: unknowable, words: why } },
-  { word: "Displayed", n: displayed, share: share(displayed, asked), rest: { n: silent, words: "not reported: not displayed yet, or the browser does not report" } },
+  { word: "Delivered to push services", n: accepted, share: undefined, rest: undefined },
+  { word: "With receipt", n: asked, share: share(asked, accepted), rest: { n: unknowable, words: why } },
+  { word: "Shown", n: displayed, share: share(displayed, asked), rest: { n: silent, words: "not reported: not shown yet, or the browser does not report" } },
   { word: "Clicked", n: clicked, share: share(clicked, displayed), rest: undefined },
 ];
 

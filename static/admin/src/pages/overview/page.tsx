@@ -10,7 +10,7 @@ import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { gatewayName, reasonWords } from "../../lib/words";
 import { Badge } from "../../ui/badge";
-import { Card } from "../../ui/card";
+import { Card, Head } from "../../ui/card";
 import { StackedBars, type Layer } from "../../ui/chart";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
@@ -28,8 +28,8 @@ export default function Overview() {
   if (app || server.may) return <Figures />;
   return (
     <>
-      <h1>Overview</h1>
-      <ChooseApp apps={apps} what="What all apps come to together takes a role for all of them." />
+      <Head title="Overview" />
+      <ChooseApp apps={apps} what="The figures of all apps require a role for all apps." />
     </>
   );
 }
@@ -51,6 +51,7 @@ function Figures() {
   const columns = chart.known.value && throughput(chart.known.value.value);
   return (
     <>
+      <Head title="Overview" />
       <Sentence
         isKnown={columns !== undefined && queue.known.value !== undefined}
         perMinute={columns && perMinute(columns)}
@@ -60,7 +61,7 @@ function Figures() {
         problem={(chart.problem.value ?? queue.problem.value)?.message}
       />
       <div class="grid">
-        <Card title="Deliveries that ended, by the minute" class="wide">
+        <Card title="Throughput by outcome" class="wide">
           <Shown of={chart} what="the last hour" isEmpty={hasNoEnd} empty={<NothingSent />}>
             {(chart) => <Throughput chart={chart} created={firstCreation(of)?.getTime()} />}
           </Shown>
@@ -72,13 +73,13 @@ function Figures() {
             </Shown>
           </Card>
           <Card title="Time to acceptance" aside={<span class="fine">last hour</span>}>
-            <Shown of={latency} what="how long it took" isEmpty={hasNoLatency} empty={<p>Nothing was accepted within the last hour. From a message’s acceptance here to its gateway’s: half of them, and so on.</p>}>
+            <Shown of={latency} what="delivery times" isEmpty={hasNoLatency} empty={<p>No delivery was accepted in this time. The figures are the time from the send request to the acceptance by the push service.</p>}>
               {(chart) => <Latency chart={chart} />}
             </Shown>
           </Card>
         </div>
         <Card title="Push services">
-          <Shown of={lanes} what="the push services" isEmpty={(lanes) => lanes.length === 0} empty={<p>A push service appears with the first subscription of a browser that uses it.</p>}>
+          <Shown of={lanes} what="the push services" isEmpty={(lanes) => lanes.length === 0} empty={<p>A push service appears with its first subscription.</p>}>
             {(lanes) => <LaneList lanes={lanes} />}
           </Shown>
         </Card>
@@ -87,12 +88,12 @@ function Figures() {
             {(found) => <DeadLetterList groups={found.flatMap(({ groups }) => groups)} isOfOneApp={app !== undefined || apps.length === 1} />}
           </Shown>
         </Card>
-        <Card title="What came of it" aside={<span class="fine">last 24 hours</span>} class="wide">
+        <Card title="Reactions" aside={<span class="fine">last 24 hours</span>} class="wide">
           <Shown
             of={sums}
-            what="what browsers reported"
+            what="the reports of browsers"
             isEmpty={(chart) => funnel(sumsOf(chart)).accepted === 0}
-            empty={<p>Nothing was accepted within a day. From accepted by the gateway to displayed and clicked, as far as browsers report it.</p>}
+            empty={<p>No delivery was accepted in this time. Shown and clicked are counted as far as browsers report them.</p>}
           >
             {(chart) => <FunnelFigure funnel={funnel(sumsOf(chart))} />}
           </Shown>
@@ -125,19 +126,19 @@ interface SentenceProps {
 /** Readable from two metres. */
 function Sentence({ isKnown, problem, ...known }: SentenceProps) {
   const { link } = useFilters();
-  if (!isKnown) return <h1 class="sentence">{problem ? `The state is not available. ${problem}` : "Looking…"}</h1>;
+  if (!isKnown) return <p class="sentence">{problem ? `The state is not available. ${problem}` : "Loading…"}</p>;
   const { tone, words, path } = sentence(known, clock.shown.value, zone.value);
   return (
-    <h1 class="sentence" id="sentence" data-tone={tone}>
+    <p class="sentence" id="sentence" data-tone={tone} aria-live="polite">
       {path ? <a href={link(path)}>{words}</a> : words}
-    </h1>
+    </p>
   );
 }
 
 function NothingSent() {
   return (
     <div>
-      <p>No delivery ended within the last hour. To send the first one:</p>
+      <p>No delivery ended in this time. Send a message with:</p>
       <pre>
         <code>bellwire send --app shop --topic news --title "Hello"</code>
       </pre>
@@ -181,7 +182,7 @@ function QueueFigures({ queue }: { queue: Queue }) {
         </dd>
       </div>
       <div>
-        <dt>The oldest has waited</dt>
+        <dt>Oldest waiting for</dt>
         <dd class="large">{queue.oldest_waiting_s == null ? "–" : duration(queue.oldest_waiting_s)}</dd>
       </div>
     </dl>
@@ -225,7 +226,7 @@ function DeadLetterList({ groups, isOfOneApp }: { groups: DeadLetterGroup[]; isO
   }
   const sorted = [...byReason].sort(([, a], [, b]) => b.n - a.n);
   const sum = sorted.reduce((sum, [, { n }]) => sum + n, 0);
-  if (sum === 0) return <Badge tone="accepted">None is open</Badge>;
+  if (sum === 0) return <Badge tone="accepted">No open failures</Badge>;
   return (
     <>
       <p class="large">
@@ -284,8 +285,8 @@ function ReliabilityTable({ now, before }: { now: ReliabilityResponse; before: R
         { head: "Now", isNumber: true, cell: ({ value }) => value },
         { head: "Target", isNumber: true, isExtra: true, cell: ({ target }) => target },
         { head: "State", cell: ({ tone, verdict }) => <Badge tone={tone}>{verdict}</Badge> },
-        { head: "Trend", isExtra: true, cell: ({ trend }) => (trend ? TRENDS[trend] : <span class="fine">nothing to compare</span>) },
-        { head: "Of", isExtra: true, cell: ({ samples }) => <span class="fine">{samples}</span> },
+        { head: "Trend", isExtra: true, cell: ({ trend }) => (trend ? TRENDS[trend] : <span class="fine">no earlier data</span>) },
+        { head: "Samples", isExtra: true, cell: ({ samples }) => <span class="fine">{samples}</span> },
       ]}
     />
   );

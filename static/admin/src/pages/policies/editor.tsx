@@ -3,7 +3,7 @@ import { useRoute } from "preact-iso";
 import type { AppResponse, Policy, PolicyResponse, Tier } from "../../api/types";
 import { Refusal } from "../../api/problem";
 import { useAsked } from "../../lib/asked";
-import { duration, things } from "../../lib/format";
+import { capital, duration, fullCount, things } from "../../lib/format";
 import { formWords, placeWords, saysSomething, toDraft, toPolicy } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -20,7 +20,7 @@ import { TimetableFigure } from "./timetable";
 import { Trial } from "./trial";
 import "./policies.css";
 
-/** The policy of one place: a form, with what comes of it drawn beside it. */
+/** Form of one policy, with its timetable. */
 export default function PolicyPage() {
   const { params } = useRoute();
   const { app, apps } = useHere();
@@ -32,7 +32,7 @@ export default function PolicyPage() {
       <p class="back">
         <a href={link("/policies")}>Policies</a>
       </p>
-      {app ? <OfPlace key={`${app.id} ${place} ${name}`} app={app} place={place} name={name} /> : <ChooseApp apps={apps} what="Policies are set by app." />}
+      {app ? <OfPlace key={`${app.id} ${place} ${name}`} app={app} place={place} name={name} /> : <ChooseApp apps={apps} what="Each policy belongs to an app." />}
     </>
   );
 }
@@ -49,7 +49,7 @@ function OfPlace({ app, place, name }: Of) {
   const stored = useResource(`policy ${app.id} ${place} ${name}`, (stop) => loadPlace(app.id, place, name, stop), { everyS: 600 });
   return (
     <>
-      <Head title={titleOf(place, name)} lead={place === "subscriptions" ? <code>{name}</code> : "What happens when it fails?"} />
+      <Head title={titleOf(place, name)} lead={place === "subscriptions" ? <code>{name}</code> : "Retries after failures."} />
       <Shown of={stored} what="this policy">
         {(view) => <Editor key={JSON.stringify(view.policy)} app={app} place={place} name={name} tier={tier} view={view} onChanged={stored.refresh} />}
       </Shown>
@@ -79,7 +79,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
   const previewed = useAsked(body, (body, stop) => preview(app.id, body, stop));
   const before = useResource(`holds ${app.id} ${place} ${name} ${tier}`, (stop) => preview(app.id, about(place, name, tier, undefined, stored !== null), stop), { everyS: 600 });
   // A text that is no JSON never reaches the server.
-  const problem = typeof policy === "string" ? new Refusal(422, { detail: `This is no policy: ${policy}` }) : previewed.isOld ? undefined : previewed.problem;
+  const problem = typeof policy === "string" ? new Refusal(422, { detail: `The policy is invalid: ${policy}` }) : previewed.isOld ? undefined : previewed.problem;
   const reload = async () => {
     close();
     await Promise.all([onChanged(), before.refresh()]);
@@ -91,7 +91,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
     <>
       {place !== "tiers" && (
         <label class="filters">
-          <span class="fine">Seen for a message of the tier</span>
+          <span class="fine">Preview for a message of the tier</span>
           <select id="seen-tier" value={tier} onChange={(event) => change({ tier: event.currentTarget.value }, true)}>
             {TIERS.map((tier) => (
               <option key={tier}>{tier}</option>
@@ -101,13 +101,13 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
       )}
       {view.backlog && (
         <p>
-          For it {things(view.backlog.waiting, "delivery waits", "deliveries wait")}
-          {view.backlog.throttled > 0 && `, of which ${view.backlog.throttled} for their turn at the throttle`}
+          {capital(things(view.backlog.waiting, "delivery waits", "deliveries wait"))}
+          {view.backlog.throttled > 0 && `, of which ${fullCount(view.backlog.throttled)} by the rate limit`}
           {view.backlog.oldest_s != null && `; the oldest is ${duration(view.backlog.oldest_s)} late`}.
         </p>
       )}
       <div class="beside">
-        <Card title={stored ? `Set: ${formWords(stored)}` : "Nothing is set here"}>
+        <Card title={stored ? `Set: ${formWords(stored)}` : "No policy is set"}>
           <PolicyForm draft={draft} place={PLACES[place]} problem={problem} change={setDraft} />
           <Acts
             app={app}
@@ -120,13 +120,13 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
             onUndo={() => setDraft(toDraft(stored, PLACES[place]))}
           />
         </Card>
-        <Card title={isNew ? "What would hold" : "What holds"} aside={shown && <span class="fine">retries are {placeWords(shown.set_by.retry)}</span>}>
+        <Card title={isNew ? "Effective policy after saving" : "Effective policy"} aside={shown && <span class="fine">retries {placeWords(shown.set_by.retry)}</span>}>
           {shown ? (
             <div class={!previewed.isOld && !problem ? "" : "dimmed"} aria-busy={previewed.isOld} id="timetable">
               <TimetableFigure caption="Timetable of retries" table={shown.timetable} ttlS={shown.ttl_s} />
               {shown.when_throttled && (
                 <details>
-                  <summary>When the gateway throttles (429)</summary>
+                  <summary>After throttling (429)</summary>
                   <TimetableFigure caption="Timetable of retries after throttling" table={shown.when_throttled} ttlS={shown.ttl_s} />
                 </details>
               )}
@@ -135,7 +135,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
           ) : problem ? (
             <Refused problem={problem} />
           ) : (
-            <p class="loading">Drawing…</p>
+            <p class="loading">Loading…</p>
           )}
         </Card>
       </div>
@@ -183,16 +183,16 @@ interface ActsProps {
 
 function Acts({ app, canSave, isNew, isSet, says, onSave, onRemove, onUndo }: ActsProps) {
   const operator = useMay("operator", app.id);
-  if (!operator.may) return <p class="fine">You may try policies here, but not save them. {operator.why}</p>;
+  if (!operator.may) return <p class="fine">Your role allows simulating policies, but not saving them. {operator.why}</p>;
   return (
     <>
-      <div class="row" role="group" aria-label="What to do with it">
+      <div class="row" role="group" aria-label="Actions">
         <button type="button" id="save-policy" class="primary" disabled={!canSave} onClick={onSave}>
           Save…
         </button>
         {isNew && (isSet || says) && (
           <button type="button" onClick={onUndo}>
-            Undo
+            Discard changes
           </button>
         )}
         {isSet && (
@@ -201,7 +201,7 @@ function Acts({ app, canSave, isNew, isSet, says, onSave, onRemove, onUndo }: Ac
           </button>
         )}
       </div>
-      {!says && <p class="fine">{isSet ? "An empty policy has no effect: remove it instead." : "Fill in what is to differ; the rest keeps the form’s defaults."}</p>}
+      {!says && <p class="fine">{isSet ? "An empty policy has no effect: remove the policy instead." : "Empty fields keep the defaults."}</p>}
     </>
   );
 }

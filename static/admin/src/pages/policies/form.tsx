@@ -62,7 +62,7 @@ function FormChoice({ draft, place, change }: Pick<Props, "draft" | "place" | "c
   };
   return (
     <fieldset class="forms">
-      <legend>Written as</legend>
+      <legend>Format</legend>
       {FORMS.map((form) => (
         <label key={form}>
           <input type="radio" name="form" value={form} checked={draft.form === form} onChange={() => choose(form)} /> {FORM_WORDS[form].title}
@@ -132,7 +132,7 @@ function Fault({ detail, value }: { detail: string; value: string }) {
 function Json({ draft, change, wrong }: { draft: Draft; change: (draft: Draft) => void; wrong: boolean }) {
   return (
     <div class="field">
-      <label for="policy-json">The policy</label>
+      <label for="policy-json">Policy</label>
       <textarea
         id="policy-json"
         rows={14}

@@ -19,8 +19,8 @@ export default function Policies() {
   const { app, apps } = useHere();
   return (
     <>
-      <Head title="Policies" lead="What happens when it fails? When deliveries are tried again, how often, and when they are given up." />
-      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Policies are set by app." />}
+      <Head title="Policies" lead="Number and delays of retries after failures." />
+      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Each policy belongs to an app." />}
     </>
   );
 }
@@ -45,15 +45,15 @@ function OfApp({ app }: { app: AppResponse }) {
           </div>
         )}
       </Shown>
-      <Card title="Topics with a policy of their own">
-        <Shown of={topics} what="the topics" isEmpty={({ data }) => data.length === 0} empty={<p>No topic has one: their messages go by their tier.</p>}>
+      <Card title="Topics with a policy">
+        <Shown of={topics} what="the topics" isEmpty={({ data }) => data.length === 0} empty={<p>No topic has a policy: the policy of the tier applies.</p>}>
           {(topics) => <Topics topics={topics} />}
         </Shown>
       </Card>
-      <Card title="Of another topic, or of one subscription">
+      <Card title="Policy of another topic or subscription">
         <OpenOther />
       </Card>
-      <Card title="Presets" aside={<span class="fine">published policies, to be named instead of written</span>}>
+      <Card title="Presets" aside={<span class="fine">published policies</span>}>
         <Shown of={presets} what="the presets">
           {(presets) => <Presets presets={presets} />}
         </Shown>
@@ -63,9 +63,9 @@ function OfApp({ app }: { app: AppResponse }) {
 }
 
 const TIER_WORDS: Record<string, string> = {
-  transactional: "One-time codes, payments: at once, before everything else",
+  transactional: "One-time codes and payments: immediately, before all other messages",
   promotional: "Campaigns and announcements",
-  engagement: "Nudges and digests: when there is room",
+  engagement: "Reminders and digests: at low load",
 };
 
 function TierCard({ preview, overview }: { preview: PolicyPreviewResponse; overview: PolicyOverview | undefined }) {
@@ -76,7 +76,7 @@ function TierCard({ preview, overview }: { preview: PolicyPreviewResponse; overv
       <p class="fine">{TIER_WORDS[preview.tier]}</p>
       <TimetableFigure caption={`Timetable of ${preview.tier} retries`} table={preview.timetable} ttlS={preview.ttl_s} brief />
       <p data-row>
-        <a href={link(`/policies/tiers/${preview.tier}`)}>{set ? "Change or try it" : "Set or try one"}</a>
+        <a href={link(`/policies/tiers/${preview.tier}`)}>{set ? "Edit or simulate" : "Set or simulate"}</a>
       </p>
     </Card>
   );
@@ -92,9 +92,9 @@ function Topics({ topics }: { topics: PolicyResponsePage }) {
         id={({ name }) => name}
         columns={[
           { head: "Topic", cell: ({ name }) => <a href={link(`/policies/topics/${encodeURIComponent(name)}`)}>{name}</a> },
-          { head: "Written as", cell: ({ policy }) => formWords((policy ?? {}) as Policy) },
+          { head: "Format", cell: ({ policy }) => formWords((policy ?? {}) as Policy) },
           { head: "Policy", isExtra: true, cell: ({ policy }) => <code>{JSON.stringify(policy)}</code> },
-          { head: "To know", cell: ({ warnings }) => warnings?.map(({ detail }) => detail).join("; ") || "–" },
+          { head: "Warnings", cell: ({ warnings }) => warnings?.map(({ detail }) => detail).join("; ") || "–" },
         ]}
       />
       <Paging after={filters.after} sides={{ next: topics.iterator, previous: topics.prev_iterator }} to={(after) => link("/policies", { after })} />
@@ -118,7 +118,7 @@ function OpenOther() {
         <input ref={input} id="other-place" name="other-place" placeholder="news, or sub_…" autocomplete="off" required pattern="[A-Za-z0-9_.~%\-]{1,128}" />
       </label>
       <button type="submit">Open</button>
-      <span class="fine">A topic may have a policy before anybody has joined it.</span>
+      <span class="fine">A topic can have a policy before it has subscribers.</span>
     </form>
   );
 }
@@ -131,7 +131,7 @@ function Presets({ presets }: { presets: PolicyPreset[] }) {
       id={({ name }) => name}
       columns={[
         { head: "Name", cell: ({ name }) => <code>{name}</code> },
-        { head: "What it does", cell: ({ timetable }) => summary(timetable) },
+        { head: "Retries", cell: ({ timetable }) => summary(timetable) },
         { head: "With jitter", isExtra: true, cell: ({ timetable }) => `${duration(timetable.shortest_window_s)} to ${duration(timetable.longest_window_s)}` },
       ]}
     />

@@ -38,18 +38,18 @@ export function SaveDialog({ app, place, name, policy, before, after, onClose, o
           ))}
         </ul>
       ) : (
-        <p>{policy ? "What holds at present is not known; this policy replaces it." : NEXT[place]}</p>
+        <p>{policy ? "This policy replaces the current policy." : NEXT[place]}</p>
       )}
-      <p>It holds within a minute, also for the retries of what is under way.</p>
-      <Shown of={flow} what="what is under way">
+      <p>The change takes effect within a minute, also for retries of waiting deliveries.</p>
+      <Shown of={flow} what="waiting deliveries">
         {({ waiting, waiting_or_more }) => (
           <p class="fine">
-            Right now {waiting_or_more && "at least "}
+            At the moment {waiting_or_more && "at least "}
             {things(waiting, "delivery", "deliveries")} of {app.name} {waiting === 1 ? "is" : "are"} due, in all its tiers and topics.
           </p>
         )}
       </Shown>
-      <p class="fine">It stands in the audit log, with your name.</p>
+      <p class="fine">The audit log records this with your name.</p>
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={onClose}>
@@ -64,7 +64,7 @@ export function SaveDialog({ app, place, name, policy, before, after, onClose, o
 }
 
 const NEXT: Record<PlaceName, string> = {
-  tiers: "The tier’s built-in policy holds again, with the server’s breaker.",
-  topics: "Messages to this topic get their subscription’s policy again, or else their tier’s.",
-  subscriptions: "What is sent to this subscription gets its topic’s policy again, or else its tier’s.",
+  tiers: "The built-in policy of the tier and the server’s breaker settings apply again.",
+  topics: "Messages to this topic use the policy of their subscription again, or else of their tier.",
+  subscriptions: "Messages to this subscription use the policy of their topic again, or else of their tier.",
 };

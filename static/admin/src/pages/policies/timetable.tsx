@@ -35,12 +35,12 @@ export function TimetableFigure({ caption, table, ttlS, brief = false }: Props) 
             <th scope="col" class="right">
               Retry
             </th>
-            {!brief && <th scope="col">Wait before it</th>}
+            {!brief && <th scope="col">Delay</th>}
             <th scope="col" class="right">
               After
             </th>
             <th scope="col" class="axis">
-              <span class="hidden">When it is made</span>
+              <span class="hidden">Time of the retry</span>
               <span class="marks" aria-hidden="true">
                 {marks(end, brief ? 0.2 : 0.1).map(({ at, words }) => (
                   <span key={words} style={{ left: percents(at) }}>
@@ -66,7 +66,7 @@ export function TimetableFigure({ caption, table, ttlS, brief = false }: Props) 
               {!brief && (
                 <td>
                   {rung.wait}
-                  {left > 0 && n === rungs.length - 1 && ` (${count(left)} lines between are left out)`}
+                  {left > 0 && n === rungs.length - 1 && ` (${count(left)} lines are omitted)`}
                 </td>
               )}
               <td class="right">{rung.last === 0 ? "0 s" : duration(rung.last)}</td>
@@ -85,8 +85,8 @@ export function TimetableFigure({ caption, table, ttlS, brief = false }: Props) 
 function Explanation({ table, ttlS }: { table: Timetable; ttlS: number }) {
   return (
       <p class="fine">
-        Dots are nominal, bars what jitter makes of them. {table.window_s > ttlS ? `The time to live ends after ${duration(ttlS)}: what comes later is not made.` : `The time to live, ${duration(ttlS)}, is longer.`} Pauses
-        that a gateway asks for, and open breakers, come on top and use up no retry.
+        Dots: nominal times; bars: range with jitter. {table.window_s > ttlS ? `The time to live ends after ${duration(ttlS)}: later retries are not made.` : `The time to live, ${duration(ttlS)}, is longer.`} Pauses
+        that a push service requests and open breakers add time and use up no retry.
       </p>
   );
 }

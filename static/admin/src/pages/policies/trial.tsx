@@ -23,10 +23,10 @@ export function Trial({ app, body, canRun }: { app: AppResponse; body: PolicyPre
   });
   const isOld = found !== undefined && (found.of !== JSON.stringify(body) || found.simulation.scenario !== scenario);
   return (
-    <Card title="Try it" class="trial">
+    <Card title="Simulation" class="trial">
       <div class="row">
         <label>
-          <span class="fine">against</span>{" "}
+          <span class="fine">Scenario</span>{" "}
           <select id="scenario" value={scenario} onChange={(event) => change({ scenario: event.currentTarget.value as Scenario }, true)}>
             {SCENARIOS.map((name) => (
               <option key={name} value={name}>
@@ -36,14 +36,14 @@ export function Trial({ app, body, canRun }: { app: AppResponse; body: PolicyPre
           </select>
         </label>
         <button type="button" id="try-policy" disabled={isBusy || !canRun} onClick={() => run()}>
-          {isBusy ? "Trying…" : "Try it"}
+          {isBusy ? "Simulating…" : "Simulate"}
         </button>
-        <span class="fine">10,000 simulated deliveries in one lane, by the server’s own rules. Nothing is sent.</span>
+        <span class="fine">10,000 simulated deliveries in one lane, with the server’s own code. Nothing is sent.</span>
       </div>
       <Refused problem={problem} />
       {found && (
         <div class={isOld ? "dimmed" : ""} id="trial" aria-busy={isBusy}>
-          {isOld && <p class="stale">This was another policy or situation. Try it again.</p>}
+          {isOld && <p class="stale">Result of another policy or scenario. Simulate again.</p>}
           <Found simulation={found.simulation} />
         </div>
       )}
@@ -63,17 +63,17 @@ function Found({ simulation }: { simulation: Simulation }) {
         <Badge tone={isGood ? "accepted" : "lost"}>{words}</Badge>
       </p>
       <div class="loads">
-        <LoadFigure title={today ? "With this policy" : "As it holds"} load={report.load} most={most} lasts={lasts} outages={outages} />
-        {today && <LoadFigure title="Today" load={today.load} most={most} lasts={lasts} outages={outages} />}
+        <LoadFigure title={today ? "With this policy" : "Current policy"} load={report.load} most={most} lasts={lasts} outages={outages} />
+        {today && <LoadFigure title="Current policy" load={today.load} most={most} lasts={lasts} outages={outages} />}
       </div>
       <Table
-        caption="What came of it"
+        caption="Results"
         rows={figures(simulation)}
         id={({ name }) => name}
         columns={[
           { head: "Figure", cell: ({ name }) => name },
-          { head: today ? "With this policy" : "As it holds", isNumber: true, cell: ({ tried }) => tried },
-          ...(today ? [{ head: "Today", isNumber: true, cell: ({ today }: { today: string | undefined }) => today }] : []),
+          { head: today ? "With this policy" : "Current policy", isNumber: true, cell: ({ tried }) => tried },
+          ...(today ? [{ head: "Current policy", isNumber: true, cell: ({ today }: { today: string | undefined }) => today }] : []),
         ]}
       />
     </>
@@ -109,7 +109,7 @@ function LoadFigure({ title, load, most, lasts, outages }: LoadProps) {
       <figcaption>
         <strong>{title}</strong>{" "}
         <span class="fine">
-          up to {fullCount(Math.max(0, ...load.posts_per_s))} POSTs a second, over {duration(load.bucket_s * load.posts_per_s.length)}
+          up to {fullCount(Math.max(0, ...load.posts_per_s))} POSTs per second, over {duration(load.bucket_s * load.posts_per_s.length)}
         </span>
       </figcaption>
       <svg viewBox={`0 0 ${lasts} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${title}: the figures are in the table below`}>
@@ -133,11 +133,11 @@ function LoadFigure({ title, load, most, lasts, outages }: LoadProps) {
           <span class="swatch" data-tone="accepted" aria-hidden="true" /> Accepted
         </li>
         <li>
-          <span class="swatch" data-tone="retrying" aria-hidden="true" /> In vain
+          <span class="swatch" data-tone="retrying" aria-hidden="true" /> Failed
         </li>
         {outages.length > 0 && (
           <li>
-            <span class="swatch" data-tone="cancelled" data-pattern="stripes" aria-hidden="true" /> The gateway is down
+            <span class="swatch" data-tone="cancelled" data-pattern="stripes" aria-hidden="true" /> The push service is down
           </li>
         )}
       </ul>

@@ -35,7 +35,7 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
           <Builder groups={groups} build={build} topics={`${id}-topics`} />
         ) : (
           <p class="soft" id="only-text">
-            {fault ? "Rows are shown once the text is valid." : "Rows cannot show this expression, so it stays a text."}
+            {fault ? "Rows are shown when the text is valid." : "Rows cannot show this expression; edit it as text."}
           </p>
         )}
         <datalist id={`${id}-topics`}>
@@ -45,7 +45,7 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
         </datalist>
       </div>
       <div class="field as-text">
-        <label for={id}>The same as text</label>
+        <label for={id}>Expression</label>
         <textarea
           id={id}
           name="expression"
@@ -65,7 +65,7 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
               <Position text={text} detail={fault} />
             </>
           ) : (
-            "The rows write it; you can also edit it directly. Unknown names are attributes."
+            "Written by the rows, and editable. Unknown names are attributes."
           )}
         </div>
       </div>
@@ -77,7 +77,7 @@ function Builder({ groups, build, topics }: { groups: Groups; build: (groups: Gr
   const put = (at: number, group: readonly Condition[]) => build(groups.map((other, n) => (n === at ? group : other)).filter((group) => group.length > 0));
   return (
     <>
-      {groups.length === 0 && <p class="soft">No condition so far: everyone belongs.</p>}
+      {groups.length === 0 && <p class="soft">No conditions: all subscriptions match.</p>}
       {groups.map((group, at) => (
         <div key={at} class="group" role="group" aria-label={groups.length > 1 ? `Group ${at + 1} of ${groups.length}: all groups hold` : undefined}>
           {at > 0 && <p class="joint">and</p>}
@@ -123,15 +123,15 @@ function Row({ condition, joint, topics, change, remove }: RowProps) {
   return (
     <div class="condition" role="group" aria-label={`${joint ? "or " : ""}${SUBJECT_WORDS[subject]} ${name}`}>
       {joint && <span class="joint">or</span>}
-      <select aria-label="What is asked" data-part="subject" value={subject} onChange={(event) => change(about(condition, event.currentTarget.value as Subject))}>
+      <select aria-label="Subject" data-part="subject" value={subject} onChange={(event) => change(about(condition, event.currentTarget.value as Subject))}>
         {SUBJECTS.map((subject) => (
           <option key={subject} value={subject}>
             {SUBJECT_WORDS[subject]}
           </option>
         ))}
       </select>
-      {subject === "attribute" && <input aria-label="Its name" data-part="name" placeholder="plan" maxLength={64} autocomplete="off" value={name} onInput={(event) => write({ name: event.currentTarget.value })} />}
-      <select aria-label="How it compares" data-part="verb" value={verb} onChange={(event) => write({ verb: event.currentTarget.value as Verb })}>
+      {subject === "attribute" && <input aria-label="Attribute name" data-part="name" placeholder="plan" maxLength={64} autocomplete="off" value={name} onInput={(event) => write({ name: event.currentTarget.value })} />}
+      <select aria-label="Operator" data-part="verb" value={verb} onChange={(event) => write({ verb: event.currentTarget.value as Verb })}>
         {verbsOf(subject).map(([verb, words]) => (
           <option key={verb} value={verb}>
             {words}
@@ -139,8 +139,8 @@ function Row({ condition, joint, topics, change, remove }: RowProps) {
         ))}
       </select>
       {subject === "attribute" && hasValue(condition) && (
-        <select aria-label="What kind of value" data-part="kind" value={kind} onChange={(event) => write({ kind: event.currentTarget.value as Condition["kind"] })}>
-          <option value="text">the text</option>
+        <select aria-label="Type of value" data-part="kind" value={kind} onChange={(event) => write({ kind: event.currentTarget.value as Condition["kind"] })}>
+          <option value="text">text</option>
           <option value="plain">number, true, time</option>
         </select>
       )}
@@ -175,7 +175,7 @@ function Row({ condition, joint, topics, change, remove }: RowProps) {
 }
 
 function placeholder({ subject, verb, kind }: Condition): string {
-  if (verb === "in" || verb === "not-in") return "several, by commas";
+  if (verb === "in" || verb === "not-in") return "values, separated by commas";
   if (subject === "last_seen" || subject === "age") return "30d, 12h";
   if (isDeed(subject)) return "spring, or a message’s id";
   if (subject === "attribute") return kind === "text" ? "pro" : "12, now - 30d";

@@ -18,10 +18,10 @@ export default function Segments() {
   const { app, apps } = useHere();
   return (
     <>
-      <Head title="Segments" lead="Whom do I mean, and how many are they?">
+      <Head title="Segments" lead="Subscriptions that match conditions, and their number.">
         {app && <Write app={app} />}
       </Head>
-      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Segments are kept by app." />}
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each segment belongs to an app." />}
     </>
   );
 }
@@ -30,7 +30,7 @@ function Write({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
   useKey("n", sender.may ? () => go("/segments/-new") : undefined);
-  if (!sender.may) return <p class="fine">Making segments is not yours to do. {sender.why}</p>;
+  if (!sender.may) return <p class="fine">Your role does not allow creating segments. {sender.why}</p>;
   return (
     <a class="button primary" id="new-segment" href={link("/segments/-new")}>
       New segment <kbd>n</kbd>
@@ -56,14 +56,14 @@ function None({ app }: { app: AppResponse }) {
   const sender = useMay("sender", app.id);
   return (
     <>
-      <p>There is no segment yet. A segment is a question about subscriptions, kept by its name:</p>
+      <p>There is no segment yet. A segment is a named set of conditions on subscriptions:</p>
       <pre>
         <code>{'(plan = "pro" or tag("beta")) and last_seen < 30d and not clicked("spring")'}</code>
       </pre>
-      <p>It asks about tags, topics, attributes, languages, browsers, and about what people did. Messages and campaigns go to it by its name; whoever fits when it is their turn belongs.</p>
+      <p>Conditions use tags, topics, attributes, languages, browsers and reactions. Messages and campaigns use a segment by its name. It is evaluated when each delivery is created.</p>
       {sender.may && (
         <p>
-          <a href={link("/segments/-new")}>Make the first one</a>, and see how many it takes while you write.
+          <a href={link("/segments/-new")}>Create the first segment</a>. Its size is shown while you write.
         </p>
       )}
     </>
@@ -92,7 +92,7 @@ function SegmentTable({ segments }: { segments: SegmentResponse[] }) {
             </>
           ),
         },
-        { head: "Who belongs", cell: ({ expression }) => <code>{expression}</code> },
+        { head: "Conditions", cell: ({ expression }) => <code>{expression}</code> },
         { head: "Changed", isExtra: true, cell: ({ changed_at }) => <Time at={changed_at} /> },
       ]}
     />

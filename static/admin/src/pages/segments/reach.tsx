@@ -17,7 +17,7 @@ export function ReachFigure({ app, segment, shown, isOld }: { app: AppResponse; 
         {reach.of > 0 && <span class="soft">, {share(reach.count, reach.of).split(" of ")[0]}</span>}.
       </p>
       <p class="fine">
-        {reach.exact ? "Counted just now." : "Estimated from a sample; 95 of 100 times the count lies within that."}{" "}
+        {reach.exact ? "Counted just now." : "Estimated from a sample, with the 95 % margin."}{" "}
         {!reach.exact && (
           <button type="button" class="plain" id="count-exactly" disabled={isBusy} onClick={() => run()}>
             {isBusy ? "Counting…" : "Count exactly"}

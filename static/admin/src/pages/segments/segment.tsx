@@ -26,7 +26,7 @@ import { loadMembers, loadSegment, removeSegment, setSegment, usePreview, writte
 import { ReachFigure } from "./reach";
 import "./segments.css";
 
-/** Stands in the address for one that is yet to be made: no name begins with a hyphen. */
+/** Path of the form for a new segment: no name begins with a hyphen. */
 const NEW = "-new";
 
 /** One segment: who belongs, how many they are, and what may be done. */
@@ -43,7 +43,7 @@ export default function SegmentPage() {
       {!app ? (
         <>
           <Head title="Segment" lead={name} />
-          <ChooseApp apps={apps} what="Segments are kept by app." />
+          <ChooseApp apps={apps} what="Each segment belongs to an app." />
         </>
       ) : name === NEW ? (
         <New key={app.id} app={app} />
@@ -58,8 +58,8 @@ function New({ app }: { app: AppResponse }) {
   const sender = useMay("sender", app.id);
   return (
     <>
-      <Head title="New segment" lead="Whom do you mean? How many they are is told while you write." />
-      {sender.may ? <Editor app={app} segment={undefined} /> : <p class="refused">Making segments is not yours to do. {sender.why}</p>}
+      <Head title="New segment" lead="The size is shown while you write." />
+      {sender.may ? <Editor app={app} segment={undefined} /> : <p class="refused">Your role does not allow creating segments. {sender.why}</p>}
     </>
   );
 }
@@ -91,12 +91,12 @@ function One({ app, segment, refresh }: { app: AppResponse; segment: SegmentResp
         }
       />
       {!sender.may ? (
-        <p class="fine">Changing and deleting it is not yours to do. {sender.why}</p>
+        <p class="fine">Your role does not allow changing or deleting segments. {sender.why}</p>
       ) : (
         asked !== "edit" && (
-          <div class="row" role="group" aria-label="What to do with it">
+          <div class="row" role="group" aria-label="Actions">
             <button type="button" id="edit" onClick={() => ask("edit")}>
-              Change…
+              Edit…
             </button>
             <button type="button" id="delete" onClick={() => ask("delete")}>
               Delete…
@@ -131,12 +131,12 @@ interface DeleteProps {
 
 function DeleteDialog({ app, segment, reload, onClose }: DeleteProps) {
   const { go } = useFilters();
-  const edit = useEdit({ begun: segment, load: (stop) => loadSegment(app.id, segment.name, stop), written, reload, verb: "Delete it all the same" });
+  const edit = useEdit({ begun: segment, load: (stop) => loadSegment(app.id, segment.name, stop), written, reload, verb: "Delete anyway" });
   return (
     <Ask
       title={`Delete ${segment.name}?`}
-      says="Sent messages and campaigns keep its expression. Drafts with it are refused until they use another segment. No subscription is deleted."
-      button="Delete it"
+      says="Sent messages and started campaigns keep the conditions. Drafts with this segment cannot be started until they use another segment. No subscription is deleted."
+      button="Delete"
       isGrave
       work={async () => {
         await edit.save((condition) => removeSegment(app.id, segment.name, condition));
@@ -151,7 +151,7 @@ function DeleteDialog({ app, segment, reload, onClose }: DeleteProps) {
 function Reached({ app, segment: { name, expression } }: { app: AppResponse; segment: SegmentResponse }) {
   const { shown, problem, isOld } = usePreview(app.id, expression);
   return (
-    <Card title="Who belongs" aside={<code class="fine">{`segment: "${name}"`}</code>}>
+    <Card title="Conditions" aside={<code class="fine">{`segment: "${name}"`}</code>}>
       <pre>
         <code id="expression">{expression}</code>
       </pre>
@@ -184,26 +184,26 @@ function Editor({ app, segment, onLeave, reload }: EditorProps) {
     await show();
   });
   return (
-    <Card title={segment ? "Change it" : "Who belongs"} class="segment-form">
+    <Card title={segment ? "Edit" : "Conditions"} class="segment-form">
       {!segment && (
         <div class="pair">
-          <Text label="Name" name="segment-name" value={named} change={(name) => setName(name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : ""))} max={64} placeholder="keen" hint="Small letters, digits and hyphens: messages go to it by that." />
-          <Text label="What it is for" name="description" value={description} change={describe} max={500} fault={refused?.fault("/description")} />
+          <Text label="Name" name="segment-name" value={named} change={(name) => setName(name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : ""))} max={64} placeholder="keen" hint="Lower-case letters, digits and hyphens. Messages use this name." />
+          <Text label="Description" name="description" value={description} change={describe} max={500} fault={refused?.fault("/description")} />
         </div>
       )}
-      {segment && <Text label="What it is for" name="description" value={description} change={describe} max={500} fault={refused?.fault("/description")} />}
+      {segment && <Text label="Description" name="description" value={description} change={describe} max={500} fault={refused?.fault("/description")} />}
       <SegmentEditor app={app} text={text} change={write} fault={wrong ?? (isEmpty ? undefined : refused?.fault("/expression"))} />
       {isEmpty ? (
-        <p class="soft reach">Say who belongs, and see how many that is.</p>
+        <p class="soft reach">Add a condition to see the size.</p>
       ) : wrong ? (
-        <p class="soft reach">None yet: see above.</p>
+        <p class="soft reach">Invalid conditions: see above.</p>
       ) : shown ? (
         <ReachFigure app={app} segment={text.trim()} shown={shown} isOld={isOld} />
       ) : (
         <p class="soft reach">Counting…</p>
       )}
       <Refused problem={refused ?? (wrong ? undefined : isEmpty ? undefined : problem)} />
-      {segment && <p class="fine">Sent messages and campaigns keep the earlier expression. Later ones use the expression of their time.</p>}
+      {segment && <p class="fine">Sent messages and started campaigns keep the earlier conditions.</p>}
       <p class="row">
         <button type="button" class="primary" id="save-segment" disabled={isBusy || isEmpty || name === "" || wrong !== undefined} onClick={() => run()}>
           {segment ? "Save" : "Create"}
@@ -225,16 +225,16 @@ function Members({ app, segment }: { app: AppResponse; segment: SegmentResponse 
   const known = page.known.value?.value;
   const here = `/segments/${segment.name}`;
   return (
-    <Card title="Members" aside={<span class="fine">the newest first, now</span>}>
+    <Card title="Members" aside={<span class="fine">newest first</span>}>
       <Shown
         of={page}
         what="members"
         isEmpty={({ members }) => members.length === 0}
-        empty={<p>{known?.next ? "None of the checked subscriptions belongs. There are older ones." : filters.after ? "There are no more." : "No subscription belongs at present."}</p>}
+        empty={<p>{known?.next ? "None of the checked subscriptions matches. There are older subscriptions." : filters.after ? "No more members." : "No subscription matches at present."}</p>}
       >
         {({ members }) => <MemberTable app={app} members={members} />}
       </Shown>
-      <Paging after={filters.after} sides={known} to={(after) => link(here, { after })} older={known?.members.length === 0 ? "Look further back" : undefined} />
+      <Paging after={filters.after} sides={known} to={(after) => link(here, { after })} older={known?.members.length === 0 ? "Search older subscriptions" : undefined} />
     </Card>
   );
 }

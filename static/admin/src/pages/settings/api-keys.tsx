@@ -20,13 +20,13 @@ import { loadApiKeys, makeApiKey, revokeApiKey, type ApiKey, type NewApiKey, typ
 /** Permissions of each scope of an app's keys. */
 export const SCOPES: readonly [Scope, string][] = [
   ["send", "Send messages"],
-  ["read", "Read everything but secrets"],
+  ["read", "Read everything except secrets"],
   ["subscribers", "Register, change and erase subscribers"],
-  ["messages", "Stop and repeat messages, handle dead letters"],
+  ["messages", "Stop and resend messages, handle dead letters"],
   ["policies", "Set policies, quiet hours and limits"],
   ["settings", "Change the app’s name and origins"],
-  ["keys", "Make and revoke keys"],
-  ["export", "Take out private keys and dead letters"],
+  ["keys", "Create and revoke keys"],
+  ["export", "Export private keys and dead letters"],
 ];
 
 /** API keys of the app's servers. */
@@ -54,7 +54,7 @@ export function ApiKeys({ app }: { app: AppResponse }) {
         of={keys}
         what="the API keys"
         isEmpty={(keys) => keys.length === 0}
-        empty={<p>There is none yet: your backend needs one that may send.</p>}
+        empty={<p>There is no API key yet. Your backend needs a key with the scope send.</p>}
       >
         {(keys) => (
           <>
@@ -62,14 +62,14 @@ export function ApiKeys({ app }: { app: AppResponse }) {
             {keys.some((key) => showsAll || !isShown(key)) && (
               <p>
                 <button type="button" class="plain" onClick={() => change({ revoked: showsAll ? undefined : "shown" }, true)}>
-                  {showsAll ? "Only valid ones" : `Show ${things(keys.filter((key) => !isShown(key)).length, "key")} that ended`}
+                  {showsAll ? "Show valid keys only" : `Show ${things(keys.filter((key) => !isShown(key)).length, "revoked or expired key")}`}
                 </button>
               </p>
             )}
           </>
         )}
       </Shown>
-      {!admin.may && <p class="fine">To make and revoke them is not yours. {admin.why}</p>}
+      {!admin.may && <p class="fine">Your role does not allow creating or revoking keys. {admin.why}</p>}
       {isMaking && <MakeKey app={app} onClose={() => make(false)} onMade={keys.refresh} />}
       {revoking && (
         <Revoke
@@ -118,7 +118,7 @@ function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: ((key: ApiKey)
                   <>
                     <br />
                     <span class="fine">
-                      {key.revoked_at ? "" : "ends "}
+                      {key.revoked_at ? "" : "expires "}
                       <Time at={end} />
                     </span>
                   </>
@@ -127,10 +127,10 @@ function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: ((key: ApiKey)
             );
           },
         },
-        { head: "May", isExtra: true, cell: ({ scopes }) => <span class="fine">{scopes.length === SCOPES.length ? "everything" : scopes.join(", ")}</span> },
+        { head: "Scopes", isExtra: true, cell: ({ scopes }) => <span class="fine">{scopes.length === SCOPES.length ? "all" : scopes.join(", ")}</span> },
         { head: "Last used", isExtra: true, cell: ({ last_used_on }) => (last_used_on ? <Day on={last_used_on} /> : <span class="fine">never</span>) },
         {
-          head: "Made",
+          head: "Created",
           isExtra: true,
           cell: ({ created_at, created_by }) => (
             <>
@@ -143,7 +143,7 @@ function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: ((key: ApiKey)
         ...(onRevoke
           ? [
               {
-                head: <span class="hidden">Act</span>,
+                head: <span class="hidden">Actions</span>,
                 cell: (key: ApiKey) =>
                   !key.revoked_at && (
                     <button type="button" class="plain" onClick={() => onRevoke(key)}>
@@ -165,10 +165,10 @@ function Day({ on }: { on: string }) {
 }
 
 const LASTS: readonly [string, string][] = [
-  ["", "Until it is revoked"],
+  ["", "No expiry"],
   ["30", "30 days"],
   ["90", "90 days"],
-  ["365", "A year"],
+  ["365", "One year"],
 ];
 
 function MakeKey({ app, onClose, onMade }: { app: AppResponse; onClose: () => void; onMade: () => unknown }) {
@@ -180,13 +180,13 @@ function MakeKey({ app, onClose, onMade }: { app: AppResponse; onClose: () => vo
     await onMade();
   };
   return (
-    <Dialog title={made ? `“${made.name}” is made` : "New API key"} onClose={onClose}>
+    <Dialog title={made ? `API key “${made.name}” created` : "New API key"} onClose={onClose}>
       {made ? (
         <>
           <ShownOnce id="secret" what="API key" text={made.secret} />
           <p class="row end">
             <button type="button" onClick={onClose}>
-              I have it
+              Done
             </button>
           </p>
         </>
@@ -196,14 +196,14 @@ function MakeKey({ app, onClose, onMade }: { app: AppResponse; onClose: () => vo
             {(tie) => <input name="name" required maxLength={200} placeholder="the shop’s server" autocomplete="off" {...tie} />}
           </Field>
           <fieldset class="choices column">
-            <legend>It may</legend>
+            <legend>Scopes</legend>
             {SCOPES.map(([scope, words]) => (
               <label key={scope}>
                 <input type="checkbox" name="scopes" value={scope} defaultChecked={scope === "send" || scope === "read"} /> <span>{words}</span> <code class="soft">{scope}</code>
               </label>
             ))}
           </fieldset>
-          <Field label="It lasts">
+          <Field label="Expires after">
             {(tie) => (
               <select name="days" {...tie}>
                 {LASTS.map(([days, words]) => (
@@ -221,14 +221,14 @@ function MakeKey({ app, onClose, onMade }: { app: AppResponse; onClose: () => vo
 }
 
 function Revoke({ app, of, made, onClose, onRevoked }: { app: AppResponse; of: ApiKey; made: number; onClose: () => void; onRevoked: () => unknown }) {
-  const rests = of.last_used_on ? `It was last used on ${of.last_used_on}.` : "No use is recorded.";
-  const children = made > 0 ? ` It made ${things(made, "key")} that ${made === 1 ? "is" : "are"} valid, which may have made others.` : "";
+  const rests = of.last_used_on ? `Last used on ${of.last_used_on}.` : "No use is recorded.";
+  const children = made > 0 ? ` The key created ${things(made, "key")} that ${made === 1 ? "is" : "are"} still valid.` : "";
   return (
     <Ask
       title={`Revoke “${of.name}”?`}
-      button="Revoke it for good"
+      button="Revoke"
       isGrave
-      says={`Within a second every request with ${of.hint}… to ${app.name} is refused, and there is no way back. ${rests}${children}`}
+      says={`Within a second every request with ${of.hint}… to ${app.name} is refused. This cannot be undone. ${rests}${children}`}
       work={async (written) => {
         await revokeApiKey(app.id, of.id, written.has("keep"));
         await onRevoked();
@@ -238,8 +238,8 @@ function Revoke({ app, of, made, onClose, onRevoked }: { app: AppResponse; of: A
       <label class="check">
         <input type="checkbox" name="keep" />
         <span>
-          Keep what it made
-          <span class="fine">Otherwise the API keys and identity keys that it made are revoked with it: a thief of the key may have created some.</span>
+          Keep the keys that it created
+          <span class="fine">Otherwise the API keys and identity keys that this key created are revoked, too: a thief may have created some.</span>
         </span>
       </label>
     </Ask>

@@ -34,7 +34,7 @@ function AllApps() {
     >
       {apps.length === 0 ? (
         <p>
-          There is none yet. <a href={to("/first-run")}>Begin here</a>
+          There is no app yet. <a href={to("/first-run")}>Create the first app</a>
         </p>
       ) : (
         <Table
@@ -54,18 +54,18 @@ function AllApps() {
             },
             { head: "Origins", cell: ({ origins }) => <Origins origins={origins} /> },
             { head: "Weight", isNumber: true, isExtra: true, cell: ({ weight }) => weight },
-            { head: "Made", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
+            { head: "Created", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
           ]}
         />
       )}
-      {!operator.may && <p class="fine">To make apps is not yours. {operator.why}</p>}
+      {!operator.may && <p class="fine">Your role does not allow creating apps. {operator.why}</p>}
       {isOpen && <NewApp onClose={() => open(false)} />}
     </Card>
   );
 }
 
 function Origins({ origins }: { origins: readonly string[] }) {
-  if (origins.length === 0) return <span class="fine">none: no browser is let in</span>;
+  if (origins.length === 0) return <span class="fine">none: no browser can subscribe</span>;
   const [first, ...rest] = origins;
   return (
     <span title={origins.join("\n")}>
@@ -90,24 +90,24 @@ function NewApp({ onClose }: { onClose: () => void }) {
     go("/settings/apps", { app: made.slug });
   };
   return (
-    <Ask title="New app" button="Create" says="An app is one site: its keys, its subscribers, its messages. It begins with a VAPID key of its own." work={make} onClose={onClose}>
+    <Ask title="New app" button="Create" says="An app is one site with its keys, subscribers and messages. A VAPID key is created with it." work={make} onClose={onClose}>
       <Field label="Name">{(tie) => <input name="name" required maxLength={200} autocomplete="off" {...tie} />}</Field>
-      <Field label="Short name" hint="For addresses and commands: small letters, digits and hyphens. It stays.">
+      <Field label="Slug" hint="For URLs and commands: lower-case letters, digits and hyphens. It cannot be changed.">
         {(tie) => <input name="slug" required pattern="[a-z0-9][a-z0-9\-]{0,62}" autocomplete="off" {...tie} />}
       </Field>
-      <Field label="Origins of its pages" hint="One a line, such as https://shop.example.com">
+      <Field label="Origins" hint="One per line, such as https://shop.example.com">
         {(tie) => <textarea name="origins" rows={2} {...tie} />}
       </Field>
-      <Field label="Contact for push services" hint="mailto:… or https://…, for when they have something to say about what you send.">
+      <Field label="Contact for push services" hint="mailto:… or https://…. Push services use it to report problems.">
         {(tie) => <input name="subject" required placeholder="mailto:" autocomplete="off" {...tie} />}
       </Field>
-      <Field label="Topics to begin with">{(tie) => <input name="topics" defaultValue="news" autocomplete="off" {...tie} />}</Field>
+      <Field label="First topics">{(tie) => <input name="topics" defaultValue="news" autocomplete="off" {...tie} />}</Field>
     </Ask>
   );
 }
 
 const RIGHTS: readonly [Right, string][] = [
-  ["create_topics", "make topics"],
+  ["create_topics", "create topics"],
   ["set_tags", "set tags"],
   ["set_attributes", "set attributes"],
 ];
@@ -138,28 +138,28 @@ function OneApp({ app }: { app: AppResponse }) {
       <Card title={app.name} aside={<code class="soft">{app.slug}</code>}>
         <Form key={settings} button="Review the change…" id="change-app" isOff={!operator.may} work={read}>
           <Field label="Name">{(tie) => <input name="name" required maxLength={200} defaultValue={app.name} autocomplete="off" {...tie} />}</Field>
-          <Field label="Origins of its pages" hint="One a line. Browsers on other origins are refused, those that have subscribed before, too.">
+          <Field label="Origins" hint="One per line. Browsers on other origins are refused, including earlier subscribers.">
             {(tie) => <textarea name="origins" rows={Math.max(2, app.origins.length)} defaultValue={app.origins.join("\n")} {...tie} />}
           </Field>
           <fieldset class="choices">
-            <legend>Its browsers may, beside joining open topics</legend>
+            <legend>Browsers can join open topics, and also</legend>
             {RIGHTS.map(([right, words]) => (
               <label key={right}>
                 <input type="checkbox" name="browsers_may" value={right} defaultChecked={app.browsers_may.includes(right)} /> {words}
               </label>
             ))}
           </fieldset>
-          <Field label="Retries at most" hint="What a policy in QStash’s form may ask for, and how many there are if it names none.">
+          <Field label="Maximum retries" hint="Limit and default of policies in QStash format.">
             {(tie) => <input type="number" name="max_retries" min={0} max={1000} defaultValue={String(app.max_retries)} {...tie} />}
           </Field>
-          <Field label="Weight" hint={ofServer.may ? "How many turns it has where an app of weight 1 has one, while several wait." : `While several apps wait. ${ofServer.why}`}>
+          <Field label="Weight" hint={ofServer.may ? "Share of the throughput, relative to other apps, while several apps have waiting deliveries." : `Share of the throughput. ${ofServer.why}`}>
             {(tie) => <input type="number" name="weight" min={1} max={100} defaultValue={String(app.weight)} disabled={!ofServer.may} {...tie} />}
           </Field>
           <label class="check">
             <input type="checkbox" name="allow_other_gateways" defaultChecked={app.allow_other_gateways} disabled={!ofServer.may && !app.allow_other_gateways} />
             <span>
-              Let in push services that are not known
-              <span class="fine">The server then connects to hosts that any browser names.</span>
+              Allow unknown push services
+              <span class="fine">The server then connects to any host that a browser names.</span>
             </span>
           </label>
         </Form>
@@ -168,17 +168,17 @@ function OneApp({ app }: { app: AppResponse }) {
             Saved.
           </p>
         )}
-        {!operator.may && <p class="fine">To change it is not yours. {operator.why}</p>}
+        {!operator.may && <p class="fine">Your role does not allow changing the app. {operator.why}</p>}
       </Card>
-      <Card title="Delete it">
-        <p>With its subscriptions, messages, dead letters, settings and keys; there is no way back.</p>
+      <Card title="Delete the app">
+        <p>Deletes the app with its subscriptions, messages, dead letters, settings and keys. This cannot be undone.</p>
         {ofServer.may ? <Delete app={app} /> : <p class="fine">{ofServer.why}</p>}
       </Card>
       {change && (
         <Ask
           title={`Change ${app.name}?`}
-          button="Change it"
-          says={<Consequences app={app} change={change} />}
+          button="Save"
+          says={<Consequences change={change} />}
           work={async () => {
             if (Object.keys(change).length > 0) await edit.save((condition) => changeApp(app.id, change, condition));
             await reload();
@@ -188,7 +188,7 @@ function OneApp({ app }: { app: AppResponse }) {
         />
       )}
       <p>
-        <a href={link("/first-run")}>What to paste into its pages</a>
+        <a href={link("/first-run")}>Snippets for the site</a>
       </p>
     </>
   );
@@ -219,18 +219,18 @@ function proposed(app: AppResponse, written: Written, mayAll: boolean): AppChang
   return change;
 }
 
-function Consequences({ app, change }: { app: AppResponse; change: AppChange }) {
+function Consequences({ change }: { change: AppChange }) {
   const lines = [
-    change.name && `It is called “${change.name}” from now on.`,
-    ...(change.add_origins ?? []).map((origin) => `Pages of ${origin} may subscribe browsers.`),
-    ...(change.remove_origins ?? []).map((origin) => `Pages of ${origin} are refused; browsers that subscribed there still get what you send.`),
-    change.browsers_may && `Its browsers may ${RIGHTS.filter(([right]) => change.browsers_may?.includes(right)).map(([, words]) => words).join(", ") || "join open topics and nothing else"}.`,
-    change.max_retries != null && `Policies have ${things(change.max_retries, "retry", "retries")} at most; those that ask for more are cut down to it.`,
-    change.weight != null && `It has ${things(change.weight, "turn")} where an app of weight 1 has one, within a minute.`,
-    change.allow_other_gateways === true && "The server connects to any host that a browser of it names.",
-    change.allow_other_gateways === false && "New subscriptions at push services that are not known are refused.",
+    change.name && `The name becomes “${change.name}”.`,
+    ...(change.add_origins ?? []).map((origin) => `Pages of ${origin} can subscribe browsers.`),
+    ...(change.remove_origins ?? []).map((origin) => `Pages of ${origin} are refused. Browsers that subscribed there still get messages.`),
+    change.browsers_may && `Browsers can ${RIGHTS.filter(([right]) => change.browsers_may?.includes(right)).map(([, words]) => words).join(", ") || "only join open topics"}.`,
+    change.max_retries != null && `Policies have at most ${things(change.max_retries, "retry", "retries")}.`,
+    change.weight != null && `The weight becomes ${change.weight} within a minute.`,
+    change.allow_other_gateways === true && "The server connects to any host that a browser of this app names.",
+    change.allow_other_gateways === false && "New subscriptions at unknown push services are refused.",
   ].filter((line) => typeof line === "string" && line !== "") as string[];
-  if (lines.length === 0) return <>Nothing differs from how {app.name} is.</>;
+  if (lines.length === 0) return <>No changes.</>;
   return (
     <ul class="bullets">
       {lines.map((line) => (
@@ -252,9 +252,9 @@ function Delete({ app }: { app: AppResponse }) {
       {isOpen && (
         <Ask
           title={`Delete ${app.name}?`}
-          button={`Delete ${app.name} for good`}
+          button={`Delete ${app.name}`}
           isGrave
-          says="Sending stops at once, and its API keys are revoked. Its data is deleted within minutes or hours."
+          says="Sending stops immediately, and the API keys are revoked. The data is deleted within minutes or hours."
           work={async (written) => {
             await deleteApp(app.id, written.text("confirm"));
             await refreshApps();
@@ -262,7 +262,7 @@ function Delete({ app }: { app: AppResponse }) {
           }}
           onClose={() => open(false)}
         >
-          <Field label={`Its short name once more: ${app.slug}`}>{(tie) => <input name="confirm" required autocomplete="off" {...tie} />}</Field>
+          <Field label={`Type the slug ${app.slug} to confirm`}>{(tie) => <input name="confirm" required autocomplete="off" {...tie} />}</Field>
         </Ask>
       )}
     </div>

@@ -1,6 +1,6 @@
 import { notes, rotation, type Note, type Rotation } from "../../lib/attention";
 import { clock } from "../../lib/clock";
-import { percent, things } from "../../lib/format";
+import { fullCount, percent, things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { to, useFilters } from "../../lib/url";
 import { useHere } from "../../shell/context";
@@ -23,12 +23,12 @@ export function Attention() {
     { everyS: 120 },
   );
   return (
-    <Shown of={found} what="what needs attention">
+    <Shown of={found} what="open actions">
       {({ ofApps, team }) => (
         <>
           <Rotations ofApps={ofApps} />
           <Notes notes={notes(ofApps, team, clock.shown.value)} isWithTeam={team !== undefined} />
-          {of.length > LOOKED_INTO && <p class="fine">Of {things(of.length, "app")}, the first {LOOKED_INTO} were looked into. Choose another one above.</p>}
+          {of.length > LOOKED_INTO && <p class="fine">Shows the first {LOOKED_INTO} of {things(of.length, "app")}. Choose another app above.</p>}
         </>
       )}
     </Shown>
@@ -41,18 +41,18 @@ function Notes({ notes, isWithTeam }: { notes: Note[]; isWithTeam: boolean }) {
   const shown = notes.filter(({ id }) => !id.startsWith("rotation "));
   if (shown.length === 0) {
     return (
-      <Card title="Nothing else waits for you">
+      <Card title="Open actions">
         <p>
-          <Badge tone="accepted">In order</Badge>
+          <Badge tone="accepted">None</Badge>
         </p>
         <p class="fine">
-          Keys that end within 30 days, keys without use for 90{isWithTeam ? ", and invitations that are open" : ""} would be listed here.
+          This list has keys that expire within 30 days, keys without use for 90 days{isWithTeam ? ", and open invitations" : ""}.
         </p>
       </Card>
     );
   }
   return (
-    <Card title="Needs somebody" aside={<span class="fine">{things(shown.length, "thing")}</span>}>
+    <Card title="Open actions" aside={<span class="fine">{fullCount(shown.length)}</span>}>
       <ul class="notes">
         {shown.map(({ id, tone, words, why, path, app }) => (
           <li key={id} data-row data-tone={tone}>
@@ -72,7 +72,7 @@ function Rotations({ ofApps }: { ofApps: OfApp[] }) {
   });
   if (under.length === 0) return null;
   return (
-    <Card title={under.length === 1 ? "A VAPID key is being changed" : "VAPID keys are being changed"}>
+    <Card title={under.length === 1 ? "VAPID key rotation" : "VAPID key rotations"}>
       {under.map(({ app, now }) => (
         <div key={app.id} class="rotation" data-row>
           <a href={to("/settings/keys", { app: app.slug })}>{app.name}</a>
@@ -89,7 +89,7 @@ export function Progress({ rotation: { moved, of, since }, what }: { rotation: R
     <div class="progress">
       <progress value={moved} max={of} aria-label={`Moved to the new key of ${what}`} />
       <p>
-        <strong class="number">{percent(moved / of)}</strong> of <Count n={of} /> moved <span class="soft">· begun <Time at={since} />; each of the rest with its browser’s next visit</span>
+        <strong class="number">{percent(moved / of)}</strong> of <Count n={of} /> moved <span class="soft">· started <Time at={since} />; others move at their browser’s next visit</span>
       </p>
     </div>
   );

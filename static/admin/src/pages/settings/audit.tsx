@@ -15,7 +15,7 @@ export function Audit() {
   const { filters } = useFilters();
   const operator = useMay("operator", null);
   if (operator.may) return <Log app={filters.app ? app?.id : undefined} />;
-  if (!app) return <ChooseApp apps={apps} what={`Of the whole server, not yours: ${operator.why} Of an app it is.`} />;
+  if (!app) return <ChooseApp apps={apps} what={`Audit log of the server: ${operator.why}`} />;
   return <Log app={app.id} />;
 }
 
@@ -31,12 +31,12 @@ function Log({ app }: { app: string | undefined }) {
   const choose = (name: (typeof NAMES)[number]) => (event: { currentTarget: { value: string } }) => change({ [name]: event.currentTarget.value || undefined, after: undefined });
   const isFiltered = NAMES.some((name) => filters[name]);
   return (
-    <Card title={app ? "What was done to this app" : "What was done on this server"}>
+    <Card title={app ? "Audit log of this app" : "Audit log of this server"}>
       <div class="filters" role="group" aria-label="Filters">
         <label>
-          Who{" "}
+          User{" "}
           <select value={filters.actor ?? ""} onChange={choose("actor")}>
-            <option value="">Anybody</option>
+            <option value="">Any</option>
             {[...names].map(([id, email]) => (
               <option key={id} value={id}>
                 {email}
@@ -48,9 +48,9 @@ function Log({ app }: { app: string | undefined }) {
           </select>
         </label>
         <label>
-          What{" "}
+          Action{" "}
           <select value={filters.action ?? ""} onChange={choose("action")}>
-            <option value="">Anything</option>
+            <option value="">Any</option>
             {Object.entries(ACTIONS).map(([action, words]) => (
               <option key={action} value={action}>
                 {words}
@@ -72,10 +72,10 @@ function Log({ app }: { app: string | undefined }) {
         empty={
           isFiltered ? (
             <p>
-              No entry is like that. <a href={link("/settings/audit")}>Show all</a>
+              No entry matches. <a href={link("/settings/audit")}>Show all</a>
             </p>
           ) : (
-            <p>Nothing was done yet. This log names the author of each change, and its entries cannot be changed.</p>
+            <p>No entries yet. The log records each change with its author, and cannot be edited.</p>
           )
         }
       >
@@ -83,10 +83,10 @@ function Log({ app }: { app: string | undefined }) {
           <>
             <Entries entries={entries} names={names} isOfAll={app === undefined} />
             <p class="row">
-              {filters.after && <a href={link("/settings/audit", { ...Object.fromEntries(NAMES.map((name) => [name, filters[name]])) })}>The latest</a>}
-              {previous && <a href={link("/settings/audit", { ...filters, after: previous })}>Later ones</a>}
-              {next && <a href={link("/settings/audit", { ...filters, after: next })}>Earlier ones</a>}
-              <span class="fine">Days are those of UTC.</span>
+              {filters.after && <a href={link("/settings/audit", { ...Object.fromEntries(NAMES.map((name) => [name, filters[name]])) })}>Newest</a>}
+              {previous && <a href={link("/settings/audit", { ...filters, after: previous })}>Newer</a>}
+              {next && <a href={link("/settings/audit", { ...filters, after: next })}>Older</a>}
+              <span class="fine">Days are in UTC.</span>
             </p>
           </>
         )}
@@ -106,7 +106,7 @@ function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: Readonl
       id={({ id }) => id}
       columns={[
         {
-          head: "When",
+          head: "Time",
           cell: ({ at }) => (
             <span class="keep">
               <Time at={at} />
@@ -114,7 +114,7 @@ function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: Readonl
           ),
         },
         {
-          head: "Who",
+          head: "User",
           cell: ({ actor, address }) => (
             <>
               <a href={link("/settings/audit", { ...filters, after: undefined, actor })} title={actor}>
@@ -130,7 +130,7 @@ function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: Readonl
           ),
         },
         {
-          head: "What",
+          head: "Action",
           cell: ({ action, app, n }) => (
             <>
               <span title={action}>{actionWords(action)}</span>
@@ -144,8 +144,8 @@ function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: Readonl
             </>
           ),
         },
-        { head: "To what", isExtra: true, cell: ({ target }) => <Target of={target} names={names} /> },
-        { head: "More", isExtra: true, cell: ({ detail }) => <span class="fine">{detailWords(detail)}</span> },
+        { head: "Object", isExtra: true, cell: ({ target }) => <Target of={target} names={names} /> },
+        { head: "Details", isExtra: true, cell: ({ detail }) => <span class="fine">{detailWords(detail)}</span> },
       ]}
     />
   );

@@ -12,15 +12,15 @@ import { loadCalendar, setCalendar, type CalendarSettings, type OffPeak } from "
 
 export function Hours() {
   const { app, apps } = useHere();
-  return app ? <HoursOf app={app} /> : <ChooseApp apps={apps} what="Each app has hours of its own." />;
+  return app ? <HoursOf app={app} /> : <ChooseApp apps={apps} what="Each app has its own quiet hours." />;
 }
 
 function HoursOf({ app }: { app: AppResponse }) {
   const calendar = useResource(`calendar ${app.id}`, (stop) => loadCalendar(app.id, stop), { everyS: 3_600 });
   return (
-    <Card title="When messages may come">
-      <p class="fine">One-time codes and other transactional messages come at any time. What has to wait is sent when its time comes, if its time to live lasts that long.</p>
-      <Shown of={calendar} what="the calendar">
+    <Card title="Quiet hours and send windows">
+      <p class="fine">Transactional messages, such as one-time codes, are sent at any time. Other messages wait, if their time to live is long enough.</p>
+      <Shown of={calendar} what="the quiet hours">
         {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} refresh={calendar.refresh} />}
       </Shown>
     </Card>
@@ -43,7 +43,7 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: CalendarSettin
   return (
     <>
       <Form button="Review the change…" id="change-hours" isOff={!operator.may} work={async (written) => propose(calendarFrom(written, windows.length))}>
-        <Field label="Zone" hint="For the windows below, and for recipients whose own is not known.">
+        <Field label="Time zone" hint="For the windows below, and for recipients without a known time zone.">
           {(tie) => <input name="timezone" list="zones" required defaultValue={known.timezone} autocomplete="off" {...tie} />}
         </Field>
         <datalist id="zones">
@@ -52,9 +52,9 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: CalendarSettin
           ))}
         </datalist>
         <fieldset class="choices">
-          <legend>Quiet hours, in each recipient’s zone</legend>
+          <legend>Quiet hours, in each recipient’s time zone</legend>
           <label>
-            <input type="checkbox" name="quiet" checked={isQuiet} onChange={(event) => setQuiet(event.currentTarget.checked)} /> <span>Let promotional and engagement messages wait</span>
+            <input type="checkbox" name="quiet" checked={isQuiet} onChange={(event) => setQuiet(event.currentTarget.checked)} /> <span>Promotional and engagement messages wait</span>
           </label>
           {isQuiet && (
             <span class="row">
@@ -69,7 +69,7 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: CalendarSettin
         </fieldset>
         <fieldset class="choices column">
           <legend>Engagement messages only within</legend>
-          {windows.length === 0 && <p class="fine">No window: at any time.</p>}
+          {windows.length === 0 && <p class="fine">No windows: at any time.</p>}
           {windows.map((window, n) => (
             <div class="window" key={n}>
               <span class="row">
@@ -95,18 +95,18 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: CalendarSettin
             </button>
             {windows.length > 0 && (
               <button type="button" onClick={() => setWindows(windows.slice(0, -1))}>
-                Remove the last
+                Remove the last window
               </button>
             )}
           </span>
         </fieldset>
       </Form>
-      {!operator.may && <p class="fine">To change it is not yours. {operator.why}</p>}
+      {!operator.may && <p class="fine">Your role does not allow changing quiet hours. {operator.why}</p>}
       {proposed && (
         <Ask
-          title="Change the hours?"
-          button="Change them"
-          says={`${calendarWords(proposed)} It holds within a minute, for what is under way, too.`}
+          title="Change the quiet hours?"
+          button="Save"
+          says={`${calendarWords(proposed)} The change takes effect within a minute, also for waiting deliveries.`}
           work={async () => {
             await edit.save((condition) => setCalendar(app.id, proposed, condition));
             await reload();

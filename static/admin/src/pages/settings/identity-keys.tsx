@@ -13,9 +13,9 @@ import { loadIdentityKeys, makeIdentityKey, removeIdentityKey, type IdentityKey 
 
 /** Uses of a key: the API's algorithm and form. */
 const KINDS: readonly [string, string][] = [
-  ["HS256 jwt", "JWTs under a secret (HS256)"],
-  ["HS256 hmac", "A plain HMAC of the user’s id"],
-  ["ES256 jwt", "JWTs under a private key of yours (ES256)"],
+  ["HS256 jwt", "JWT with a secret (HS256)"],
+  ["HS256 hmac", "HMAC of the user id"],
+  ["ES256 jwt", "JWT with your private key (ES256)"],
 ];
 
 const kindWords = ({ algorithm, form }: IdentityKey) => KINDS.find(([kind]) => kind === `${algorithm} ${form}`)?.[1] ?? `${algorithm} ${form}`;
@@ -37,8 +37,8 @@ export function IdentityKeys({ app }: { app: AppResponse }) {
         )
       }
     >
-      <p class="fine">What your backend signs with, so that a browser can prove whose it is.</p>
-      <Shown of={keys} what="the identity keys" isEmpty={(keys) => keys.length === 0} empty={<p>There is none: browsers are anonymous, unless your servers register them.</p>}>
+      <p class="fine">Your backend signs user tokens with these keys, so that a browser can prove its user.</p>
+      <Shown of={keys} what="the identity keys" isEmpty={(keys) => keys.length === 0} empty={<p>There are no identity keys: browsers are anonymous, unless your backend registers them.</p>}>
         {(keys) => (
           <Table
             caption="Identity keys"
@@ -56,11 +56,11 @@ export function IdentityKeys({ app }: { app: AppResponse }) {
                 ),
               },
               { head: "Signs", cell: kindWords },
-              { head: "Made", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
+              { head: "Created", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
               ...(admin.may
                 ? [
                     {
-                      head: <span class="hidden">Act</span>,
+                      head: <span class="hidden">Actions</span>,
                       cell: (key: IdentityKey) => (
                         <button type="button" class="plain" onClick={() => remove(key)}>
                           Delete…<span class="hidden"> {key.name}</span>
@@ -73,14 +73,14 @@ export function IdentityKeys({ app }: { app: AppResponse }) {
           />
         )}
       </Shown>
-      {!admin.may && <p class="fine">To make and delete them is not yours. {admin.why}</p>}
+      {!admin.may && <p class="fine">Your role does not allow creating or deleting keys. {admin.why}</p>}
       {isMaking && <Make app={app} onClose={() => make(false)} onMade={keys.refresh} />}
       {removing && (
         <Ask
           title={`Delete “${removing.name}”?`}
-          button="Delete it for good"
+          button="Delete"
           isGrave
-          says="Tokens that it signed are invalid at once. Subscriptions keep their users. To change keys without a gap: make the new one, switch your backend over, then delete this one."
+          says="Tokens signed with this key become invalid immediately. Subscriptions keep their users. To rotate without interruption, create a new key, switch your backend, then delete this key."
           work={async () => {
             await removeIdentityKey(app.id, removing.id);
             remove(undefined);
@@ -105,8 +105,8 @@ function Make({ app, onClose, onMade }: { app: AppResponse; onClose: () => void;
   };
   if (made) {
     return (
-      <Dialog title={`“${made.name}” is made`} onClose={onClose}>
-        {made.secret ? <ShownOnce id="secret" what="Secret" text={made.secret} /> : <p>Your backend keeps the private key; there is no secret to take along.</p>}
+      <Dialog title={`Identity key “${made.name}” created`} onClose={onClose}>
+        {made.secret ? <ShownOnce id="secret" what="Secret" text={made.secret} /> : <p>Your backend has the private key; there is no secret to store.</p>}
         <p class="row end">
           <button type="button" onClick={onClose}>
             Close
@@ -118,9 +118,9 @@ function Make({ app, onClose, onMade }: { app: AppResponse; onClose: () => void;
   return (
     <Dialog title="New identity key" onClose={onClose}>
       <Form button="Create" id="do-it" work={make} onLeave={onClose}>
-        <p>Those before stay valid until they are deleted.</p>
+        <p>Earlier keys stay valid until they are deleted.</p>
         <Field label="Name">{(tie) => <input name="name" required maxLength={200} placeholder="backend" autocomplete="off" {...tie} />}</Field>
-        <Field label="Your backend signs">
+        <Field label="Type">
           {(tie) => (
             <select value={kind} onChange={(event) => setKind(event.currentTarget.value)} {...tie}>
               {KINDS.map(([kind, words]) => (
@@ -132,7 +132,7 @@ function Make({ app, onClose, onMade }: { app: AppResponse; onClose: () => void;
           )}
         </Field>
         {kind.startsWith("ES256") && (
-          <Field label="Its public key" hint="PEM, on P-256.">
+          <Field label="Public key" hint="PEM, curve P-256.">
             {(tie) => <textarea name="public_key" rows={4} required spellcheck={false} {...tie} />}
           </Field>
         )}

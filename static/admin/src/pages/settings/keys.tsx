@@ -6,7 +6,7 @@ import { VapidKeys } from "./vapid-keys";
 
 export function Keys() {
   const { app, apps } = useHere();
-  if (!app) return <ChooseApp apps={apps} what="Each app has keys of its own." />;
+  if (!app) return <ChooseApp apps={apps} what="Each app has its own keys." />;
   return (
     <>
       <VapidKeys app={app} />

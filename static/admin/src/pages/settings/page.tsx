@@ -18,12 +18,12 @@ interface Part {
 }
 
 const PARTS: readonly Part[] = [
-  { path: "/settings", title: "Attention", component: Attention },
+  { path: "/settings", title: "Open actions", component: Attention },
   { path: "/settings/apps", title: "Apps", component: Apps },
   { path: "/settings/keys", title: "Keys", component: Keys },
   { path: "/settings/hours", title: "Quiet hours", component: Hours },
   { path: "/settings/team", title: "Team", component: Team },
-  { path: "/settings/you", title: "You", component: You },
+  { path: "/settings/you", title: "Your account", component: You },
   { path: "/settings/audit", title: "Audit log", component: Audit },
 ];
 
@@ -35,7 +35,7 @@ export default function Settings() {
   const Shown = part?.component;
   return (
     <>
-      <Head title="Settings" lead="Who may do what, with which keys?" />
+      <Head title="Settings" lead="Apps, keys, quiet hours, team and audit log." />
       <nav class="tabs" aria-label="Settings">
         <ul>
           {PARTS.map(({ path, title }) => (
@@ -53,7 +53,7 @@ export default function Settings() {
           <Shown />
         </div>
       ) : (
-        <p>There are no settings of that name.</p>
+        <p>This settings page does not exist.</p>
       )}
     </>
   );

@@ -16,10 +16,10 @@ import { Table } from "../../ui/table";
 import { changeTeammate, invite, loadTeam, removeTeammate, resetPasskeys, resetTeammate, unlinkTeammate, type Grant, type Invited, type Teammate } from "./load";
 
 const ROLE_WORDS: Record<Grant["role"], string> = {
-  viewer: "Viewer: sees everything but secrets",
-  sender: "Sender: also sends, stops and repeats",
-  operator: "Operator: also steers and changes settings",
-  admin: "Admin: also keys, exports and, for all apps, the team",
+  viewer: "Viewer: reads everything except secrets",
+  sender: "Sender: also sends, stops and resends messages",
+  operator: "Operator: also changes settings and holds push services",
+  admin: "Admin: also keys and exports; for all apps, also the team",
 };
 
 /** Teammates and their roles. */
@@ -30,11 +30,11 @@ export function Team() {
       <Card title="Team">
         <p>
           {session.teammate
-            ? "The team is shown to admins for all apps, who invite people and change what they may do."
-            : "You are signed in with an operator’s key, which does not reach the team: whom it let in would outlive it. Sign in as an admin for all apps."}
+            ? "The team is visible to admins for all apps."
+            : "You are signed in with an operator’s key, which cannot manage the team. Sign in as an admin for all apps."}
         </p>
         <p class="fine">
-          On the server itself: <code>bellwire admin list</code>
+          On the server: <code>bellwire admin list</code>
         </p>
       </Card>
     );
@@ -42,7 +42,7 @@ export function Team() {
   return <Members />;
 }
 
-type Doing = { what: "invite" } | { what: "roles" | "shut out" | "let in" | "reset" | "passkeys" | "unlink" | "remove"; to: Teammate };
+type Doing = { what: "invite" } | { what: "roles" | "disable" | "enable" | "reset" | "passkeys" | "unlink" | "remove"; to: Teammate };
 
 function Members() {
   const { session, apps } = useHere();
@@ -74,7 +74,7 @@ function Members() {
             look={() => "stacked"}
             columns={[
               {
-                head: "Who",
+                head: "Teammate",
                 cell: ({ id, email }) => (
                   <>
                     {email}
@@ -82,12 +82,12 @@ function Members() {
                   </>
                 ),
               },
-              { head: "May", cell: ({ roles }) => (roles.length === 0 ? <span class="fine">nothing</span> : roles.map(({ role, app }) => `${role} of ${appName(app)}`).join("; ")) },
+              { head: "Roles", cell: ({ roles }) => (roles.length === 0 ? <span class="fine">none</span> : roles.map(({ role, app }) => `${role} (${appName(app)})`).join("; ")) },
               { head: "State", cell: (teammate) => <State of={teammate} /> },
-              { head: "Signs in by", isExtra: true, cell: (teammate) => <span class="fine">{ways(teammate)}</span> },
+              { head: "Sign-in", isExtra: true, cell: (teammate) => <span class="fine">{ways(teammate)}</span> },
               { head: "Invited", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
               {
-                head: <span class="hidden">Act</span>,
+                head: <span class="hidden">Actions</span>,
                 cell: (teammate) => <Acts of={teammate} isMe={teammate.id === session.teammate} begin={begin} />,
               },
             ]}
@@ -103,7 +103,7 @@ function Members() {
 }
 
 function ways({ has_password, passkeys, oidc_linked_at }: Teammate): string {
-  const found = [has_password && "password", passkeys > 0 && things(passkeys, "passkey"), oidc_linked_at && "your provider"].filter(Boolean);
+  const found = [has_password && "password", passkeys > 0 && things(passkeys, "passkey"), oidc_linked_at && "provider"].filter(Boolean);
   return found.join(", ") || "one-time link";
 }
 
@@ -117,7 +117,7 @@ function State({ of }: { of: Teammate }) {
         <>
           <br />
           <span class="fine">
-            link ends <Time at={of.link_expires_at} />
+            link expires <Time at={of.link_expires_at} />
           </span>
         </>
       )}
@@ -128,17 +128,17 @@ function State({ of }: { of: Teammate }) {
 function Acts({ of, isMe, begin }: { of: Teammate; isMe: boolean; begin: (doing: Doing) => void }) {
   const acts: [Exclude<Doing["what"], "invite">, string][] = [
     ["roles", "Change roles…"],
-    ["reset", "New link…"],
+    ["reset", "New sign-in link…"],
     ...(of.passkeys > 0 ? [["passkeys", "Reset passkeys…"] as [Exclude<Doing["what"], "invite">, string]] : []),
     ...(of.oidc_linked_at ? [["unlink", "Unlink account…"] as [Exclude<Doing["what"], "invite">, string]] : []),
-    of.disabled_at ? ["let in", "Let in again…"] : ["shut out", "Shut out…"],
+    of.disabled_at ? ["enable", "Enable…"] : ["disable", "Disable…"],
     ["remove", "Remove…"],
   ];
-  if (isMe) return <span class="fine">see You</span>;
+  if (isMe) return <span class="fine">see Your account</span>;
   return (
     <details class="acts" onKeyDown={(event) => event.key === "Escape" && event.currentTarget.removeAttribute("open")}>
       <summary>
-        Change<span class="hidden"> {of.email}</span>
+        Actions<span class="hidden"> for {of.email}</span>
       </summary>
       <ul>
         {acts.map(([what, words]) => (
@@ -161,7 +161,7 @@ function RoleFields({ given }: { given: Teammate["roles"] }) {
   return (
     <>
       <fieldset class="choices">
-        <legend>Where</legend>
+        <legend>Scope</legend>
         <label>
           <input type="radio" name="where" value="all" checked={isForAll} onChange={() => setForAll(true)} /> all apps and the server
         </label>
@@ -186,7 +186,7 @@ function RoleFields({ given }: { given: Teammate["roles"] }) {
           <Field key={id} label={name}>
             {(tie) => (
               <select name={`role_${id}`} {...tie}>
-                <option value="">Nothing</option>
+                <option value="">No role</option>
                 {ROLES.map((role) => (
                   <option key={role} value={role} selected={role === roleOn(id)}>
                     {ROLE_WORDS[role]}
@@ -215,9 +215,9 @@ function useGrants() {
 function Invite({ onClose, onInvited }: { onClose: () => void; onInvited: (made: Invited) => unknown }) {
   const read = useGrants();
   return (
-    <Dialog title="Invite somebody" onClose={onClose}>
-      <Form button="Make the link" id="do-it" work={async ({ text }) => onInvited(await invite(text("email"), read(text)))} onLeave={onClose}>
-        <p>It makes a link that works once, within three days. Nothing is mailed: send it as you would send a password.</p>
+    <Dialog title="Invite a teammate" onClose={onClose}>
+      <Form button="Create link" id="do-it" work={async ({ text }) => onInvited(await invite(text("email"), read(text)))} onLeave={onClose}>
+        <p>Creates a link that works once, within three days. Bellwire sends no e-mail: give the link to your teammate over a secure channel.</p>
         <Field label="E-mail">{(tie) => <input type="email" name="email" required autocomplete="off" {...tie} />}</Field>
         <RoleFields given={[]} />
       </Form>
@@ -229,9 +229,9 @@ function Roles({ of, onClose, onChanged }: { of: Teammate; onClose: () => void; 
   const read = useGrants();
   return (
     <Ask
-      title={`What ${of.email} may do`}
-      button="Change it"
-      says="It holds from the next request on, in all browsers where they are signed in."
+      title={`Roles of ${of.email}`}
+      button="Save"
+      says="The change takes effect at the next request, in all sessions."
       work={async ({ text }) => {
         await changeTeammate(of.id, { roles: read(text) });
         await onChanged();
@@ -246,39 +246,39 @@ function Roles({ of, onClose, onChanged }: { of: Teammate; onClose: () => void; 
 type Act = Exclude<Doing["what"], "invite" | "roles">;
 
 const ACTS: Record<Act, { title: (email: string) => string; says: string; button: string; isGrave: boolean; work: (id: string) => Promise<Invited | unknown> }> = {
-  "shut out": {
-    title: (email) => `Shut ${email} out?`,
-    says: "All their sessions end at once, and they cannot sign in, not even through a provider. API keys that they made stay valid, since servers run on them. You can let them in again.",
-    button: "Shut them out",
+  disable: {
+    title: (email) => `Disable ${email}?`,
+    says: "All sessions end, and the teammate cannot sign in, also not through a provider. API keys that the teammate created stay valid. You can enable the account again.",
+    button: "Disable",
     isGrave: true,
     work: (id) => changeTeammate(id, { disabled: true }),
   },
-  "let in": { title: (email) => `Let ${email} in again?`, says: "They can sign in as before, with the roles that they have.", button: "Let them in", isGrave: false, work: (id) => changeTeammate(id, { disabled: false }) },
+  enable: { title: (email) => `Enable ${email}?`, says: "The teammate can sign in again, with the same roles.", button: "Enable", isGrave: false, work: (id) => changeTeammate(id, { disabled: false }) },
   reset: {
-    title: (email) => `A new link for ${email}?`,
-    says: "Their password is forgotten, all their sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.",
-    button: "Make a new link",
+    title: (email) => `New sign-in link for ${email}?`,
+    says: "The password is deleted, all sessions end, and earlier links become invalid. Passkeys stay: the link requires a passkey, too.",
+    button: "Create link",
     isGrave: false,
     work: (id) => resetTeammate(id),
   },
   passkeys: {
     title: (email) => `Reset the passkeys of ${email}?`,
-    says: "For a lost device: all passkeys are deleted, and all sessions end, since the device may be in other hands. The password stays, and is enough from then on.",
-    button: "Reset them",
+    says: "For a lost device: all passkeys are deleted, and all sessions end. From then on the password alone is sufficient.",
+    button: "Reset passkeys",
     isGrave: true,
     work: (id) => resetPasskeys(id),
   },
   unlink: {
     title: (email) => `Unlink the account of ${email}?`,
-    says: "All their sessions end. The next account at your provider that comes with their address is linked in its place. If another person has that address now, disable the account first.",
-    button: "Unlink it",
+    says: "All sessions end. The next account at your provider with this e-mail address is linked instead. If another person has this address now, disable the account first.",
+    button: "Unlink",
     isGrave: true,
     work: (id) => unlinkTeammate(id),
   },
   remove: {
     title: (email) => `Remove ${email}?`,
-    says: "They are gone for good, with password and passkeys; all their sessions end. They return by invitation only. The audit log keeps their id, and API keys that they made stay valid.",
-    button: "Remove them for good",
+    says: "The account is deleted with password and passkeys, and all sessions end. A new invitation is needed to return. The audit log keeps the id, and API keys that the teammate created stay valid.",
+    button: "Remove",
     isGrave: true,
     work: (id) => removeTeammate(id),
   },
@@ -303,14 +303,14 @@ function Act({ doing, to, onClose, onDone }: { doing: Act; to: Teammate; onClose
 
 function Link({ of, onClose }: { of: Invited; onClose: () => void }) {
   return (
-    <Dialog title={`The link for ${of.email}`} onClose={onClose}>
+    <Dialog title={`Link for ${of.email}`} onClose={onClose}>
       <ShownOnce id="link" what="One-time link" text={location.origin + of.link.path} />
       <p>
-        It works once, and ends <Time at={of.link.expires_at} />.
+        The link works once, and expires <Time at={of.link.expires_at} />.
       </p>
       <p class="row end">
         <button type="button" onClick={onClose}>
-          I have it
+          Done
         </button>
       </p>
     </Dialog>

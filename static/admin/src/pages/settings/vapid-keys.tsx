@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import type { AppResponse } from "../../api/types";
 import { rotation } from "../../lib/attention";
-import { things } from "../../lib/format";
+import { capital, things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
@@ -43,11 +43,11 @@ export function VapidKeys({ app }: { app: AppResponse }) {
         )
       }
     >
-      <p class="fine">What pushes are signed with. New subscribers get the active key; each retired one goes on signing for those who came with it.</p>
+      <p class="fine">Keys that sign pushes. New subscriptions use the active key; a retired key continues to sign for its subscriptions.</p>
       <Shown of={keys} what="the VAPID keys">
         {(keys) => <VapidTable app={app} keys={keys} mayAct={admin.may} begin={begin} />}
       </Shown>
-      {!admin.may && <p class="fine">To make, change and export them is not yours. {admin.why}</p>}
+      {!admin.may && <p class="fine">Your role does not allow creating, changing or exporting keys. {admin.why}</p>}
       {doing?.what === "make" && <Make app={app} keys={keys.known.value?.value ?? []} onClose={end} onMade={after} />}
       {doing?.what === "import" && <Import app={app} onClose={end} onMade={after} />}
       {doing?.what === "contact" && <Contact app={app} of={doing.key} onClose={end} onChanged={after} />}
@@ -75,13 +75,13 @@ function VapidTable({ app, keys, mayAct, begin }: { app: AppResponse; keys: Vapi
             ),
           },
           { head: "State", cell: (key) => <VapidState of={key} /> },
-          { head: "Signs for", isNumber: true, cell: ({ subscriptions }) => <Count n={subscriptions ?? 0} /> },
+          { head: "Subscriptions", isNumber: true, cell: ({ subscriptions }) => <Count n={subscriptions ?? 0} /> },
           { head: "Contact", isExtra: true, cell: ({ subject }) => <code>{subject}</code> },
-          { head: "Made", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
+          { head: "Created", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
           ...(mayAct
             ? [
                 {
-                  head: <span class="hidden">Act</span>,
+                  head: <span class="hidden">Actions</span>,
                   cell: (key: VapidKeyResponse) => (
                     <span class="row tight">
                       <button type="button" class="plain" onClick={() => begin({ what: "contact", key })}>
@@ -126,9 +126,9 @@ function Make({ app, keys, onClose, onMade }: MakeProps & { keys: VapidKeyRespon
   const active = keys.find(({ state }) => state === "active");
   return (
     <Ask
-      title="A new VAPID key?"
-      button="Create it, and retire the active one"
-      says={`New subscribers get the new key at once. ${things(all, "subscription")} stay as they are: the key of each still signs for it. Our SDK moves each subscription to the new key at its browser’s next visit. No message is lost. A retired key never becomes active again.`}
+      title="Create a VAPID key?"
+      button="Create key and retire the active key"
+      says={`New subscriptions use the new key immediately. ${capital(things(all, "subscription"))} keep their key until the SDK moves them at the browser’s next visit. No message is lost. A retired key cannot become active again.`}
       work={async (written) => {
         const subject = written.text("subject");
         await makeVapidKey(app.id, subject ? { subject } : {});
@@ -152,18 +152,18 @@ function Import({ app, onClose, onMade }: MakeProps) {
     await onMade();
   };
   return (
-    <Ask title="Import a VAPID key" button="Import it" says="For subscriptions that were made elsewhere: they can be sent to with the key that they were made with, and with no other." work={bring} onClose={onClose}>
+    <Ask title="Import a VAPID key" button="Import" says="For subscriptions from another sender: they work only with the key that they were created with." work={bring} onClose={onClose}>
       <Field label="Private key" hint="PEM, a JWK, or base64 of its 32 bytes.">
         {(tie) => <textarea name="private_key" rows={4} required spellcheck={false} autocomplete="off" {...tie} />}
       </Field>
-      <Field label="Its public key" hint="Base64; to be sure that they belong together. May be left out.">
+      <Field label="Public key" hint="Base64. Optional, to check that the keys belong together.">
         {(tie) => <input name="public_key" autocomplete="off" {...tie} />}
       </Field>
       <Field label="Used for">
         {(tie) => (
           <select name="state" {...tie}>
-            <option value="retired">The subscriptions that come with it</option>
-            <option value="active">Those, and all new subscribers; the active key retires</option>
+            <option value="retired">Imported subscriptions only</option>
+            <option value="active">Imported and new subscriptions; the active key retires</option>
           </select>
         )}
       </Field>
@@ -174,9 +174,9 @@ function Import({ app, onClose, onMade }: MakeProps) {
 function Contact({ app, of, onClose, onChanged }: { app: AppResponse; of: VapidKeyResponse; onClose: () => void; onChanged: () => unknown }) {
   return (
     <Ask
-      title="Whom push services may contact"
-      button="Change it"
-      says="It stands in the token of each push from now on. Push services refuse contacts that are none, so an address that is read."
+      title="Contact for push services"
+      button="Save"
+      says="The contact is part of the token of each push. Push services refuse invalid contacts: use an address that is read."
       work={async (written) => {
         await changeVapidKey(app.id, of.id, written.text("subject"));
         await onChanged();
@@ -193,24 +193,24 @@ function Contact({ app, of, onClose, onChanged }: { app: AppResponse; of: VapidK
 function Export({ app, of, onClose }: { app: AppResponse; of: VapidKeyResponse; onClose: () => void }) {
   const [pair, setPair] = useState<{ private_key: string; private_key_pem: string }>();
   return (
-    <Dialog title="Take out the private key" onClose={onClose}>
+    <Dialog title="Export the private key" onClose={onClose}>
       {pair ? (
         <>
           <ShownOnce id="private-key" what="Private key" text={pair.private_key_pem.trim()} />
           <details>
-            <summary>As most libraries want it</summary>
+            <summary>Raw key, base64url</summary>
             <ShownOnce id="private-key-raw" what="Private key, base64url" text={pair.private_key} />
           </details>
           <p class="row end">
             <button type="button" onClick={onClose}>
-              I have it
+              Done
             </button>
           </p>
         </>
       ) : (
-        <Form button="Take it out" id="do-it" isGrave work={async () => setPair(await exportVapidKey(app.id, of.id))} onLeave={onClose}>
+        <Form button="Export" id="do-it" isGrave work={async () => setPair(await exportVapidKey(app.id, of.id))} onLeave={onClose}>
           <p>
-            Its owner can send to {things(of.subscriptions ?? 0, "subscription")} in the name of {app.name}, as long as they have their endpoints, too. It is for moving to another server; keep it like a password. The audit log records this export.
+            With this key and the endpoints, its owner can send to {things(of.subscriptions ?? 0, "subscription")} of {app.name}. Export it only to move to another server, and store it like a password. The audit log records this export.
           </p>
         </Form>
       )}

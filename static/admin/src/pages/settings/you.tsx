@@ -26,7 +26,7 @@ export function You() {
         </div>
       ) : (
         <Card title="Password and passkeys">
-          <p>You are signed in with an operator’s key: the session acts as that key while it is valid. It has neither.</p>
+          <p>You are signed in with an operator’s key, which has no password or passkeys.</p>
         </Card>
       )}
       <Sessions />
@@ -39,11 +39,11 @@ function Password() {
   const [isSet, set] = useState(false);
   return (
     <Card title="Password">
-      <p class="fine">Your other sessions end when it changes; this one goes on.</p>
+      <p class="fine">Changing the password ends your other sessions.</p>
       <Form
         // Anew, with empty fields, once it is set.
         key={String(isSet)}
-        button="Change it"
+        button="Change password"
         id="change-password"
         work={async ({ exact }) => {
           await setPassword({ current_password: exact("current_password") || null, new_password: exact("new_password") });
@@ -73,7 +73,7 @@ async function makePasskey(name: string): Promise<void> {
   const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options as unknown as PublicKeyCredentialCreationOptionsJSON);
   const made = await navigator.credentials.create({ publicKey }).catch(() => null);
   if (!(made instanceof PublicKeyCredential)) {
-    throw new Refusal(0, { code: "no_passkey", detail: "No passkey was made. Begin again, and confirm when the browser asks." });
+    throw new Refusal(0, { code: "no_passkey", detail: "No passkey was created. Try again, and confirm when the browser asks." });
   }
   await addPasskey(name, made.toJSON() as object);
 }
@@ -94,8 +94,8 @@ function Passkeys() {
         )
       }
     >
-      <p class="fine">A second factor beside your password: with one, both are asked for. Add two, kept by different things.</p>
-      <Shown of={passkeys} what="your passkeys" isEmpty={(all) => all.length === 0} empty={<p>You have none: the password alone lets you in.</p>}>
+      <p class="fine">A second factor in addition to your password. Add two passkeys on different devices.</p>
+      <Shown of={passkeys} what="your passkeys" isEmpty={(all) => all.length === 0} empty={<p>No passkeys: the password alone is sufficient.</p>}>
         {(all) => (
           <ul class="list lines">
             {all.map((passkey) => (
@@ -115,12 +115,12 @@ function Passkeys() {
           </ul>
         )}
       </Shown>
-      {!isAble && <p class="fine">This browser has no passkeys on this address; they take TLS, or localhost.</p>}
+      {!isAble && <p class="fine">This browser does not support passkeys at this address: they require HTTPS or localhost.</p>}
       {isAdding && (
         <Ask
           title="Add a passkey"
-          button="Go on"
-          says="The browser asks what is to keep it: this device, a phone, a password manager or a security key. From then on your password lets you in together with it only."
+          button="Continue"
+          says="The browser asks where to store the passkey. From then on signing in requires the password and a passkey."
           work={async ({ text }) => {
             await makePasskey(text("name"));
             add(false);
@@ -128,7 +128,7 @@ function Passkeys() {
           }}
           onClose={() => add(false)}
         >
-          <Field label="Its name" hint="To tell yours apart: blue key, phone.">
+          <Field label="Name" hint="For example: blue key, phone.">
             {(tie) => <input name="name" required maxLength={64} autocomplete="off" {...tie} />}
           </Field>
           <SignInAgain />
@@ -137,9 +137,9 @@ function Passkeys() {
       {removing && (
         <Ask
           title={`Remove “${removing.name}”?`}
-          button="Remove it"
+          button="Remove"
           isGrave
-          says={passkeys.known.value?.value.length === 1 ? "It is your only one: the password alone lets you in from then on." : "You can no longer sign in with it. Your others still work."}
+          says={passkeys.known.value?.value.length === 1 ? "This is your only passkey: the password alone is sufficient from then on." : "You can no longer sign in with this passkey."}
           work={async () => {
             await removePasskey(removing.id);
             remove(undefined);
@@ -164,7 +164,7 @@ function SignInAgain() {
   return (
     <div class="refused">
       <p>
-        It takes a sign-in within the last ten minutes; yours was <Time at={session.began_at} />.{" "}
+        This requires a sign-in within the last ten minutes; yours was <Time at={session.began_at} />.{" "}
         <button type="button" class="plain" disabled={isBusy} onClick={() => run()}>
           Sign in again
         </button>
@@ -184,7 +184,7 @@ function Sessions() {
     await sessions.refresh();
   });
   return (
-    <Card title="Where you are signed in">
+    <Card title="Sessions">
       <Shown of={sessions} what="your sessions">
         {(all) => (
           <>
@@ -193,17 +193,17 @@ function Sessions() {
               rows={all}
               id={({ id }) => id}
               columns={[
-                { head: "Browser", cell: ({ browser, is_this }) => <span title={browser ?? ""}>{browserWords(browser)}{is_this && <span class="soft"> (this one)</span>}</span> },
-                { head: "From", isExtra: true, cell: ({ address }) => <code>{address ?? "–"}</code> },
+                { head: "Browser", cell: ({ browser, is_this }) => <span title={browser ?? ""}>{browserWords(browser)}{is_this && <span class="soft"> (this session)</span>}</span> },
+                { head: "IP address", isExtra: true, cell: ({ address }) => <code>{address ?? "–"}</code> },
                 { head: "Last seen", cell: ({ seen_at }) => <Time at={seen_at} /> },
-                { head: "Began", isExtra: true, cell: ({ began_at }) => <Time at={began_at} /> },
+                { head: "Started", isExtra: true, cell: ({ began_at }) => <Time at={began_at} /> },
                 { head: "Ends", isExtra: true, cell: ({ expires_at }) => <Time at={expires_at} /> },
                 {
-                  head: <span class="hidden">Act</span>,
+                  head: <span class="hidden">Actions</span>,
                   cell: ({ id, is_this, browser }) =>
                     !is_this && (
                       <button type="button" class="plain" disabled={end.isBusy} onClick={() => end.run(id)}>
-                        End it<span class="hidden">: {browserWords(browser)}</span>
+                        End<span class="hidden"> session: {browserWords(browser)}</span>
                       </button>
                     ),
                 },
@@ -212,7 +212,7 @@ function Sessions() {
             {all.length > 1 && (
               <p>
                 <button type="button" id="end-others" disabled={end.isBusy} onClick={() => end.run(undefined)}>
-                  {all.length === 2 ? "End the other one" : `End the ${all.length - 1} others`}
+                  {`End ${things(all.length - 1, "other session")}`}
                 </button>
               </p>
             )}

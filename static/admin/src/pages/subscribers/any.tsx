@@ -6,7 +6,7 @@ import { useHere } from "../../shell/context";
 import { Shown } from "../../ui/shown";
 import { findApp } from "./load";
 
-/** `/subscribers/sub_…`, as searches and other pages lead there: of which app it is shows by looking. */
+/** Redirect from `/subscribers/sub_…` to the page of the app that has the subscription. */
 export default function AnySubscription() {
   const { params } = useRoute();
   const { apps, app } = useHere();
@@ -25,7 +25,7 @@ export default function AnySubscription() {
           <p class="loading">Found in {slug}…</p>
         ) : (
           <p class="refused">
-            None of your apps has a subscription <code>{subscription}</code>; it may have been deleted.
+            No app has a subscription <code>{subscription}</code>; it may have been deleted.
           </p>
         )
       }

@@ -27,7 +27,7 @@ export function Diagnosis({ app, code }: { app: AppResponse; code: string }) {
 function Checks({ report: { code, checks } }: { report: Report }) {
   return (
     <Card title="Findings of the browser" aside={<code>{code}</code>}>
-      {checks.length === 0 && <p>The browser has not reported its findings: the page was left before, or the network failed.</p>}
+      {checks.length === 0 && <p>The browser has not reported its findings: the page was closed, or the network failed.</p>}
       {checks.length > 0 && (
         <Table
           caption="Findings of the browser"
@@ -69,7 +69,7 @@ function ServerView({ app, report: { subscription, created_at, server, test } }:
         )}
       </p>
       <p>
-        <a href={link(`/subscribers/${app.slug}/subscriptions/${subscription}`)}>The subscription, and all that was sent to it</a>
+        <a href={link(`/subscribers/${app.slug}/subscriptions/${subscription}`)}>Subscription and deliveries</a>
       </p>
     </Card>
   );

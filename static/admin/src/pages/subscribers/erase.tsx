@@ -42,13 +42,13 @@ export function EraseDialog({ app, person, onClose, onErased }: Props) {
   return (
     <Dialog title={`Erase ${user}?`} onClose={onClose}>
       <form onSubmit={submit}>
-        <p>This is deleted for good:</p>
+        <p>This cannot be undone. It deletes:</p>
         <ul class="bullets">
           {whatErasureTakes(person.devices, person.isAll).map((line) => (
             <li key={line}>{line}</li>
           ))}
         </ul>
-        <p class="fine">Bare ids of the subscriptions stay, since the accounts of past messages count them. The audit log keeps that you did it, without the name.</p>
+        <p class="fine">The ids of the subscriptions are kept for the counts of past messages. The audit log records this with your name, without the user id.</p>
         <label class="field">
           <span>
             To confirm, type <code>{user}</code>
@@ -74,7 +74,7 @@ function Progress({ app, begun }: { app: AppResponse; begun: ErasureResponse }) 
   const load = (stop: AbortSignal) => (begun.completed_at ? Promise.resolve(begun) : loadErasure(app.id, begun.id, stop));
   const erasure = useResource(`erasure ${begun.id}`, load, { everyS: begun.completed_at ? 3_600 : 2 });
   return (
-    <Shown of={erasure} what="how far it has come">
+    <Shown of={erasure} what="the progress">
       {(erasure) => (
         <p role="status" id="erased">
           {erasureWords(erasure)}

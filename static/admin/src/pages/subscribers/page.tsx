@@ -19,12 +19,12 @@ import { Diagnosis } from "./diagnosis";
 import { loadGateways, loadGrowth, loadKeys, loadSubscriptions } from "./load";
 import "./subscribers.css";
 
-/** Is my base healthy; who is this? */
+/** Growth and losses of the audience, and a search for people. */
 export default function Subscribers() {
   return (
     <>
       <Head title="Subscribers" lead="A subscription is one browser that allowed notifications." />
-      <OfApp what="Subscribers are kept by app.">
+      <OfApp what="Each subscriber belongs to an app.">
         {(app) => <OfOneApp key={app.id} app={app} />}
       </OfApp>
     </>
@@ -53,9 +53,9 @@ function Search({ app }: { app: AppResponse }) {
   const set = (changes: Record<string, string>) => change({ ...changes, after: undefined });
   return (
     <form class="card finder people" onSubmit={submit} aria-label="Find subscribers">
-      <SearchField label="Who is this?" name="who" value={undefined} hint="User id, or sub_…" />
-      <SearchField label="With the tag" name="tag" value={filters.tag} hint="vip" />
-      <SearchField label="In the topic" name="topic" value={filters.topic} hint="news" />
+      <SearchField label="Person" name="who" value={undefined} hint="User id, or sub_…" />
+      <SearchField label="Tag" name="tag" value={filters.tag} hint="vip" />
+      <SearchField label="Topic" name="topic" value={filters.topic} hint="news" />
       <SearchField label="Diagnosis code" name="diagnosis" value={filters.diagnosis} hint="8 digits and letters" />
       <button type="submit" class="primary" id="find">
         Find
@@ -73,15 +73,15 @@ function List({ app }: { app: AppResponse }) {
   const page = useResource(`subscriptions ${app.id} ${JSON.stringify(filters)}`, (stop) => loadSubscriptions(app.id, filters, stop), { on: ["subscription.gone"] });
   const { tag, topic, state, gateway } = filters;
   return (
-    <Shown of={page} what="subscriptions" isEmpty={({ subscriptions, next }) => subscriptions.length === 0 && !next} empty={<p>{filters.after ? "There are no more." : "No subscription is like that."}</p>}>
+    <Shown of={page} what="subscriptions" isEmpty={({ subscriptions, next }) => subscriptions.length === 0 && !next} empty={<p>{filters.after ? "No more subscriptions." : "No subscription matches."}</p>}>
       {({ subscriptions, next, previous }) => (
         <>
-          {subscriptions.length > 0 ? <SubscriptionTable app={app} subscriptions={subscriptions} /> : <p>None of the 20,000 subscriptions that were looked at is like that. There are older ones.</p>}
+          {subscriptions.length > 0 ? <SubscriptionTable app={app} subscriptions={subscriptions} /> : <p>None of the 20,000 latest subscriptions matches. There are older subscriptions.</p>}
           <p class="row">
-            <a href={link("/subscribers")}>All figures</a>
-            {filters.after && <a href={link("/subscribers", { tag, topic, state, gateway })}>The newest</a>}
-            {previous && <a href={link("/subscribers", { tag, topic, state, gateway, after: previous })}>Newer ones</a>}
-            {next && <a href={link("/subscribers", { tag, topic, state, gateway, after: next })}>Older ones</a>}
+            <a href={link("/subscribers")}>All subscribers</a>
+            {filters.after && <a href={link("/subscribers", { tag, topic, state, gateway })}>Newest</a>}
+            {previous && <a href={link("/subscribers", { tag, topic, state, gateway, after: previous })}>Newer</a>}
+            {next && <a href={link("/subscribers", { tag, topic, state, gateway, after: next })}>Older</a>}
           </p>
         </>
       )}
@@ -112,7 +112,7 @@ function SubscriptionTable({ app, subscriptions }: { app: AppResponse; subscript
         { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
         { head: "Tags and topics", isExtra: true, cell: ({ tags, topics }) => <Words words={[...tags, ...topics]} /> },
         { head: "Last seen", isExtra: true, cell: ({ last_seen }) => <Time at={last_seen} /> },
-        { head: "Since", isExtra: true, cell: ({ created_at }) => <Time at={created_at} absolute /> },
+        { head: "Subscribed", isExtra: true, cell: ({ created_at }) => <Time at={created_at} absolute /> },
       ]}
     />
   );
@@ -133,7 +133,7 @@ function Base({ app }: { app: AppResponse }) {
         {(grown) => (
           <>
             <HealthSentence grown={grown} days={days} />
-            <p class="row" role="group" aria-label="How far back">
+            <p class="row" role="group" aria-label="Period">
               {RANGES.map((range) => (
                 <button key={range} type="button" class={range === days ? "primary" : ""} aria-pressed={range === days} onClick={() => change({ days: range === 30 ? undefined : String(range) })}>
                   {things(range, "day")}
@@ -146,12 +146,12 @@ function Base({ app }: { app: AppResponse }) {
       </Shown>
       <div class="grid halves">
         <Card title="By push service" aside={<span class="fine">last {things(days, "day")}</span>}>
-          <Shown of={gateways} what="push services" isEmpty={(slices) => slices.length === 0} empty={<p>Push services come by themselves, with the first subscription of each.</p>}>
+          <Shown of={gateways} what="push services" isEmpty={(slices) => slices.length === 0} empty={<p>A push service appears with its first subscription.</p>}>
             {(slices) => <Slices slices={slices} />}
           </Shown>
         </Card>
         <Card title="By VAPID key" aside={<span class="fine">now</span>}>
-          <Shown of={keys} what="VAPID keys" isEmpty={(keys) => keys.length === 0} empty={<p>This app has no key.</p>}>
+          <Shown of={keys} what="VAPID keys" isEmpty={(keys) => keys.length === 0} empty={<p>This app has no VAPID key.</p>}>
             {(keys) => <Keys keys={keys} />}
           </Shown>
         </Card>
@@ -165,7 +165,7 @@ const isEmptyBase = ({ active, won, lost }: Growth) => active === 0 && won.every
 function NoSubscribers({ app }: { app: AppResponse }) {
   return (
     <div>
-      <p>There are no subscriptions. Browsers subscribe with the SDK, on a page of the site:</p>
+      <p>There are no subscriptions yet. Browsers subscribe with the SDK on a page of the site:</p>
       <pre>
         <code>{`new Bellwire({ app: "${app.slug}" }).subscribe()`}</code>
       </pre>
@@ -247,12 +247,12 @@ function Keys({ keys }: { keys: KeyAge[] }) {
         columns={[
           { head: "Key", cell: ({ key }) => <code class="keep">{shortId(key.id)}</code> },
           { head: "State", cell: ({ key }) => <Badge tone={key.state === "active" ? "accepted" : "cancelled"}>{key.state}</Badge> },
-          { head: "Made", cell: ({ key }) => <Time at={key.created_at} /> },
+          { head: "Created", cell: ({ key }) => <Time at={key.created_at} /> },
           { head: "Active", isNumber: true, cell: ({ active }) => <Count n={active} /> },
           { head: "Share", isNumber: true, isExtra: true, cell: ({ active }) => (all === 0 ? "–" : percent(active / all)) },
         ]}
       />
-      <p class="fine">A key still signs for the subscriptions that were created with it. Browsers move to the active one at their next visit.</p>
+      <p class="fine">Each key signs for the subscriptions created with it. Browsers move to the active key at their next visit.</p>
     </>
   );
 }

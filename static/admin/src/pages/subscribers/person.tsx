@@ -30,7 +30,7 @@ export interface Who {
   subscription?: string;
 }
 
-/** One person: what they can be reached by, and what is known of them. */
+/** One person: devices, data and latest deliveries. */
 export default function PersonPage() {
   const { params } = useRoute();
   const who: Who = params.user !== undefined ? { user: params.user } : { subscription: params.subscription ?? "" };
@@ -66,11 +66,11 @@ function OnePerson({ app, who }: { app: AppResponse; who: Who }) {
         )}
       </Shown>
       <Card title="Latest deliveries">
-        <Shown of={latest} what="the latest deliveries" isEmpty={(found) => found.length === 0} empty={<p>Nothing of late. What was sent longer ago may be found by “All of them”.</p>}>
+        <Shown of={latest} what="the latest deliveries" isEmpty={(found) => found.length === 0} empty={<p>No recent deliveries. “All deliveries” searches further back.</p>}>
           {(found) => <Latest app={app} found={found} />}
         </Shown>
         <p>
-          <a href={link("/deliveries", { app: app.slug, who: who.user ?? who.subscription })}>All of them</a>
+          <a href={link("/deliveries", { app: app.slug, who: who.user ?? who.subscription })}>All deliveries</a>
         </p>
       </Card>
       {isErasing && <EraseDialog app={app} person={isErasing} onClose={() => erase(undefined)} onErased={refresh} />}
@@ -82,7 +82,7 @@ function Unknown({ user }: { user: string }) {
   return (
     <div class="empty">
       <p>
-        No subscription belongs to <code>{user}</code>: they never allowed notifications, signed out everywhere, or were erased.
+        No subscription belongs to <code>{user}</code>: the user never allowed notifications, signed out on all devices, or was erased.
       </p>
     </div>
   );
@@ -91,17 +91,17 @@ function Unknown({ user }: { user: string }) {
 /** All that is known of them, as a file that they may be given. */
 function TakeData({ app, user }: { app: AppResponse; user: string }) {
   const admin = useMay("admin", app.id);
-  if (!admin.may) return <p class="fine">Taking out what is known of them is not yours to do. {admin.why}</p>;
+  if (!admin.may) return <p class="fine">Your role does not allow exporting personal data. {admin.why}</p>;
   return (
     <a class="button" id="take-data" href={personPath(app.id, user)} download={`${app.slug}-person.json`}>
-      Export their data
+      Export data
     </a>
   );
 }
 
 function EraseButton({ app, onErase }: { app: AppResponse; onErase: () => void }) {
   const operator = useMay("operator", app.id);
-  if (!operator.may) return <p class="fine">Erasing people is not yours to do. {operator.why}</p>;
+  if (!operator.may) return <p class="fine">Your role does not allow erasing people. {operator.why}</p>;
   return (
     <button type="button" id="erase" onClick={onErase}>
       Erase this person…
@@ -118,10 +118,10 @@ function Known({ app, person, who, onSent }: { app: AppResponse; person: Person;
       <p id="quiet">{quiet(calendar, zones[0], clock.shown.value)}</p>
       {who.subscription && user !== undefined && (
         <p>
-          One device of <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user)}`)}>{user}</a>, who may have others.
+          A device of <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user)}`)}>{user}</a>, who may have other devices.
         </p>
       )}
-      {!person.isAll && !who.subscription && <p class="fine">The newest {things(devices.length, "device")} are shown; there are more.</p>}
+      {!person.isAll && !who.subscription && <p class="fine">Only the newest {things(devices.length, "device")} are shown.</p>}
       <div class="grid devices">
         {devices.map((device) => (
           <Device key={device.id} app={app} device={device} onSent={onSent} />
@@ -152,8 +152,8 @@ function Device({ app, device, onSent }: { app: AppResponse; device: Subscriptio
           <Time at={device.created_at} absolute />
         </Fact>
         {consent && <Fact title="Consented">{consent}</Fact>}
-        <Fact title="Language">{device.locale ?? "not told"}</Fact>
-        <Fact title="Time zone">{device.timezone ?? "not told"}</Fact>
+        <Fact title="Language">{device.locale ?? "unknown"}</Fact>
+        <Fact title="Time zone">{device.timezone ?? "unknown"}</Fact>
         <Fact title="Topics">
           <Chips words={device.topics} page={(topic) => link("/subscribers", { app: app.slug, topic })} />
         </Fact>
@@ -174,7 +174,7 @@ function Device({ app, device, onSent }: { app: AppResponse; device: Subscriptio
           </button>
         </p>
       )}
-      {device.state === "active" && !sender.may && <p class="fine">Test pushes are not yours to send. {sender.why}</p>}
+      {device.state === "active" && !sender.may && <p class="fine">Your role does not allow sending test pushes. {sender.why}</p>}
       {isTesting && <TestPushDialog app={app} device={device} onClose={() => test(false)} onSent={onSent} />}
     </Card>
   );

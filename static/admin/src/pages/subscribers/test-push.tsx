@@ -14,7 +14,7 @@ interface Props {
   onSent: () => unknown;
 }
 
-/** One notification to one device, and where to see what becomes of it. */
+/** Sends one notification to one device, and links to its delivery. */
 export function TestPushDialog({ app, device, onClose, onSent }: Props) {
   const { link } = useFilters();
   const [sent, setSent] = useState<string>();
@@ -31,7 +31,7 @@ export function TestPushDialog({ app, device, onClose, onSent }: Props) {
     return (
       <Dialog title="Test push" onClose={onClose}>
         <p role="status" id="test-sent">
-          Sent. <a href={link(`/deliveries/${app.slug}/${sent}/${device.id}`)}>See what becomes of it</a>
+          Sent. <a href={link(`/deliveries/${app.slug}/${sent}/${device.id}`)}>Show the delivery</a>
         </p>
         <p class="row end">
           <button type="button" onClick={onClose}>
@@ -45,8 +45,8 @@ export function TestPushDialog({ app, device, onClose, onSent }: Props) {
     <Dialog title="Test push" onClose={onClose}>
       <form onSubmit={submit}>
         <p>
-          One notification goes to this one {deviceWords(device.gateway)}, now: transactional, so that no quiet hours hold it, and for five minutes at most. Any user of
-          the device sees it.
+          Sends one transactional notification to this {deviceWords(device.gateway)} now, also in quiet hours. The time to live is five minutes. Every user of
+          the device sees the notification.
         </p>
         <label class="field">
           <span>Title</span>
@@ -54,7 +54,7 @@ export function TestPushDialog({ app, device, onClose, onSent }: Props) {
         </label>
         <label class="field">
           <span>Text</span>
-          <input name="body" maxLength={500} defaultValue={`A test of ${app.name}. Nothing to do.`} autocomplete="off" />
+          <input name="body" maxLength={500} defaultValue={`A test of ${app.name}. No action needed.`} autocomplete="off" />
         </label>
         <Refused problem={problem} />
         <p class="row end">
@@ -62,7 +62,7 @@ export function TestPushDialog({ app, device, onClose, onSent }: Props) {
             Cancel
           </button>
           <button type="submit" class="primary" id="send-test" disabled={isBusy}>
-            Send it to this device
+            Send
           </button>
         </p>
       </form>

@@ -8,9 +8,9 @@ import { loadSegments } from "../segments/load";
 import { AudienceTrial } from "./trial";
 
 const KINDS = [
-  ["all", "Everybody"],
-  ["topic", "A topic"],
-  ["segment", "A segment"],
+  ["all", "All subscribers"],
+  ["topic", "Topic"],
+  ["segment", "Segment"],
 ] as const;
 
 /** Tries it on all whom a message would reach. */
@@ -19,11 +19,11 @@ export function AudienceCard({ app, body }: { app: AppResponse; body: Omit<Templ
   const [name, setName] = useState("");
   const to = kind === "all" ? { all: true } : { [kind]: name };
   return (
-    <Card title="Does it fit all of them?">
-      <Segments legend="Whom it would reach" name="trial-audience" value={kind} choices={KINDS} choose={(kind) => (setName(""), choose(kind))} />
+    <Card title="Test with an audience">
+      <Segments legend="Audience" name="trial-audience" value={kind} choices={KINDS} choose={(kind) => (setName(""), choose(kind))} />
       {kind === "topic" && <TopicField app={app} topic={name} choose={setName} fault={undefined} />}
       {kind === "segment" && <SegmentField app={app} segment={name} choose={setName} />}
-      {kind === "all" || name ? <AudienceTrial app={app} body={{ ...body, to }} /> : <p class="soft">Say who.</p>}
+      {kind === "all" || name ? <AudienceTrial app={app} body={{ ...body, to }} /> : <p class="soft">Choose an audience.</p>}
     </Card>
   );
 }

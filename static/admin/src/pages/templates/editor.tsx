@@ -63,7 +63,7 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
   const shown = question && !filled.problem && filled.shown ? inLanguage(filled.shown, locale) : undefined;
   const place = `/template${pointerOf(locale)}`;
   const faultAt = (pointer: string) => filled.problem?.fault(pointer) ?? shown?.faults.find((fault) => fault.pointer === pointer)?.detail;
-  const lacking = name === "" ? "It needs a name." : isTitled ? undefined : "It needs a title in each language.";
+  const lacking = name === "" ? "Enter a name." : isTitled ? undefined : "Enter a title in each language.";
   return (
     <div class="composer">
       <div class="form">
@@ -78,10 +78,10 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
             fault={(member) => faultAt(`${place}/${member}`)}
             isTemplate
           />
-          {language.compact && <p class="fine">Where a push service finds that too large it sends a shorter one, which only programs write: it stays as it is.</p>}
-          {shown?.octets != null ? <Meter used={shown.octets} /> : <p class="soft">How much of a push it takes is told once it can be filled in.</p>}
+          {language.compact && <p class="fine">The template has a compact form for push services with a lower limit. It is editable through the API only and stays unchanged.</p>}
+          {shown?.octets != null ? <Meter used={shown.octets} /> : <p class="soft">The size is shown when the template renders.</p>}
           <Check name="cuts" checked={draft.cuts} change={(cuts) => change({ cuts })}>
-            Cut the text where it comes out too long; else whoever that happens for gets nothing
+            Cut a text that is too long (otherwise affected recipients get no message)
           </Check>
           <p class="fine">
             Texts can use attributes of the recipient, {code("{{ attributes.name }}")}, and data of the message, {code("{{ data.what }}")}. An undefined value is an error without a default: {code("{{ attributes.name | default('there') }}")}.
@@ -91,7 +91,7 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
         {told && isTitled && <AudienceCard app={app} body={{ template, data: told as Record<string, never> }} />}
         <Card title="Save">
           {lacking ? <p class="soft">{lacking}</p> : <Refused problem={saved === body ? problem : undefined} />}
-          {!lacking && (filled.problem || (shown && !shown.content)) && <p class="fine">It cannot be rendered with this data. A message may have more data, so it can be saved.</p>}
+          {!lacking && (filled.problem || (shown && !shown.content)) && <p class="fine">The template does not render with this data. You can save it: a message may have more data.</p>}
           <p class="row">
             <button type="button" class="primary" id="save-template" disabled={Boolean(lacking) || isBusy || isSame} onClick={() => run()}>
               {button}
@@ -101,7 +101,7 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
                 Discard…
               </button>
             )}
-            <span class="fine">Nothing goes out by that. Messages and campaigns name it.</span>
+            <span class="fine">Saving sends nothing. Messages and campaigns use the template by its name.</span>
           </p>
           {clear && isAsked && <ClearDialog clear={clear} onClose={() => ask(false)} />}
         </Card>
@@ -135,11 +135,11 @@ function Languages({ draft, change, chosen, choose }: LanguagesProps) {
   const current = languages[chosen]?.locale ?? "";
   return (
     <>
-      {languages.length > 1 && <Segments legend="Language that is written" name="language" value={String(chosen)} choices={languages.map(({ locale }, n) => [String(n), locale ? wordsOf(locale) : "Everybody else"])} choose={(n) => choose(Number(n))} />}
+      {languages.length > 1 && <Segments legend="Language" name="language" value={String(chosen)} choices={languages.map(({ locale }, n) => [String(n), locale ? wordsOf(locale) : "Default"])} choose={(n) => choose(Number(n))} />}
       <div class="add-language">
-        <Text label="In another language, too" name="add-language" value={locale} change={write} max={35} placeholder="de, pt-BR" />
+        <Text label="Add a language" name="add-language" value={locale} change={write} max={35} placeholder="de, pt-BR" />
         <button type="button" id="add-language" disabled={locale.trim() === "" || fault !== undefined} onClick={add}>
-          Add it
+          Add
         </button>
       </div>
       <p class={fault ? "fault" : "fine"} role="status">
@@ -165,9 +165,9 @@ function Languages({ draft, change, chosen, choose }: LanguagesProps) {
 }
 
 const KINDS = [
-  ["anybody", "Anybody"],
-  ["user", "A user"],
-  ["subscription", "A subscription"],
+  ["anybody", "Sample recipient"],
+  ["user", "User"],
+  ["subscription", "Subscription"],
 ] as const;
 
 interface TryProps {
@@ -186,34 +186,34 @@ function TryCard({ somebody, change, data, tell, filled: { shown, problem, isOld
   const { kind, id, locale, attributes } = somebody;
   const given = shown?.locale ?? "";
   return (
-    <Card title="On whom it is tried">
+    <Card title="Preview recipient">
       <div class="pair">
-        <Choice label="Whom" name="whom" value={kind} choices={KINDS} choose={(kind) => change({ kind: kind as PreviewRecipient["kind"] })} />
+        <Choice label="Recipient" name="whom" value={kind} choices={KINDS} choose={(kind) => change({ kind: kind as PreviewRecipient["kind"] })} />
         {kind === "anybody" ? (
           <Text label="Language" name="whom-locale" value={locale} change={(locale) => change({ locale })} max={35} placeholder="de-AT" fault={problem?.fault("/recipient/locale")} />
         ) : (
-          <Text label="Id" name="whom-id" value={id} change={(id) => change({ id })} max={255} placeholder={kind === "user" ? "as your site has it" : "sub_…"} fault={problem?.fault(`/${kind}`)} />
+          <Text label="Id" name="whom-id" value={id} change={(id) => change({ id })} max={255} placeholder={kind === "user" ? "user id of your site" : "sub_…"} fault={problem?.fault(`/${kind}`)} />
         )}
       </div>
       {kind === "anybody" && (
         <Text
-          label="Attributes, in JSON"
+          label="Attributes (JSON)"
           name="attributes"
           rows={2}
           value={attributes}
           change={(attributes) => change({ attributes })}
           max={8_192}
           placeholder={'{"name": "Ann"}'}
-          fault={objectOf(attributes) ? problem?.fault("/recipient") : "has to be an object in JSON"}
+          fault={objectOf(attributes) ? problem?.fault("/recipient") : "must be a JSON object"}
         />
       )}
-      <Text label="Template data (JSON)" name="data" rows={2} value={data} change={tell} max={8_192} placeholder={'{"what": "parcel"}'} fault={objectOf(data) ? problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "has to be an object in JSON"} />
+      <Text label="Template data (JSON)" name="data" rows={2} value={data} change={tell} max={8_192} placeholder={'{"what": "parcel"}'} fault={objectOf(data) ? problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "must be a JSON object"} />
       {shown && !problem && (
         <p id="given" data-old={isOld || undefined}>
-          They get it in {given ? wordsOf(given) : "the language of everybody else"}.{" "}
+          Language of this recipient: {given ? wordsOf(given) : "default"}.{" "}
           {given !== chosen && (
             <button type="button" class="plain" onClick={() => look(given)}>
-              See that
+              Show it
             </button>
           )}
         </p>

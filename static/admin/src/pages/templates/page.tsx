@@ -20,7 +20,7 @@ export default function Templates() {
       <Head title="Templates" lead="Personal content, reused in messages and campaigns.">
         {app && <Write app={app} />}
       </Head>
-      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Templates are kept by app." />}
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each template belongs to an app." />}
     </>
   );
 }
@@ -29,7 +29,7 @@ function Write({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
   useKey("n", sender.may ? () => go("/templates/-new") : undefined);
-  if (!sender.may) return <p class="fine">Writing templates is not yours to do. {sender.why}</p>;
+  if (!sender.may) return <p class="fine">Your role does not allow writing templates. {sender.why}</p>;
   return (
     <a class="button primary" id="new-template" href={link("/templates/-new")}>
       New template <kbd>n</kbd>
@@ -55,17 +55,17 @@ function None({ app }: { app: AppResponse }) {
   const sender = useMay("sender", app.id);
   return (
     <>
-      <p>There is no template yet. A template is a notification that reads differently to each who gets it, kept by its name:</p>
+      <p>There is no template yet. A template is a notification with personal content:</p>
       <pre>
         <code>{'Hello {{ attributes.name | default("there") }}, {{ data.what }} is on its way'}</code>
       </pre>
       <p>A template renders attributes of the recipient and data of the message, in the recipient’s language. Messages and campaigns can use it instead of a text.</p>
       {sender.may && (
         <p>
-          <a href={link("/templates/-new")}>Write the first one</a>, and see what comes of it while you write.
+          <a href={link("/templates/-new")}>Create the first template</a>. The preview is updated while you write.
         </p>
       )}
-      <p>Or keep it in a file:</p>
+      <p>Or create it from a file:</p>
       <pre>
         <code>{`bellwire template put welcome --app ${app.slug} --file welcome.json`}</code>
       </pre>
@@ -83,7 +83,7 @@ function TemplateTable({ templates }: { templates: TemplateResponse[] }) {
       columns={[
         { head: "Template", cell: ({ name }) => <a href={link(`/templates/${name}`)}>{name}</a> },
         { head: "Changed", cell: ({ changed_at }) => <Time at={changed_at} /> },
-        { head: "Made", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
+        { head: "Created", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
       ]}
     />
   );

@@ -21,7 +21,7 @@ import { usesWords } from "../../lib/templates";
 import { Editor } from "./editor";
 import { loadTemplate, loadUses, removeTemplate, written } from "./load";
 
-/** Stands in the address for one that is yet to be written: no name begins with a hyphen. */
+/** Path of the form for a new template: no name begins with a hyphen. */
 const NEW = "-new";
 
 /** One template: its content by language, with a rendered preview. */
@@ -38,7 +38,7 @@ export default function TemplatePage() {
       {!app ? (
         <>
           <Head title="Template" lead={name} />
-          <ChooseApp apps={apps} what="Templates are kept by app." />
+          <ChooseApp apps={apps} what="Each template belongs to an app." />
         </>
       ) : name === NEW ? (
         <New key={app.id} app={app} />
@@ -54,7 +54,7 @@ function New({ app }: { app: AppResponse }) {
   return (
     <>
       <Head title="New template" lead="The preview is updated while you write." />
-      {sender.may ? <Write app={app} /> : <p class="refused">Writing templates is not yours to do. {sender.why}</p>}
+      {sender.may ? <Write app={app} /> : <p class="refused">Your role does not allow writing templates. {sender.why}</p>}
     </>
   );
 }
@@ -72,8 +72,8 @@ function Write({ app }: { app: AppResponse }) {
   const rename = (name: string) => change({ name: name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : "") });
   return (
     <Editor app={app} name={draft.name} draft={draft} change={change} button="Create" onSaved={onSaved} reload={onSaved} clear={clear}>
-      <Card title="What it is called">
-        <Text label="Name" name="template-name" value={draft.name} change={rename} max={64} placeholder="welcome" hint="Small letters, digits and hyphens: messages name it by that." />
+      <Card title="Name">
+        <Text label="Name" name="template-name" value={draft.name} change={rename} max={64} placeholder="welcome" hint="Lower-case letters, digits and hyphens. Messages use this name." />
       </Card>
     </Editor>
   );
@@ -108,7 +108,7 @@ function Existing({ app, name }: { app: AppResponse; name: string }) {
         <>
           {isSaved && (
             <p role="status" id="saved">
-              Saved. What is sent from now on says this; messages that were sent and campaigns that were planned before keep what they said.
+              Saved. New messages use this version. Sent messages and started campaigns keep the earlier version.
             </p>
           )}
           <Change
@@ -127,7 +127,7 @@ function Existing({ app, name }: { app: AppResponse; name: string }) {
         </>
       ) : (
         <>
-          <p class="fine">Changing and deleting it is not yours to do. {sender.why}</p>
+          <p class="fine">Your role does not allow changing or deleting templates. {sender.why}</p>
           <Read stored={begun} />
         </>
       )}
@@ -148,7 +148,7 @@ function Read({ stored: { template } }: { stored: TemplateResponse }) {
   return (
     <div class="grid halves">
       {languages.map(([locale, { content }]) => (
-        <Card key={locale} title={locale ? languageWords(locale) : "For everybody else"} aside={locale && <code class="fine">{locale}</code>}>
+        <Card key={locale} title={locale ? languageWords(locale) : "Default"} aside={locale && <code class="fine">{locale}</code>}>
           <Written content={content} />
         </Card>
       ))}
@@ -177,19 +177,19 @@ function Delete(props: DeleteProps) {
 function DeleteDialog({ app, stored, reload, onClose }: DeleteProps & { onClose: () => void }) {
   const { go } = useFilters();
   const { name } = stored;
-  const edit = useEdit({ begun: stored, load: (stop) => loadTemplate(app.id, name, stop), written, reload, verb: "Delete it all the same" });
+  const edit = useEdit({ begun: stored, load: (stop) => loadTemplate(app.id, name, stop), written, reload, verb: "Delete anyway" });
   const uses = useResource(`uses ${app.id} ${name}`, (stop) => loadUses(app.id, name, stop), { everyS: 3_600 });
   return (
     <Ask
       title={`Delete ${name}?`}
       says={
         <span id="consequence">
-          <Shown of={uses} what="what uses it">
+          <Shown of={uses} what="campaigns with the template">
             {(uses) => usesWords(uses)}
           </Shown>
         </span>
       }
-      button="Delete it"
+      button="Delete"
       isGrave
       work={async () => {
         await edit.save((condition) => removeTemplate(app.id, name, condition));

@@ -22,9 +22,9 @@ export function AudienceTrial({ app, body }: { app: AppResponse; body: TemplateC
     <div class="trial-on-all">
       <p class="row">
         <button type="button" id="try-on-all" disabled={isBusy} onClick={() => run()}>
-          {isBusy ? "Filling it in…" : "Fill it in for all of them"}
+          {isBusy ? "Rendering…" : "Render for all recipients"}
         </button>
-        <span class="fine">Nothing is sent. It takes ten seconds at most.</span>
+        <span class="fine">Nothing is sent. This takes at most ten seconds.</span>
       </p>
       <Refused problem={problem} />
       {told && <Came told={told} app={app} />}
@@ -39,7 +39,7 @@ function Came({ told, app }: { told: TemplateCheck; app: AppResponse }) {
   return (
     <>
       <p role="status" id="trial">
-        <Badge tone={tone}>{tone === "lost" ? "Not for all" : "Tried"}</Badge> {words}
+        <Badge tone={tone}>{tone === "lost" ? "Failed for some" : "Passed"}</Badge> {words}
       </p>
       {told.failures.length > 0 && (
         <Table
@@ -48,12 +48,12 @@ function Came({ told, app }: { told: TemplateCheck; app: AppResponse }) {
           id={({ subscription }) => subscription}
           columns={[
             { head: "Subscription", cell: ({ subscription }) => <a href={link(`/subscribers/${app.slug}/subscriptions/${subscription}`)}>{shortId(subscription)}</a> },
-            { head: "Where", isExtra: true, cell: ({ pointer }) => <code>{pointer?.replace(/^\/(?:template\/)?/, "")}</code> },
-            { head: "What", cell: ({ detail }) => <Marked text={faultWords(detail)} /> },
+            { head: "Field", isExtra: true, cell: ({ pointer }) => <code>{pointer?.replace(/^\/(?:template\/)?/, "")}</code> },
+            { head: "Error", cell: ({ detail }) => <Marked text={faultWords(detail)} /> },
           ]}
         />
       )}
-      {failed > told.failures.length && <p class="fine">The first {told.failures.length} of those.</p>}
+      {failed > told.failures.length && <p class="fine">The first {told.failures.length} failures are shown.</p>}
     </>
   );
 }

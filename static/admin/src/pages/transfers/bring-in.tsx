@@ -38,9 +38,9 @@ export function BringIn({ app, open, onDone }: Props) {
     if (isOver) void onDone();
   }, [isOver]);
   return (
-    <Card title="Bring subscriptions in">
-      <p class="fine">Lines of JSON, CSV or a JSON array, of any length, as other senders export them. Unsubscribed browsers stay unsubscribed. Import their VAPID key first: subscriptions cannot be used without it.</p>
-      {!operator.may ? <p class="fine">Bringing files in is not yours to do. {operator.why}</p> : <Begin app={app} open={open} last={last} />}
+    <Card title="Import subscriptions">
+      <p class="fine">NDJSON, CSV or a JSON array of any length, as exported by other senders. Unsubscribed browsers stay unsubscribed. Import their VAPID key first: subscriptions do not work without it.</p>
+      {!operator.may ? <p class="fine">Your role does not allow imports. {operator.why}</p> : <Begin app={app} open={open} last={last} />}
     </Card>
   );
 }
@@ -68,10 +68,10 @@ function Begin({ app, open, last }: { app: AppResponse; open: string | undefined
           <label for="import-file">File</label>
           <input id="import-file" name="file" type="file" accept=".ndjson,.jsonl,.csv,.tsv,.txt,.json" disabled={isBusy} onChange={(event) => choose(event.currentTarget.files?.[0])} />
         </div>
-        {file && <Choice label="What it is" name="format" value={format ?? ""} choices={[["", "Choose one"], ...FORMATS.map((format) => [format, FORMAT_WORDS[format]] as const)]} choose={(format) => setFormat((format || undefined) as Format | undefined)} />}
+        {file && <Choice label="Format" name="format" value={format ?? ""} choices={[["", "Choose one"], ...FORMATS.map((format) => [format, FORMAT_WORDS[format]] as const)]} choose={(format) => setFormat((format || undefined) as Format | undefined)} />}
         {file && <Choice label="Encoding" name="charset" value={charset ?? ""} choices={ENCODINGS} choose={(charset) => setCharset(charset || undefined)} />}
         <label class="check">
-          <input id="restore-pruned" type="checkbox" checked={restorePruned} disabled={isBusy} onChange={(event) => setRestore(event.currentTarget.checked)} /> <span>Restore subscriptions that their push service called gone</span>
+          <input id="restore-pruned" type="checkbox" checked={restorePruned} disabled={isBusy} onChange={(event) => setRestore(event.currentTarget.checked)} /> <span>Restore subscriptions that their push service reported as gone</span>
         </label>
         <Columns columns={[...new Set([...Object.keys(mapping), ...ignored])].filter(isMappable)} mapping={mapping} change={setMapping} />
       </div>
@@ -79,17 +79,17 @@ function Begin({ app, open, last }: { app: AppResponse; open: string | undefined
       {!isBusy && (
         <p class="row">
           <button type="button" id="try-import" class={tried ? "" : "primary"} disabled={!file || !format} onClick={() => send(true)}>
-            {tried ? "Try it once more" : "Try it"}
+            {tried ? "Repeat the dry run" : "Dry run"}
           </button>
           <button type="button" id="take-in" class={tried ? "primary" : ""} disabled={!tried || tried.added + tried.known === 0} onClick={() => ask(true)}>
-            Take it in…
+            Import…
           </button>
           {open && (
             <button type="button" id="go-on-file" disabled={!file || !format} onClick={() => send(false, open)}>
               Resume the import above
             </button>
           )}
-          <span class="fine">{tried ? "" : "Trying keeps nothing but the report."}</span>
+          <span class="fine">{tried ? "" : "A dry run stores nothing except the report."}</span>
         </p>
       )}
       {isAsked && tried && <TakeIn tried={tried} work={() => send(false)} onClose={() => ask(false)} />}
@@ -100,9 +100,9 @@ function Begin({ app, open, last }: { app: AppResponse; open: string | undefined
 function TakeIn({ tried, work, onClose }: { tried: Import; work: () => unknown; onClose: () => void }) {
   return (
     <Ask
-      title="Take it in?"
-      says={<span id="consequence">{importWords(tried)} Those that are new get what you send to all of them from now on; those that are known say afterwards what the file says. Nobody is told.</span>}
-      button={`Take in ${things(tried.added + tried.known, "subscription")}`}
+      title="Import this file?"
+      says={<span id="consequence">{importWords(tried)} New subscriptions get future messages; known subscriptions are updated from the file. Subscribers get no notification about it.</span>}
+      button={`Import ${things(tried.added + tried.known, "subscription")}`}
       work={async () => {
         work();
         onClose();
@@ -117,7 +117,7 @@ function Columns({ columns, mapping, change }: { columns: string[]; mapping: Map
   if (columns.length === 0) return null;
   return (
     <fieldset class="columns">
-      <legend>What columns mean that are not known</legend>
+      <legend>Unknown columns</legend>
       <div class="pair">
         {columns.map((column) => (
           <Choice
@@ -125,7 +125,7 @@ function Columns({ columns, mapping, change }: { columns: string[]; mapping: Map
             label={column}
             name={`column-${column}`}
             value={mapping[column] ?? ""}
-            choices={[["", "Nothing that matters here"], ...MEANINGS, [`attributes.${column}`, "An attribute of that name"]]}
+            choices={[["", "Ignore"], ...MEANINGS, [`attributes.${column}`, "Attribute with this name"]]}
             choose={(meaning) => change({ ...mapping, [column]: meaning })}
           />
         ))}
@@ -141,7 +141,7 @@ function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) 
     return (
       <div id="import-done" class="result" data-dry-run={done.dry_run}>
         <p role="status">
-          <strong>{done.dry_run ? `Tried: ${way.file.name}` : `Imported: ${way.file.name}`}</strong>
+          <strong>{done.dry_run ? `Dry run: ${way.file.name}` : `Imported: ${way.file.name}`}</strong>
         </p>
         <Report of={done} />
       </div>
@@ -150,12 +150,12 @@ function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) 
   if (problem) {
     return (
       <div id="import-broken" class="result">
-        {progress ? <p>It ended after {fullCount(progress.lines)} lines or some more. Nothing of those is lost.</p> : <p>It was not taken.</p>}
+        {progress ? <p>Interrupted after at least {fullCount(progress.lines)} lines, which are stored.</p> : <p>The file was not imported.</p>}
         {stop.signal.aborted ? <p>You stopped it.</p> : <Refused problem={problem} />}
         {progress && (
           <p>
             <button type="button" id="go-on" class="primary" onClick={() => goOn(progress.id)}>
-              Go on
+              Resume
             </button>
           </p>
         )}
@@ -165,12 +165,12 @@ function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) 
   return (
     <p class="row" id="import-progress">
       <span role="status">
-        {way.dryRun ? "Trying" : "Taking in"} {way.file.name}: {progress ? `${count(progress.lines)} lines so far` : "begun"}…
+        {way.dryRun ? "Dry run of" : "Importing"} {way.file.name}: {progress ? `${count(progress.lines)} lines` : "started"}…
       </span>
       <button type="button" onClick={() => stop.abort()}>
         Stop
       </button>
-      <span class="fine">Other pages can be looked at meanwhile; leaving the admin page stops it.</span>
+      <span class="fine">You can use other pages meanwhile. Closing the admin page stops the import.</span>
     </p>
   );
 }

@@ -19,8 +19,8 @@ import "./transfers.css";
 export default function Transfers() {
   return (
     <>
-      <Head title="Import & export" lead="Files of subscriptions: import and export." />
-      <OfApp what="Files are brought to one app.">{(app) => <OfOneApp key={app.id} app={app} />}</OfApp>
+      <Head title="Import & export" lead="Files of subscriptions." />
+      <OfApp what="Each import belongs to an app.">{(app) => <OfOneApp key={app.id} app={app} />}</OfApp>
     </>
   );
 }
@@ -42,8 +42,8 @@ function OfOneApp({ app }: { app: AppResponse }) {
 function Imports({ imports }: { imports: Resource<Import[]> }) {
   const { link } = useFilters();
   return (
-    <Card title="What came in of late">
-      <Shown of={imports} what="imports" isEmpty={(imports) => imports.length === 0} empty={<p>No file was brought in yet.</p>}>
+    <Card title="Recent imports">
+      <Shown of={imports} what="imports" isEmpty={(imports) => imports.length === 0} empty={<p>No imports yet.</p>}>
         {(imports) => (
           <Table
             caption="Imports"
@@ -51,7 +51,7 @@ function Imports({ imports }: { imports: Resource<Import[]> }) {
             id={({ id }) => id}
             columns={[
               {
-                head: "Begun",
+                head: "Started",
                 cell: ({ id, created_at }) => (
                   <>
                     <a href={link("/transfers", { import: id })}>
@@ -66,7 +66,7 @@ function Imports({ imports }: { imports: Resource<Import[]> }) {
               { head: "Lines", isNumber: true, cell: ({ lines }) => <Count n={lines} /> },
               { head: "New", isNumber: true, isExtra: true, cell: ({ added }) => <Count n={added} /> },
               { head: "Known", isNumber: true, isExtra: true, cell: ({ known }) => <Count n={known} /> },
-              { head: "Wrong", isNumber: true, cell: ({ refused }) => <Count n={refused} /> },
+              { head: "Invalid", isNumber: true, cell: ({ refused }) => <Count n={refused} /> },
             ]}
           />
         )}
@@ -86,7 +86,7 @@ function OneImport({ app, id }: { app: AppResponse; id: string }) {
   const found = useResource(`import ${id}`, (stop) => loadImport(app.id, id, stop), { everyS: 5 });
   return (
     <Card
-      title="An import"
+      title="Import"
       aside={
         <span class="fine">
           <code>{id}</code> · <a href={link("/transfers")}>Close</a>
@@ -97,10 +97,10 @@ function OneImport({ app, id }: { app: AppResponse; id: string }) {
         {(shown) => (
           <>
             <p>
-              <Standing of={shown} /> begun <Time at={shown.created_at} />, {shown.format}
+              <Standing of={shown} /> started <Time at={shown.created_at} />, {shown.format}
             </p>
             <Report of={shown} />
-            {!shown.finished_at && <p class="fine">If it was interrupted, choose its file again below and resume it: finished lines are skipped.</p>}
+            {!shown.finished_at && <p class="fine">To resume an interrupted import, choose the same file below: finished lines are skipped.</p>}
           </>
         )}
       </Shown>

@@ -27,17 +27,17 @@ export function Report({ of }: { of: Import }) {
         </p>
       )}
       <Sample rows={of.sample ?? []} />
-      {warnings.length > 0 && <Faults caption="Details left out; their lines are imported" faults={warnings} />}
+      {warnings.length > 0 && <Faults caption="Ignored details; their lines are imported" faults={warnings} />}
       {faults.length > 0 && (
         <>
-          <Faults caption="What was wrong" faults={faults} />
+          <Faults caption="Invalid lines" faults={faults} />
           <p class="row">
             <button type="button" class="save-report" onClick={() => save(`${of.id}.csv`, faultsCsv(faults))}>
-              Save the report
+              Export the report
             </button>
             <span class="fine">
               {faults.length > SHOWN_MAX && `The first ${SHOWN_MAX} of ${fullCount(faults.length)} are shown; the report has all of them. `}
-              {more > 0 && `Of ${things(more, "further line")} it is not kept what was wrong.`}
+              {more > 0 && `The errors of ${things(more, "further line")} are not kept.`}
             </span>
           </p>
         </>
@@ -54,14 +54,14 @@ function Faults({ caption, faults }: { caption: string; faults: readonly ImportF
       id={({ line, field, reason }) => `${line} ${field} ${reason}`}
       columns={[
         { head: "Line", cell: ({ line }) => fullCount(line) },
-        { head: "Field", cell: ({ field }) => (field ? <code>{field}</code> : <span class="soft">the line</span>) },
-        { head: "What is wrong", cell: ({ reason }) => reason },
+        { head: "Field", cell: ({ field }) => (field ? <code>{field}</code> : <span class="soft">whole line</span>) },
+        { head: "Error", cell: ({ reason }) => reason },
       ]}
     />
   );
 }
 
-const OUTCOMES: Readonly<Record<string, string>> = { read: "would be imported", left_out: "left out", refused: "wrong" };
+const OUTCOMES: Readonly<Record<string, string>> = { read: "would be imported", left_out: "skipped", refused: "invalid" };
 
 /** The first rows of a dry run, column by column. */
 function Sample({ rows }: { rows: readonly SampleRow[] }) {

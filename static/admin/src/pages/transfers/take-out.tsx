@@ -10,12 +10,12 @@ import { Table } from "../../ui/table";
 import "../messages/messages.css";
 import { loadExports } from "./load";
 
-/** Takes all of an app out, or its subscriptions; and who did of late. */
+/** Exports of an app or of its subscriptions, and the recent exports. */
 export function TakeOut({ app }: { app: AppResponse }) {
   const admin = useMay("admin", app.id);
   return (
-    <Card title="Take it out">
-      {admin.may ? <Files app={app} /> : <p class="fine">Taking it out is not yours to do. {admin.why}</p>}
+    <Card title="Export">
+      {admin.may ? <Files app={app} /> : <p class="fine">Your role does not allow exports. {admin.why}</p>}
       <Exports app={app} />
     </Card>
   );
@@ -31,7 +31,7 @@ function Files({ app }: { app: AppResponse }) {
   return (
     <>
       <p>
-        Everything is the app with its settings, keys and subscriptions: <code>bellwire import</code> makes the same app of it on another server.
+        “Everything” has the app with its settings, keys and subscriptions. <code>bellwire import</code> creates the same app on another server.
       </p>
       <p class="warning">The files hold secrets: with private keys and endpoints, their owner can send to your subscribers. Store them like keys. The audit log records the export.</p>
       <p class="row">
@@ -42,7 +42,7 @@ function Files({ app }: { app: AppResponse }) {
         ))}
       </p>
       <p class="fine">
-        A file of JSON lines that is whole ends with a line of the type <code>end</code>; one without it broke off.
+        A complete NDJSON file ends with a line of the type <code>end</code>.
       </p>
     </>
   );
@@ -51,7 +51,7 @@ function Files({ app }: { app: AppResponse }) {
 function Exports({ app }: { app: AppResponse }) {
   const exports = useResource(`exports ${app.id}`, (stop) => loadExports(app.id, stop), { everyS: 10 });
   return (
-    <Shown of={exports} what="what was taken out of late" isEmpty={(exports) => exports.length === 0} empty={<p>Nothing was taken out yet.</p>}>
+    <Shown of={exports} what="recent exports" isEmpty={(exports) => exports.length === 0} empty={<p>No exports yet.</p>}>
       {(exports) => <ExportTable exports={exports} />}
     </Shown>
   );
@@ -64,7 +64,7 @@ function ExportTable({ exports }: { exports: Export[] }) {
       rows={exports}
       id={({ id }) => id}
       columns={[
-        { head: "Begun", cell: ({ started_at }) => <Time at={started_at} absolute /> },
+        { head: "Started", cell: ({ started_at }) => <Time at={started_at} absolute /> },
         { head: "State", cell: ({ state }) => <Badge tone={EXPORT_STANDINGS[state].tone}>{EXPORT_STANDINGS[state].word}</Badge> },
         { head: "Lines", isNumber: true, cell: ({ lines }) => <Count n={lines} /> },
         { head: "By", isExtra: true, cell: ({ by }) => <code>{by}</code> },

@@ -19,7 +19,7 @@ export interface DialogProps {
   onClose: () => void;
 }
 
-/** Sends `webhook.test`, and shows what the receiver makes of it. */
+/** Sends `webhook.test`, and shows the response of the receiver. */
 export function TestDialog({ app, webhook, refresh, onClose }: DialogProps) {
   const [sent, setSent] = useState<WebhookDeliveryResponse>();
   const { run, isBusy, problem } = useAction(async () => setSent(await test(app.id, webhook.id)));
@@ -28,15 +28,15 @@ export function TestDialog({ app, webhook, refresh, onClose }: DialogProps) {
     if (sent) void refresh();
   };
   return (
-    <Dialog title={`Try ${webhook.name}?`} onClose={close}>
-      {sent ? <Trial app={app} webhook={webhook} sent={sent} /> : <p>Its receiver is sent the event <code>webhook.test</code>, signed like any other. What it answers is shown here.</p>}
+    <Dialog title={`Test ${webhook.name}`} onClose={close}>
+      {sent ? <Trial app={app} webhook={webhook} sent={sent} /> : <p>Sends the signed event <code>webhook.test</code> to the receiver, and shows the response here.</p>}
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={close}>
           {sent ? "Close" : "Cancel"}
         </button>
         <button type="button" class="primary" id="test-now" disabled={isBusy} onClick={() => run()}>
-          {sent ? "Once more" : "Send it"}
+          {sent ? "Send again" : "Send"}
         </button>
       </p>
     </Dialog>
@@ -47,7 +47,7 @@ export function TestDialog({ app, webhook, refresh, onClose }: DialogProps) {
 function Trial({ app, webhook, sent }: { app: AppResponse; webhook: WebhookResponse; sent: WebhookDeliveryResponse }) {
   const story = useResource(`trial ${sent.id}`, (stop) => loadRequest(app.id, webhook.id, sent.id, stop), { everyS: 1 });
   return (
-    <Shown of={story} what="what became of it">
+    <Shown of={story} what="the response">
       {(story) => {
         const said = trialWords(story);
         return (
@@ -57,7 +57,7 @@ function Trial({ app, webhook, sent }: { app: AppResponse; webhook: WebhookRespo
                 <Badge tone={said.tone}>{said.word}</Badge> {said.why}
               </>
             ) : (
-              "It is on its way…"
+              "Sending…"
             )}
           </p>
         );
@@ -67,10 +67,10 @@ function Trial({ app, webhook, sent }: { app: AppResponse; webhook: WebhookRespo
 }
 
 const OVERLAPS: readonly [string, string][] = [
-  ["0", "Not at all"],
+  ["0", "No overlap"],
   ["1", "One hour"],
-  ["24", "A day"],
-  ["168", "A week"],
+  ["24", "One day"],
+  ["168", "One week"],
 ];
 
 export function RotateDialog({ app, webhook, refresh, onClose }: DialogProps) {
@@ -80,25 +80,25 @@ export function RotateDialog({ app, webhook, refresh, onClose }: DialogProps) {
     if (secret) void refresh();
   };
   return (
-    <Dialog title={secret ? "Its new secret" : `A new secret for ${webhook.name}?`} onClose={close}>
+    <Dialog title={secret ? "New secret" : `New secret for ${webhook.name}?`} onClose={close}>
       {secret ? (
         <>
           <ShownOnce id="webhook-secret" what="secret" text={secret} />
           <p class="row end">
             <button type="button" onClick={close}>
-              I have it
+              Done
             </button>
           </p>
         </>
       ) : (
         <Form
-          button="Make a new one"
+          button="Create secret"
           id="do-it"
           onLeave={onClose}
           work={async (written) => setSecret((await rotateSecret(app.id, webhook.id, Number(written.text("overlap")))).secret ?? "")}
         >
-          <p>Requests are signed with the new secret at once.</p>
-          <Field label="Keep the former secret for" hint="Lets your receiver change over without a gap. Choose no time if the secret has leaked.">
+          <p>Requests are signed with the new secret immediately.</p>
+          <Field label="Keep the former secret for" hint="Gives your receiver time to switch. Choose no overlap if the secret has leaked.">
             {(tie) => (
               <select name="overlap" {...tie}>
                 {OVERLAPS.map(([hours, words]) => (
@@ -109,7 +109,7 @@ export function RotateDialog({ app, webhook, refresh, onClose }: DialogProps) {
               </select>
             )}
           </Field>
-          <p class="fine">It stands in the audit log, with your name.</p>
+          <p class="fine">The audit log records this with your name.</p>
         </Form>
       )}
     </Dialog>
@@ -122,12 +122,12 @@ export function SwitchDialog({ app, webhook, refresh, onClose }: DialogProps) {
     await refresh();
     onClose();
   };
-  const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written: ({ state }) => ({ state }), reload, verb: "Do it all the same", isLive: true });
+  const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written: ({ state }) => ({ state }), reload, verb: "Do it anyway", isLive: true });
   return (
     <Ask
-      title={`Turn ${webhook.name} ${isOn ? "off" : "on"}?`}
-      says={isOn ? "No events are sent. Waiting events keep waiting; events from now on are not sent later." : "Waiting events are sent, and events from now on. Events in between are not sent."}
-      button={isOn ? "Turn it off" : "Turn it on"}
+      title={`${isOn ? "Disable" : "Enable"} ${webhook.name}?`}
+      says={isOn ? "No events are sent. Waiting events are kept; new events are not sent later." : "Waiting and new events are sent. Events of the time in between are not sent."}
+      button={isOn ? "Disable" : "Enable"}
       work={async () => {
         await edit.save((condition) => changeWebhook(app.id, webhook.id, { enabled: !isOn }, condition));
         await reload();
@@ -144,12 +144,12 @@ export function DeleteDialog({ app, webhook, refresh, onClose }: DialogProps) {
     onClose();
   };
   const written = ({ name, url, events }: WebhookResponse) => ({ name, url, events });
-  const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written, reload, verb: "Delete it all the same", isLive: true });
+  const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written, reload, verb: "Delete anyway", isLive: true });
   return (
     <Ask
       title={`Delete ${webhook.name}?`}
       says={<span id="consequence">{deletionWords(webhook)}</span>}
-      button="Delete it"
+      button="Delete"
       isGrave
       work={async () => {
         await edit.save((condition) => removeWebhook(app.id, webhook.id, condition));
@@ -164,9 +164,9 @@ export function DeleteDialog({ app, webhook, refresh, onClose }: DialogProps) {
 export function ReplayDialog({ app, webhook, refresh, onClose }: DialogProps) {
   return (
     <Ask
-      title="Replay all that failed?"
+      title="Replay all failed requests?"
       says={<span id="consequence">{replayWords(webhook.failed)}</span>}
-      button="Replay them"
+      button="Replay"
       work={async () => {
         await replay(app.id, webhook.id, { since: webhook.created_at });
         await refresh();

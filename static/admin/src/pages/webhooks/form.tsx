@@ -34,13 +34,13 @@ export function WebhookForm({ app, begin, button, save, onLeave }: Props) {
     <form class="form labelled" onSubmit={submit}>
       <Text label="Name" name="webhook-name" value={draft.name} change={(name) => change({ name })} max={200} placeholder="CRM" fault={problem?.fault("/name")} />
       <Text
-        label="Address of its receiver"
+        label="URL of the receiver"
         name="webhook-url"
         value={draft.url}
         change={(url) => change({ url })}
         max={2_000}
         placeholder="https://hooks.example.com/bellwire"
-        hint="At a public address, over HTTPS."
+        hint="HTTPS, with a public address."
         fault={problem?.fault("/url")}
       />
       {EVENTS.map(([legend, events]) => (
@@ -54,7 +54,7 @@ export function WebhookForm({ app, begin, button, save, onLeave }: Props) {
         </fieldset>
       ))}
       <div class="pair">
-        <Text label="Events in one request, at most" name="max-events" value={draft.maxEvents} change={(maxEvents) => change({ maxEvents })} max={3} hint="1 to 500." fault={problem?.fault("/max_events")} />
+        <Text label="Maximum events per request" name="max-events" value={draft.maxEvents} change={(maxEvents) => change({ maxEvents })} max={3} hint="1 to 500." fault={problem?.fault("/max_events")} />
         <PolicyField app={app} draft={draft} change={change} fault={problem?.fault("/policy")} />
       </div>
       <Refused problem={problem && unsaid(problem)} />
@@ -65,7 +65,7 @@ export function WebhookForm({ app, begin, button, save, onLeave }: Props) {
         <button type="button" onClick={onLeave}>
           Cancel
         </button>
-        {draft.events.length === 0 && <span class="soft">Choose its events.</span>}
+        {draft.events.length === 0 && <span class="soft">Choose at least one event.</span>}
       </p>
     </form>
   );
@@ -79,6 +79,6 @@ function unsaid(problem: Refusal): Refusal | undefined {
 function PolicyField({ app, draft, change, fault }: { app: AppResponse; draft: Draft; change: (changes: Partial<Draft>) => void; fault: string | undefined }) {
   const presets = useResource(`presets ${app.id}`, (stop) => loadPresets(app.id, stop), { everyS: 3_600 });
   const names = new Set([...(draft.preset && draft.preset !== OWN ? [draft.preset] : []), ...(presets.known.value?.value ?? []).map(({ name }) => name)]);
-  const choices = [["", "50 retries in over six hours"], ...(draft.own ? [[OWN, "Its own, as it was written"]] : []), ...[...names].map((name) => [name, name])] as [string, string][];
-  return <Choice label="When a request fails" name="webhook-policy" value={draft.preset} choices={choices} choose={(preset) => change({ preset })} fault={fault} />;
+  const choices = [["", "Default: 50 retries in six hours"], ...(draft.own ? [[OWN, "Custom policy (unchanged)"]] : []), ...[...names].map((name) => [name, name])] as [string, string][];
+  return <Choice label="Retry policy" name="webhook-policy" value={draft.preset} choices={choices} choose={(preset) => change({ preset })} fault={fault} />;
 }

@@ -20,7 +20,7 @@ export default function Webhooks() {
       <Head title="Webhooks" lead="Events for your backend.">
         {app && <Make app={app} />}
       </Head>
-      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Webhooks are kept by app." />}
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each webhook belongs to an app." />}
     </>
   );
 }
@@ -29,7 +29,7 @@ function Make({ app }: { app: AppResponse }) {
   const { go, link } = useFilters();
   const admin = useMay("admin", app.id);
   useKey("n", admin.may ? () => go("/webhooks/-new") : undefined);
-  if (!admin.may) return <p class="fine">Making webhooks is not yours to do. {admin.why}</p>;
+  if (!admin.may) return <p class="fine">Your role does not allow creating webhooks. {admin.why}</p>;
   return (
     <a class="button primary" id="new-webhook" href={link("/webhooks/-new")}>
       New webhook <kbd>n</kbd>
@@ -49,8 +49,8 @@ function OfApp({ app }: { app: AppResponse }) {
 function None({ app }: { app: AppResponse }) {
   return (
     <>
-      <p>There is no webhook yet. A webhook sends events about deliveries, clicks and campaigns to your backend: signed requests, repeated until they are accepted.</p>
-      <p>By the command line:</p>
+      <p>There is no webhook yet. A webhook sends events about deliveries, clicks and campaigns to your backend: signed requests with retries.</p>
+      <p>With the command line:</p>
       <pre>
         <code>{`bellwire webhook create --app ${app.slug} --name CRM --url https://hooks.example.com/bellwire --event delivery.gone,delivery.clicked`}</code>
       </pre>
@@ -79,7 +79,7 @@ function WebhookTable({ webhooks }: { webhooks: WebhookResponse[] }) {
         { head: "State", cell: (webhook) => <Badge tone={standing(webhook).tone}>{standing(webhook).word}</Badge> },
         { head: "Waiting", isNumber: true, cell: ({ pending }) => <Count n={pending} /> },
         { head: "Failed", isNumber: true, cell: ({ failed }) => <Count n={failed} /> },
-        { head: "Kinds of events", isNumber: true, isExtra: true, cell: ({ events }) => events.length },
+        { head: "Event types", isNumber: true, isExtra: true, cell: ({ events }) => events.length },
       ]}
     />
   );

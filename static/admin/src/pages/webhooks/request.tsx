@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppResponse, WebhookDeliveryDetail } from "../../api/types";
-import { things } from "../../lib/format";
+import { capital, things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { replayWords, requestWords, tryWords } from "../../lib/webhooks";
@@ -24,9 +24,9 @@ export default function RequestPage() {
   return (
     <>
       <p class="back">
-        <a href={link(`/webhooks/${webhook}`)}>The webhook</a>
+        <a href={link(`/webhooks/${webhook}`)}>Webhook</a>
       </p>
-      {app ? <OfApp key={id} app={app} webhook={webhook} id={id} /> : <ChooseApp apps={apps} what="Webhooks are kept by app." />}
+      {app ? <OfApp key={id} app={app} webhook={webhook} id={id} /> : <ChooseApp apps={apps} what="Each webhook belongs to an app." />}
     </>
   );
 }
@@ -46,14 +46,14 @@ function OfApp({ app, webhook, id }: { app: AppResponse; webhook: string; id: st
                   Replay…
                 </button>
               ) : (
-                <p class="fine">Replaying it is not yours to do. {admin.why}</p>
+                <p class="fine">Your role does not allow replaying requests. {admin.why}</p>
               ))}
           </Head>
           <p id="request-state" data-state={shown.state}>
-            <Badge tone={requestWords(shown).tone}>{requestWords(shown).word}</Badge> It contains {things(shown.events, "event")}, and was created <Time at={shown.created_at} />.{" "}
+            <Badge tone={requestWords(shown).tone}>{requestWords(shown).word}</Badge> {capital(things(shown.events, "event"))}, created <Time at={shown.created_at} />.{" "}
             {shown.due_at && (
               <>
-                It is tried next <Time at={shown.due_at} />.
+                Next attempt <Time at={shown.due_at} />.
               </>
             )}
           </p>
@@ -64,14 +64,14 @@ function OfApp({ app, webhook, id }: { app: AppResponse; webhook: string; id: st
                 <code>{JSON.stringify(shown.body, null, 2)}</code>
               </pre>
             ) : (
-              <p class="soft">What was taken is not kept.</p>
+              <p class="soft">The content of delivered requests is not kept.</p>
             )}
           </Card>
           {isAsked && (
             <Ask
-              title="Replay it?"
+              title="Replay this request?"
               says={replayWords(1)}
-              button="Replay it"
+              button="Replay"
               work={async () => {
                 await replay(app.id, webhook, { webhook_delivery: id });
                 ask(false);
@@ -88,16 +88,16 @@ function OfApp({ app, webhook, id }: { app: AppResponse; webhook: string; id: st
 
 function Tries({ story: { tries, attempts } }: { story: WebhookDeliveryDetail }) {
   return (
-    <Card title="Tries" aside={tries.length < attempts && <span class="fine">the last {tries.length}</span>}>
+    <Card title="Attempts" aside={tries.length < attempts && <span class="fine">the last {tries.length}</span>}>
       {tries.length === 0 ? (
-        <p>It was not tried yet.</p>
+        <p>No attempt yet.</p>
       ) : (
         <Table
-          caption="Tries"
+          caption="Attempts"
           rows={tries}
           id={({ number, at }) => `${number} ${at}`}
           columns={[
-            { head: "Try", cell: ({ number }) => (number === 0 ? "First" : `Retry ${number}`) },
+            { head: "Attempt", cell: ({ number }) => (number === 0 ? "First" : `Retry ${number}`) },
             { head: "At", cell: ({ at }) => <Time at={at} absolute /> },
             { head: "Response", cell: (one) => tryWords(one) },
           ]}

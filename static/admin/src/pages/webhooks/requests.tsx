@@ -1,6 +1,6 @@
 import type { AppResponse, WebhookResponse, WebhookDeliveryResponse } from "../../api/types";
 import { shortId } from "../../lib/deliveries";
-import { count } from "../../lib/format";
+import { things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { REQUEST_STATES, REQUEST_STATE_WORDS, requestWords } from "../../lib/webhooks";
@@ -34,17 +34,17 @@ export function Requests({ app, webhook, replay }: Props) {
       {webhook.failed > 0 && admin.may && (
         <p>
           <button type="button" id="replay-all" onClick={replay}>
-            Replay {webhook.failed === 1 ? "the one" : `the ${count(webhook.failed)}`} that failed…
+            Replay {things(webhook.failed, "failed request")}…
           </button>
         </p>
       )}
-      <Shown of={page} what="requests" isEmpty={({ requests }) => requests.length === 0} empty={<p>{after ? "There are no more." : state ? "None stands there." : "Nothing was sent to it yet. Those that were taken are kept for three days."}</p>}>
+      <Shown of={page} what="requests" isEmpty={({ requests }) => requests.length === 0} empty={<p>{after ? "No more requests." : state ? "No request has this state." : "Nothing was sent to it yet. Delivered requests are kept for three days."}</p>}>
         {({ requests }) => <RequestTable requests={requests} page={(id) => link(`${here}/${id}`)} />}
       </Shown>
       {(after || next) && (
         <p class="row">
-          {after && <a href={link(here, { state })}>The newest</a>}
-          {next && <a href={link(here, { state, after: next })}>Older ones</a>}
+          {after && <a href={link(here, { state })}>Newest</a>}
+          {next && <a href={link(here, { state, after: next })}>Older</a>}
         </p>
       )}
     </Card>
@@ -59,7 +59,7 @@ function RequestTable({ requests, page }: { requests: WebhookDeliveryResponse[];
       id={({ id }) => id}
       columns={[
         {
-          head: "Made",
+          head: "Created",
           cell: ({ id, created_at }) => (
             <>
               <a href={page(id)}>
@@ -71,7 +71,7 @@ function RequestTable({ requests, page }: { requests: WebhookDeliveryResponse[];
           ),
         },
         { head: "State", cell: (request) => <Badge tone={requestWords(request).tone}>{requestWords(request).word}</Badge> },
-        { head: "Tries", isNumber: true, cell: ({ attempts }) => attempts },
+        { head: "Attempts", isNumber: true, cell: ({ attempts }) => attempts },
         { head: "Events", isNumber: true, isExtra: true, cell: ({ events }) => events },
         { head: "Next", isExtra: true, cell: ({ due_at, ended_at }) => (due_at ? <Time at={due_at} /> : ended_at ? <span class="soft">ended <Time at={ended_at} /></span> : "") },
       ]}

@@ -19,7 +19,7 @@ import { WebhookForm } from "./form";
 import { changeWebhook, loadWebhook, makeWebhook } from "./load";
 import { Requests } from "./requests";
 
-/** Stands in the address for one that is yet to be made: no id begins with a hyphen. */
+/** Path of the form for a new webhook: no id begins with a hyphen. */
 const NEW = "-new";
 
 /** One webhook: its state, its event types, and the result of each request. */
@@ -36,7 +36,7 @@ export default function WebhookPage() {
       {!app ? (
         <>
           <Head title="Webhook" />
-          <ChooseApp apps={apps} what="Webhooks are kept by app." />
+          <ChooseApp apps={apps} what="Each webhook belongs to an app." />
         </>
       ) : id === NEW ? (
         <New key={app.id} app={app} />
@@ -56,21 +56,21 @@ function New({ app }: { app: AppResponse }) {
     return (
       <>
         <Head title="New webhook" />
-        <p class="refused">Making webhooks is not yours to do. {admin.why}</p>
+        <p class="refused">Your role does not allow creating webhooks. {admin.why}</p>
       </>
     );
   }
   return (
     <>
-      <Head title={made ? `“${made.name}” is made` : "New webhook"} lead="Events for your backend." />
-      <Card title={made ? "Its secret" : "Who is told of what"}>
+      <Head title={made ? `Webhook “${made.name}” created` : "New webhook"} lead="Events for your backend." />
+      <Card title={made ? "Secret" : "Receiver and events"}>
         {made ? (
           <>
-            <p>Your receiver checks by it that a request came from here, with any library of Standard Webhooks.</p>
+            <p>Your receiver verifies requests with this secret, with any library for Standard Webhooks.</p>
             <ShownOnce id="webhook-secret" what="secret" text={made.secret ?? ""} />
             <p>
               <button type="button" class="primary" id="have-it" onClick={() => go(`/webhooks/${made.id}`)}>
-                I have it
+                Done
               </button>
             </p>
           </>
@@ -114,7 +114,7 @@ function One({ app, webhook, refresh }: { app: AppResponse; webhook: WebhookResp
       />
       <Acts app={app} webhook={webhook} isEdited={asked === "edit"} ask={ask} />
       {asked === "edit" ? (
-        <Card title="Change it">
+        <Card title="Edit">
           <Change {...dialog} />
         </Card>
       ) : (
@@ -132,21 +132,21 @@ function One({ app, webhook, refresh }: { app: AppResponse; webhook: WebhookResp
 
 function Acts({ app, webhook, isEdited, ask }: { app: AppResponse; webhook: WebhookResponse; isEdited: boolean; ask: (asked: Asked) => void }) {
   const admin = useMay("admin", app.id);
-  if (!admin.may) return <p class="fine">Trying, changing and deleting it is not yours to do. {admin.why}</p>;
+  if (!admin.may) return <p class="fine">Your role does not allow testing, changing or deleting webhooks. {admin.why}</p>;
   if (isEdited) return null;
   const isOn = webhook.state === "active";
   return (
-    <div class="row acts" role="group" aria-label="What to do with it">
+    <div class="row acts" role="group" aria-label="Actions">
       {isOn && (
         <button type="button" id="test" class="primary" onClick={() => ask("test")}>
-          Try it…
+          Test…
         </button>
       )}
       <button type="button" id="edit" onClick={() => ask("edit")}>
-        Change…
+        Edit…
       </button>
       <button type="button" id="switch" class={isOn ? "" : "primary"} onClick={() => ask("switch")}>
-        {isOn ? "Turn it off…" : "Turn it on…"}
+        {isOn ? "Disable…" : "Enable…"}
       </button>
       <button type="button" id="rotate" onClick={() => ask("rotate")}>
         New secret…
@@ -180,32 +180,32 @@ function About({ webhook }: { webhook: WebhookResponse }) {
   const { session } = useHere();
   const { url, events, max_events, policy, pending, failed, dropped_events, failing_since, open_until, former_secret_until, changed_at, created_by, changed_by } = webhook;
   return (
-    <Card title="How it stands" aside={<span class="fine">changed <Time at={changed_at} /></span>}>
+    <Card title="State" aside={<span class="fine">changed <Time at={changed_at} /></span>}>
       <dl class="figures">
         <Figure title="Waiting" id="pending" n={pending} />
         <Figure title="Failed" id="failed" n={failed} />
         <Figure title="Events dropped" id="dropped" n={dropped_events} />
       </dl>
       <dl class="facts pairs">
-        <Fact title="Address">
+        <Fact title="URL">
           <code>{url}</code>
         </Fact>
-        <Fact title="Told of">{events.join(", ")}</Fact>
-        <Fact title="A request has">
-          up to {max_events} events, and is tried again {policy ? <>by <code>{JSON.stringify(policy)}</code></> : "50 times in over six hours"}
+        <Fact title="Events">{events.join(", ")}</Fact>
+        <Fact title="Requests">
+          up to {max_events} events each; retries: {policy ? <code>{JSON.stringify(policy)}</code> : "50 in six hours"}
         </Fact>
         {failing_since && (
-          <Fact title="Nothing taken since">
+          <Fact title="Failing since">
             <Time at={failing_since} absolute />
-            {open_until && <>; tried again at <Time at={open_until} absolute /></>}
+            {open_until && <>; next attempt <Time at={open_until} absolute /></>}
           </Fact>
         )}
         {former_secret_until && (
-          <Fact title="The former secret signs, too, until">
+          <Fact title="Former secret valid until">
             <Time at={former_secret_until} absolute />
           </Fact>
         )}
-        <Fact title="Made by">{actorWords(created_by, session)}</Fact>
+        <Fact title="Created by">{actorWords(created_by, session)}</Fact>
         {changed_by && <Fact title="Last changed by">{actorWords(changed_by, session)}</Fact>}
       </dl>
     </Card>
