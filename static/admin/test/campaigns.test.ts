@@ -103,7 +103,7 @@ describe("what a plan says", () => {
     [{ schedule: { at: "2027-01-15T11:00:00Z" } }, "At 11:00, in 3 h."],
     [{ schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" } }, "Mon 1 Mar 2027 09:00 in Europe/Vienna: in 45 days, 1 Mar 08:00 here."],
     [{ schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" } }, "At Mon 1 Mar 2027 09:00 in each recipient’s time zone. Subscribers whose time has passed at the start get nothing."],
-    [{ schedule: { cron: "0 9 * * MON", timezone: "UTC" } }, "Recurring, UTC time. Next runs: 18 Jan 09:00, 25 Jan 09:00, 1 Feb 09:00…"],
+    [{ schedule: { cron: "0 9 * * MON", timezone: "UTC" } }, "Every Monday at 09:00, UTC time. Next runs: 18 Jan 09:00, 25 Jan 09:00, 1 Feb 09:00…"],
     [{ schedule: { cron: "0 9 L * *", timezone: "UTC" } }, "Recurring, UTC time. The next run is shown after saving."],
     [{ schedule: { cron: "0 9 30 2 *", timezone: "UTC" } }, "Recurring, UTC time. The expression never matches a date."],
     [{ follows: { campaign: "spring", did_not: "click", after: 259_200 } }, "3 days after the last run of spring began, to those of its recipients who did not click it."],

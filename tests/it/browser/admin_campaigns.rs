@@ -110,7 +110,7 @@ async fn in_chromium_a_campaign_runs_and_is_copied() {
     write(&mut chromium, "[name=title]", "20 % off").await;
     click(&mut chromium, "[name=when][value=cron]").await;
     write(&mut chromium, "[name=timezone]", "UTC").await;
-    chromium.evaluate(&says("UTC time. Next runs")).await;
+    chromium.evaluate(&says("Every Monday at 09:00, UTC time. Next runs")).await;
     click(&mut chromium, "[name=when][value=now]").await;
     look_at(&mut chromium, "campaign-composer").await;
     click(&mut chromium, "#save").await;

@@ -4,6 +4,7 @@ import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome } from "./figures";
 import { capital, clockTime, count, duration, percent, rate, relative, things, type Zone } from "./format";
 import type { Going, Part } from "./messages";
 import { nextTimes } from "./cron";
+import { recurrenceWords } from "./recurrence";
 import { gatewayName, type Tone } from "./words";
 
 export const STATES = ["draft", "scheduled", "sending", "paused", "done", "cancelled"] as const;
@@ -234,7 +235,7 @@ export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedul
 
 function cronWords(cron: string, timezone: string, now: Date, zone: Zone): string[] {
   const next = nextTimes(cron, timezone, now, NEXT_SHOWN);
-  const again = `Recurring, ${timezone ? `${timezone} time` : "no time zone yet"}.`;
+  const again = `${capital(recurrenceWords(cron) ?? "recurring")}, ${timezone ? `${timezone} time` : "no time zone yet"}.`;
   if (next === undefined) return [again, "The next run is shown after saving."];
   if (next.length === 0) return [again, "The expression never matches a date."];
   return [again, `Next runs: ${next.map((at) => clockTime(at, now, zone)).join(", ")}${next.length < NEXT_SHOWN ? "." : "…"}`];

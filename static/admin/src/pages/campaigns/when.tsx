@@ -1,8 +1,10 @@
-import { useId } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useId, useState } from "preact/hooks";
 import { paceWords, scheduleWords } from "../../lib/campaigns";
 import { planOf, type When } from "../../lib/campaign-draft";
 import { clock } from "../../lib/clock";
 import { zone } from "../../lib/preferences";
+import { cronOf, recurrenceOf, toggledDay, WEEKDAYS, WEEKLY, type Recurrence } from "../../lib/recurrence";
 import { useResource } from "../../lib/resource";
 import { Card } from "../../ui/card";
 import { Check, Choice, Field, Segments, Text } from "../composer/fields";
@@ -39,20 +41,7 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
           )}
         </div>
       )}
-      {when === "cron" && (
-        <div class="pair">
-          <Text
-            label="Cron expression"
-            name="cron"
-            value={draft.cron}
-            change={(cron) => change({ cron })}
-            max={200}
-            hint="Minute, hour, day of the month, month, day of the week: 0 9 * * MON is every Monday at nine."
-            fault={problem?.fault("/schedule/cron")}
-          />
-          {zoneField}
-        </div>
-      )}
+      {when === "cron" && <RecurrenceFields cron={draft.cron} change={(cron) => change({ cron })} zoneField={zoneField} fault={problem?.fault("/schedule/cron")} />}
       {(when === "at" || when === "cron") && (
         <Check name="own-hour" checked={draft.isOwnHour} change={(isOwnHour) => change({ isOwnHour })}>
           Send at the best hour of each subscriber, within 24 hours from then
@@ -67,6 +56,62 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
       )}
       {problem?.fault("/schedule") && <p class="fault">It {problem.fault("/schedule")}.</p>}
     </Card>
+  );
+}
+
+interface RecurrenceProps {
+  cron: string;
+  change: (cron: string) => void;
+  zoneField: ComponentChildren;
+  fault: string | undefined;
+}
+
+const FREQUENCY_WORDS = [
+  ["daily", "Daily"],
+  ["weekly", "Weekly"],
+  ["monthly", "Monthly"],
+  ["cron", "Cron expression"],
+] as const;
+const DAYS_OF_MONTH = Array.from({ length: 31 }, (_, n) => [String(n + 1), String(n + 1)] as const);
+
+/** Frequency, days and time of a recurring campaign, or its cron expression. */
+function RecurrenceFields({ cron, change, zoneField, fault }: RecurrenceProps) {
+  const fields = recurrenceOf(cron);
+  const [isExpert, setExpert] = useState(fields === undefined);
+  const chosen = isExpert || !fields ? "cron" : fields.frequency;
+  const known = fields ?? WEEKLY;
+  const write = (changes: Partial<Recurrence>) => change(cronOf({ ...known, ...changes }));
+  const choose = (frequency: (typeof FREQUENCY_WORDS)[number][0]) => {
+    setExpert(frequency === "cron");
+    if (frequency !== "cron") write({ frequency });
+  };
+  return (
+    <>
+      <Segments legend="Frequency" name="frequency" value={chosen} choices={FREQUENCY_WORDS} choose={choose} />
+      {chosen === "weekly" && (
+        <fieldset class="choices" id="weekdays">
+          <legend>Days</legend>
+          {WEEKDAYS.map(([day, , name]) => (
+            <label key={day}>
+              <input type="checkbox" name="weekday" value={String(day)} checked={known.weekdays.includes(day)} onChange={() => write({ weekdays: toggledDay(known.weekdays, day) })} /> {name}
+            </label>
+          ))}
+        </fieldset>
+      )}
+      <div class="pair">
+        {chosen === "cron" ? (
+          <Text label="Cron expression" name="cron" value={cron} change={change} max={200} hint="Minute, hour, day of month, month, day of week. 0 9 * * MON is every Monday at 09:00." fault={fault} />
+        ) : (
+          <>
+            {chosen === "monthly" && <Choice label="Day of the month" name="month-day" value={String(known.day)} choices={DAYS_OF_MONTH} choose={(day) => write({ day: Number(day) })} hint={known.day > 28 ? "Months without this day are skipped." : undefined} />}
+            <Field label="Time" fault={fault}>
+              {(described) => <input {...described} type="time" name="recurrence-time" required value={known.time} onInput={(event) => event.currentTarget.value && write({ time: event.currentTarget.value })} />}
+            </Field>
+          </>
+        )}
+        {zoneField}
+      </div>
+    </>
   );
 }
 
