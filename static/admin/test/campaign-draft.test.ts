@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { CampaignPlan } from "../src/api/types";
-import { BLANK, draftOf, lacks, messageOf, planOf, slugOf, withoutVariant, withVariant, type Draft } from "../src/lib/campaign-draft";
+import { fromMessage, BLANK, draftOf, lacks, messageOf, planOf, slugOf, withoutVariant, withVariant, type Draft } from "../src/lib/campaign-draft";
 
 const titled = (title: string, more: Partial<Draft> = {}): Draft => ({ ...BLANK, name: "Spring sale", ...more, message: { ...BLANK.message, title, ...more.message } });
 
@@ -92,4 +92,16 @@ it("says what is lacking", () => {
 
 it("makes addresses of names", () => {
   expect(["Spring sale 2027!", "Größe & Maß", "  ", "a".repeat(80)].map(slugOf)).toEqual(["spring-sale-2027", "grosse-mass", "", "a".repeat(64)]);
+});
+
+it("copies a sent message", () => {
+  const sent = { to: { topic: "news", segment: "keen" }, tier: "engagement", ttl: 3_600, urgency: "low" } as const;
+  const made = fromMessage(sent, { content: { title: "Hello", body: "World" } }, "Europe/Vienna");
+  expect(made && planOf(made)).toEqual({
+    slug: "hello",
+    name: "Hello",
+    message: { to: { topic: "news", segment: "keen" }, tier: "engagement", ttl: 3_600, urgency: "low", content: { title: "Hello", body: "World" } },
+  });
+  expect(fromMessage({ ...sent, to: { all: true, segment: 'plan = "pro"' } }, { content: { title: "Hello" } }, "UTC")).toMatchObject({ narrowed: "own", expression: 'plan = "pro"' });
+  expect(fromMessage(sent, { content: null }, "UTC")).toBeUndefined();
 });

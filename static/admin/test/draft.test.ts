@@ -9,6 +9,15 @@ describe("a draft", () => {
     expect(message(draft())).toEqual({ to: { all: true }, tier: "promotional", content: { title: "Autumn sale" } });
   });
 
+  it("goes to a segment at a local time", () => {
+    const later = draft({ audience: "segment", segment: "keen", isLater: true, sendAt: "2027-03-01T09:00", timezone: "Europe/Vienna" });
+    expect(message(later)).toMatchObject({ to: { segment: "keen" }, send_at: "2027-03-01T09:00:00", timezone: "Europe/Vienna" });
+    expect([isAddressed(later), isAddressed(draft({ audience: "segment" }))]).toEqual([true, false]);
+    expect(message(draft({ isLater: true, sendAt: "2027-03-01T09:00" }))).toMatchObject({ timezone: "UTC" });
+    expect(message({ ...later, isLater: false })).not.toHaveProperty("send_at");
+    expect(test(later, "users", "ann")).not.toHaveProperty("send_at");
+  });
+
   it("says everything that was", () => {
     const full = draft({
       body: " as it is ",

@@ -48,6 +48,10 @@ describe("whom it is for", () => {
 });
 
 describe("how it is going", () => {
+  it("shows a scheduled send time", () => {
+    expect(words({ state: "scheduled", accepted_at: "2027-01-15T10:30:00Z" }).words).toBe("Scheduled for 10:30, in 2 h.");
+  });
+
   it("shows rate and end while running", () => {
     const some = { counts: counts({ accepted: 12_000, queued: 38_000 }) };
     expect(words(some, 3_200)).toEqual({ tone: "waiting", words: "Sending: 12,000 of 50,000 done, 3,200 per minute, about 12 min left." });

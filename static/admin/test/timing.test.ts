@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { CalendarSettings, Timetable } from "../src/api/types";
-import { localTime, retryWords, untilEnd, untilOpen, whenWords } from "../src/lib/timing";
+import { laterWords, localTime, retryWords, untilEnd, untilOpen, whenWords } from "../src/lib/timing";
 
 const NOW = new Date("2027-01-15T22:30:00Z"); // a Friday; 23:30 in Berlin
 const calendar = (more: Partial<CalendarSettings> = {}): CalendarSettings => ({ timezone: "Europe/Berlin", quiet_hours: null, off_peak: [], ...more });
@@ -35,6 +35,12 @@ describe("the time somewhere", () => {
 
 describe("when it goes out", () => {
   const quiet = calendar({ quiet_hours: { from: "22:00", to: "08:00" } });
+
+  it("waits for quiet hours also when scheduled", () => {
+    expect(laterWords("promotional", quiet)).toEqual(["Quiet hours are 22:00 to 08:00 in each recipient’s time zone; deliveries wait until 08:00."]);
+    expect(laterWords("engagement", calendar({ off_peak: [{ days: ["sat"], from: "10:00", to: "12:00" }] }))).toEqual(["Only within off-peak windows, Europe/Berlin time: Sat 10:00 to 12:00."]);
+    expect([laterWords("transactional", quiet), laterWords("promotional", calendar())]).toEqual([[], []]);
+  });
 
   it("is at once for one-time codes", () => {
     expect(whenWords("transactional", quiet, 600, NOW)).toEqual(["Sent immediately, at any hour."]);

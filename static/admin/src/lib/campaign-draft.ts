@@ -1,5 +1,5 @@
 /** A campaign that is being written, and what it is as a plan. Pure. */
-import type { CampaignHour, CampaignPlan, MessageRequest } from "../api/types";
+import type { CampaignHour, CampaignPlan, MessageContentResponse, MessageRequest, MessageResponse } from "../api/types";
 import { TIERS } from "./messages";
 import { instantIn } from "./cron";
 import { BLANK as BLANK_MESSAGE, isAddressed, like, message, recipients, said, sunsetDraft, unsaid, type Draft as MessageDraft } from "./draft";
@@ -174,6 +174,8 @@ export function planOf(draft: Draft): CampaignPlan {
   };
 }
 
+const SEGMENT_NAME = /^[a-z0-9][a-z0-9-]{0,63}$/;
+
 /** Members of a message with content that the form can edit. */
 const SAYING = ["content", "template", "data"] as const;
 /** Members that a variant's content replaces. */
@@ -185,6 +187,22 @@ type Members = Partial<MessageRequest>;
 function over(message: Members, variant: Members): Members {
   const says = "content" in variant || "payload" in variant || "template" in variant;
   return { ...(says ? Object.fromEntries(Object.entries(message).filter(([name]) => !GIVING_WAY.has(name))) : message), ...variant };
+}
+
+/** Draft with content, audience and options of a sent message. Undefined: the content is not available or not editable. */
+export function fromMessage({ to, tier, ttl, urgency }: Pick<MessageResponse, "to" | "tier" | "ttl" | "urgency">, { content }: Pick<MessageContentResponse, "content">, zone: string): Draft | undefined {
+  if (!content) return undefined;
+  const { topic, segment } = to as { topic?: string; segment?: string };
+  const isStored = segment !== undefined && SEGMENT_NAME.test(segment);
+  return {
+    ...BLANK,
+    name: content.title.slice(0, 200),
+    timezone: zone,
+    message: { ...like(content), audience: topic ? "topic" : "all", topic: topic ?? "", tier, ttl: String(ttl), urgency },
+    narrowed: segment === undefined ? "no" : isStored ? "stored" : "own",
+    segment: isStored ? segment : "",
+    expression: segment === undefined || isStored ? "" : segment,
+  };
 }
 
 /** Content of a message as a draft. Undefined: it has content that only programs write. */
@@ -218,7 +236,7 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
   if (!own || each.length < variants.length || variants.length === 1) return undefined;
   const { to } = given;
   const segment = to.segment ?? "";
-  const isStored = /^[a-z0-9][a-z0-9-]{0,63}$/.test(segment);
+  const isStored = SEGMENT_NAME.test(segment);
   const timezone = schedule?.timezone && schedule.timezone !== "recipient" ? schedule.timezone : zone;
   const hasOffset = /(?:Z|[+-]\d\d:\d\d)$/i.test(schedule?.at ?? "");
   return {

@@ -1,13 +1,15 @@
 /** A message that is being written, and what it is as a request. Pure. */
 import type { MessageRequest, Notification, SunsetRule, Tier } from "../api/types";
 
-export const AUDIENCES = ["all", "topic", "users", "subscriptions"] as const;
+export const AUDIENCES = ["all", "topic", "segment", "users", "subscriptions"] as const;
 export type AudienceKind = (typeof AUDIENCES)[number];
 
 /** All of it as it was written: texts, some of them empty. */
 export interface Draft {
   audience: AudienceKind;
   topic: string;
+  /** Name of a stored segment. */
+  segment: string;
   /** Ids, separated by commas or line ends. */
   users: string;
   subscriptions: string;
@@ -42,6 +44,11 @@ export interface Draft {
   unclickedFor: string;
   /** Period in which new subscribers are not judged; empty: 30 days. */
   welcome: string;
+  isLater: boolean;
+  /** Send time in `timezone`, in the format of `<input type="datetime-local">`. */
+  sendAt: string;
+  /** Time zone of the send time; empty: UTC. */
+  timezone: string;
 }
 
 export interface Button {
@@ -62,6 +69,7 @@ export const BUTTONS_MAX = 2;
 export const BLANK: Draft = {
   audience: "all",
   topic: "",
+  segment: "",
   users: "",
   subscriptions: "",
   says: "text",
@@ -86,10 +94,14 @@ export const BLANK: Draft = {
   unclicked: "",
   unclickedFor: "",
   welcome: "",
+  isLater: false,
+  sendAt: "",
+  timezone: "",
 };
 
-/** Whether anything was written that would be a pity to lose. */
-export const isBlank = (draft: Draft): boolean => JSON.stringify({ ...draft, audience: "", topic: "" }) === JSON.stringify({ ...BLANK, audience: "", topic: "" });
+const UNIMPORTANT = { audience: "", topic: "", segment: "", timezone: "" };
+/** Whether the draft has no content or options worth keeping. */
+export const isBlank = (draft: Draft): boolean => JSON.stringify({ ...draft, ...UNIMPORTANT }) === JSON.stringify({ ...BLANK, ...UNIMPORTANT });
 
 /** Ids as they were listed, each once. */
 export const listed = (text: string): string[] => [...new Set(text.split(/[,\n]/).map((id) => id.trim()))].filter(Boolean);
@@ -169,6 +181,8 @@ export function recipients(draft: Draft): MessageRequest["to"] {
       return { all: true };
     case "topic":
       return { topic: draft.topic };
+    case "segment":
+      return { segment: draft.segment };
     case "users":
       return { users: listed(draft.users) };
     case "subscriptions":
@@ -178,11 +192,13 @@ export function recipients(draft: Draft): MessageRequest["to"] {
 
 /** Whether the draft has an audience. */
 export function isAddressed(draft: Draft): boolean {
-  return draft.audience === "all" || (draft.audience === "topic" ? draft.topic !== "" : listed(draft[draft.audience]).length > 0);
+  const { audience } = draft;
+  if (audience === "all") return true;
+  return audience === "topic" || audience === "segment" ? draft[audience] !== "" : listed(draft[audience]).length > 0;
 }
 
 /** Whether people may be left out of it for not clicking: not of one-time codes, nor if they are named. */
-export const maySunset = ({ audience, tier }: Draft): boolean => (audience === "all" || audience === "topic") && tier !== "transactional";
+export const maySunset = ({ audience, tier }: Draft): boolean => (audience === "all" || audience === "topic" || audience === "segment") && tier !== "transactional";
 
 /** Sunset rule of the draft. Undefined: no exclusion. */
 export function sunsetOf(draft: Draft): SunsetRule | undefined {
@@ -211,6 +227,7 @@ export function message(draft: Draft): MessageRequest {
     ...said(draft),
     ...(draft.ttl ? { ttl: Number(draft.ttl) } : {}),
     ...(draft.urgency ? { urgency: draft.urgency as NonNullable<MessageRequest["urgency"]> } : {}),
+    ...(draft.isLater && draft.sendAt ? { send_at: `${draft.sendAt.slice(0, 16)}:00`, timezone: draft.timezone || "UTC" } : {}),
     ...(sunset ? { sunset } : {}),
     ...(draft.collapseKey.trim() ? { collapse_key: draft.collapseKey.trim() } : {}),
     // Any policy is an object to the description.

@@ -1,7 +1,7 @@
 /** Progress of a message, as texts and parts. Pure. */
 import type { MessageResponse, SendState, Tier } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome, type Pattern } from "./figures";
-import { capital, clockTime, count, duration, rate, things, type Zone } from "./format";
+import { capital, clockTime, count, duration, rate, relative, things, type Zone } from "./format";
 import type { Tone } from "./words";
 
 export const STATES: readonly SendState[] = ["scheduled", "sending", "paused", "done", "cancelled"];
@@ -48,6 +48,8 @@ export interface Standing {
   /** Recipients that were not found before it was cancelled, about. */
   unbegun: number;
   expiresAt: Date;
+  /** Scheduled send time, else the time of the acceptance. */
+  dueAt: Date;
 }
 
 export function standing(message: MessageResponse): Standing {
@@ -64,6 +66,7 @@ export function standing(message: MessageResponse): Standing {
     unfound: message.expanded ? 0 : toFind,
     unbegun: state === "cancelled" ? toFind : 0,
     expiresAt: new Date(message.expires_at),
+    dueAt: new Date(message.accepted_at),
   };
 }
 
@@ -153,7 +156,7 @@ export function going(it: Standing, perMinute: number | undefined, now: Date, zo
     case "paused":
       return { tone: "retrying", words: `Paused: ${outOf(it)} done, the others wait. The time to live ends at ${ends}.` };
     case "scheduled":
-      return { tone: "waiting", words: "Scheduled: no delivery is due yet." };
+      return { tone: "waiting", words: it.dueAt > now ? `Scheduled for ${clockTime(it.dueAt, now, zone)}, ${relative(it.dueAt, now)}.` : "Scheduled: no delivery is due yet." };
     case "sending":
       return underWay(it, perMinute, now, ends);
   }

@@ -48,6 +48,15 @@ export function untilOpen(windows: NonNullable<CalendarSettings["off_peak"]>, no
   return waits.length > 0 ? Math.min(...waits) : undefined;
 }
 
+const quietWords = ({ from, to }: Span): string => `Quiet hours are ${from} to ${to} in each recipient’s time zone; deliveries wait until ${to}.`;
+
+/** Effect of quiet hours and off-peak windows on a scheduled message. */
+export function laterWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: CalendarSettings): string[] {
+  if (tier === "transactional") return [];
+  const windows = tier === "engagement" && off_peak.length > 0 ? [`Only within off-peak windows, ${timezone} time: ${off_peak.map(windowWords).join("; ")}.`] : [];
+  return [...windows, ...(quiet_hours ? [quietWords(quiet_hours)] : [])];
+}
+
 /** Time of sending, as sentences. */
 export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: CalendarSettings, ttlS: number, now: Date): string[] {
   if (tier === "transactional") return ["Sent immediately, at any hour."];
@@ -55,15 +64,14 @@ export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: 
   const said: string[] = [];
   if (tier === "engagement" && off_peak.length > 0) {
     const wait = untilOpen(off_peak, local) ?? 0;
-    said.push(`Only within off-peak windows, by the clock of ${timezone}: ${off_peak.map(windowWords).join("; ")}.`);
+    said.push(`Only within off-peak windows, ${timezone} time: ${off_peak.map(windowWords).join("; ")}.`);
     said.push(wait === 0 ? "A window is open now." : `The next window opens in ${duration(wait * 60)}.`);
   } else {
     said.push(quiet_hours ? "Sent immediately, except in quiet hours." : "Sent immediately.");
   }
   if (quiet_hours) {
-    const { from, to } = quiet_hours;
     const wait = untilEnd(quiet_hours, local.minute);
-    said.push(`Quiet hours are ${from} to ${to} in each recipient’s time zone; deliveries wait until ${to}.`);
+    said.push(quietWords(quiet_hours));
     const there = `In ${timezone}, the default time zone, it is ${clockOf(local.minute)}`;
     said.push(wait > 0 ? `${there}: deliveries wait for ${duration(wait * 60)}.` : `${there}: no quiet hours now.`);
     if (ttlS < lengthOf(quiet_hours) * 60) said.push(`The time to live of ${duration(ttlS)} is shorter than the quiet hours: subscribers at the start of their quiet hours do not get the message.`);

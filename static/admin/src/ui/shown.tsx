@@ -89,7 +89,7 @@ export function Refused({ problem }: { problem: Refusal | undefined }) {
   const faults = listed(problem);
   return (
     <div class="refused" role="alert">
-      <p>{problem.message}</p>
+      <p>{problem.message.replace(/^\/([\w/]+): /, (_, pointer: string) => `${pointer.replaceAll("/", ", ")}: `)}</p>
       {faults.length > 0 && (
         <ul>
           {faults.map(({ where, detail }) => (

@@ -3,19 +3,20 @@ import { useRoute } from "preact-iso";
 import type { Refusal } from "../../api/problem";
 import type { AppResponse } from "../../api/types";
 import { useBegin } from "../../lib/begin";
-import { BLANK, draftOf, lacks, messageOf, planOf, saidBy, slugOf, type Draft } from "../../lib/campaign-draft";
+import { BLANK, draftOf, fromMessage, lacks, messageOf, planOf, saidBy, slugOf, type Draft } from "../../lib/campaign-draft";
 import { isAddressed, titled, type Draft as MessageDraft } from "../../lib/draft";
+import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { useAction } from "../../ui/action";
 import { Card, Head } from "../../ui/card";
 import { useEdit } from "../../ui/edit";
-import { Failed, Refused } from "../../ui/shown";
+import { Failed, Refused, Shown } from "../../ui/shown";
 import "../composer/composer.css";
 import { ContentCard } from "../composer/content";
 import { Text } from "../composer/fields";
-import { useCheck, type Check } from "../composer/load";
+import { ownZone, useCheck, type Check } from "../composer/load";
 import { Previews } from "../composer/previews";
 import { Warnings } from "../composer/reach";
 import { ClearDialog } from "../composer/send";
@@ -23,6 +24,7 @@ import { useDraft, type Writing } from "../composer/store";
 import { useSight } from "../composer/template";
 import { TimingCard } from "../composer/timing";
 import { TryCard } from "../composer/try";
+import { loadMessage, loadSaid } from "../messages/load";
 import { AudienceCard } from "./audience";
 import "./campaigns.css";
 import { create, loadPlanned, replace, type Planned } from "./load";
@@ -55,11 +57,29 @@ function OfApp({ app, named }: { app: AppResponse; named: string | undefined }) 
 /** A draft that is kept in its tab while it is new, and on the server once it was saved. */
 type Written = Pick<Writing<Draft>, "draft" | "key" | "change" | "forget"> & Partial<Pick<Writing<Draft>, "clear">>;
 
-const ownZone = (): string => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-
 function New({ app }: { app: AppResponse }) {
+  const { filters } = useFilters();
+  if (filters.like) return <Copied app={app} id={filters.like} />;
+  const { segment } = filters;
+  return <NewForm app={app} begin={segment ? { ...BLANK, timezone: ownZone(), narrowed: "stored", segment } : undefined} />;
+}
+
+/** New campaign with content and audience of a sent message. */
+function Copied({ app, id }: { app: AppResponse; id: string }) {
+  const sent = useResource(`copy ${id}`, async (stop) => Promise.all([loadMessage(app.id, id, stop), loadSaid(app.id, id, stop)]), { everyS: 3_600 });
+  return (
+    <Shown of={sent} what="the message to copy">
+      {([message, said]) => {
+        const begin = fromMessage(message, said, ownZone());
+        return begin ? <NewForm app={app} begin={begin} /> : <p class="refused">The content of that message was deleted, or your role does not allow reading it.</p>;
+      }}
+    </Shown>
+  );
+}
+
+function NewForm({ app, begin }: { app: AppResponse; begin: Draft | undefined }) {
   const { session } = useHere();
-  const writing = useDraft(`bellwire.campaign.${app.id}`, session.email ?? "an operator’s key", { ...BLANK, timezone: ownZone() });
+  const writing = useDraft(`bellwire.campaign.${app.id}`, session.email ?? "an operator’s key", { ...BLANK, timezone: ownZone() }, begin);
   return <Form app={app} writing={writing} existing={undefined} />;
 }
 

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useId, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { paceWords, scheduleWords } from "../../lib/campaigns";
 import { planOf, type When } from "../../lib/campaign-draft";
 import { clock } from "../../lib/clock";
@@ -7,7 +7,8 @@ import { zone } from "../../lib/preferences";
 import { cronOf, recurrenceOf, toggledDay, WEEKDAYS, WEEKLY, type Recurrence } from "../../lib/recurrence";
 import { useResource } from "../../lib/resource";
 import { Card } from "../../ui/card";
-import { Check, Choice, Field, Segments, Text } from "../composer/fields";
+import "../../ui/form.css";
+import { Check, Choice, Field, Moment, Segments, Text, ZoneField } from "../composer/fields";
 import type { PartProps } from "./composer";
 import { loadCampaigns } from "./load";
 
@@ -151,7 +152,7 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
             ["spread", "Spread over a period"],
           ]}
           choose={(pace) => change({ pace: pace as typeof draft.pace })}
-          hint={paceWords(planOf(draft))}
+          hint={draft.pace === "none" ? undefined : paceWords(planOf(draft))}
           fault={problem?.fault("/pace")}
         />
         {draft.pace === "rate" && <Text label="Recipients per minute" name="per-minute" value={draft.perMinute} change={(perMinute) => change({ perMinute })} max={7} fault={problem?.fault("/pace/per_minute")} />}
@@ -169,40 +170,5 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
         <Moment label="Ends" name="expires" value={draft.expires} change={(expires) => change({ expires })} hint={`Nothing is sent after this time (${draft.timezone}). Empty: no end.`} fault={problem?.fault("/expires_at")} />
       </div>
     </Card>
-  );
-}
-
-interface MomentProps {
-  label: string;
-  name: string;
-  value: string;
-  change: (value: string) => void;
-  hint?: string;
-  fault?: string | undefined;
-}
-
-function Moment({ label, name, value, change, hint, fault }: MomentProps) {
-  return (
-    <Field label={label} hint={hint} fault={fault}>
-      {(described) => <input {...described} type="datetime-local" name={name} value={value} onInput={(event) => change(event.currentTarget.value)} />}
-    </Field>
-  );
-}
-
-function ZoneField({ timezone, change, fault }: { timezone: string; change: (timezone: string) => void; fault?: string | undefined }) {
-  const id = useId();
-  return (
-    <Field label="Time zone" hint="Time zone of the schedule." fault={fault}>
-      {(described) => (
-        <>
-          <input {...described} name="timezone" list={id} maxLength={64} autocomplete="off" spellcheck={false} value={timezone} onInput={(event) => change(event.currentTarget.value)} />
-          <datalist id={id}>
-            {Intl.supportedValuesOf("timeZone").map((zone) => (
-              <option key={zone} value={zone} />
-            ))}
-          </datalist>
-        </>
-      )}
-    </Field>
   );
 }

@@ -6,11 +6,12 @@ import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { Card } from "../../ui/card";
 import { loadTopics } from "../messages/load";
+import { loadSegments } from "../segments/load";
 import { Choice, Segments, Text } from "./fields";
 import { faultAt, type PartProps } from "./parts";
 import { Reach } from "./reach";
 
-const WORDS: Record<AudienceKind, string> = { all: "All subscribers", topic: "Topic", users: "Users", subscriptions: "Subscriptions" };
+const WORDS: Record<AudienceKind, string> = { all: "All subscribers", topic: "Topic", segment: "Segment", users: "Users", subscriptions: "Subscriptions" };
 
 /** Audience, with its size. */
 export function AudienceCard({ app, draft, change, check }: PartProps) {
@@ -18,6 +19,7 @@ export function AudienceCard({ app, draft, change, check }: PartProps) {
     <Card title="Audience">
       <Segments legend="Audience" name="audience" value={draft.audience} choices={AUDIENCES.map((kind) => [kind, WORDS[kind]])} choose={(audience) => change({ audience })} />
       {draft.audience === "topic" && <TopicField app={app} topic={draft.topic} choose={(topic) => change({ topic })} fault={faultAt(check, "/to/topic")} />}
+      {draft.audience === "segment" && <SegmentField app={app} segment={draft.segment} choose={(segment) => change({ segment })} fault={faultAt(check, "/to/segment")} />}
       {draft.audience === "users" && (
         <Text
           label="User ids of your site"
@@ -59,6 +61,46 @@ export function TopicField({ app, topic, choose, fault }: TopicProps) {
   const names = new Set([...(topic ? [topic] : []), ...(topics.known.value?.value ?? [])]);
   if (topics.known.value && names.size === 0) return <p class="soft">This app has no topics yet. A topic is created when a subscription joins it.</p>;
   return <Choice label="Topic" name="topic" value={topic} choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]} choose={choose} fault={fault} />;
+}
+
+interface SegmentProps {
+  app: AppResponse;
+  segment: string;
+  choose: (segment: string) => void;
+  fault: string | undefined;
+}
+
+/** Choice of a stored segment, with its conditions. */
+export function SegmentField({ app, segment, choose, fault }: SegmentProps) {
+  const { link } = useFilters();
+  const stored = useResource(`segments ${app.id} all`, (stop) => loadSegments(app.id, undefined, stop, 250), { everyS: 300 });
+  const known = stored.known.value?.value.segments ?? [];
+  const chosen = known.find(({ name }) => name === segment);
+  if (stored.known.value && known.length === 0 && !segment) {
+    return (
+      <p class="soft">
+        This app has no segments yet. <a href={link("/segments/-new")}>Create one</a>
+      </p>
+    );
+  }
+  const names = new Set([...(segment ? [segment] : []), ...known.map(({ name }) => name)]);
+  return (
+    <Choice
+      label="Segment"
+      name="segment"
+      value={segment}
+      choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]}
+      choose={choose}
+      hint={
+        chosen && (
+          <>
+            {chosen.description} <code>{chosen.expression}</code>
+          </>
+        )
+      }
+      fault={fault}
+    />
+  );
 }
 
 interface SunsetProps {

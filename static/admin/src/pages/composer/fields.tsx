@@ -100,3 +100,38 @@ export function Check({ name, checked, change, children }: { name: string; check
     </label>
   );
 }
+
+interface MomentProps {
+  label: string;
+  name: string;
+  value: string;
+  change: (value: string) => void;
+  hint?: string;
+  fault?: string | undefined;
+}
+
+export function Moment({ label, name, value, change, hint, fault }: MomentProps) {
+  return (
+    <Field label={label} hint={hint} fault={fault}>
+      {(described) => <input {...described} type="datetime-local" name={name} value={value} onInput={(event) => change(event.currentTarget.value)} />}
+    </Field>
+  );
+}
+
+export function ZoneField({ timezone, change, fault }: { timezone: string; change: (timezone: string) => void; fault?: string | undefined }) {
+  const id = useId();
+  return (
+    <Field label="Time zone" hint="Time zone of the schedule." fault={fault}>
+      {(described) => (
+        <>
+          <input {...described} name="timezone" list={id} maxLength={64} autocomplete="off" spellcheck={false} value={timezone} onInput={(event) => change(event.currentTarget.value)} />
+          <datalist id={id}>
+            {Intl.supportedValuesOf("timeZone").map((zone) => (
+              <option key={zone} value={zone} />
+            ))}
+          </datalist>
+        </>
+      )}
+    </Field>
+  );
+}

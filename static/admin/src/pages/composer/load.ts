@@ -24,6 +24,9 @@ export function loadTimetable(app: string, tier: Tier, topic: string, policy: Me
   return told(api.POST("/v1/apps/{app}/policies/preview", { params: { path: { app } }, body, signal })) as Promise<PolicyPreviewResponse>;
 }
 
+/** Time zone of this browser. */
+export const ownZone = (): string => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+
 /** Result of a dry run: of the newest draft that was checked. */
 export interface Check {
   counted?: DryRun;

@@ -1,7 +1,7 @@
 import type { AppResponse, MessageRequest, MessageContentResponse } from "../../api/types";
 import { BLANK, isAddressed, like, message, recipients, titled, type Draft } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
-import { useFilters } from "../../lib/url";
+import { useFilters, type Filters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
 import { ChooseApp } from "../../shell/choose-app";
@@ -37,7 +37,14 @@ function OfApp({ app }: { app: AppResponse }) {
   const sender = useMay("sender", app.id);
   const { filters } = useFilters();
   if (!sender.may) return <p class="refused">Your role does not allow sending messages. {sender.why}</p>;
-  return filters.like ? <LikeAnother app={app} id={filters.like} /> : <Form app={app} begin={undefined} />;
+  return filters.like ? <LikeAnother app={app} id={filters.like} /> : <Form app={app} begin={begun(filters)} />;
+}
+
+/** Initial draft of a link from a segment, topic or template. */
+function begun({ segment, topic, template }: Filters): Draft | undefined {
+  if (!segment && !topic && !template) return undefined;
+  const audience = segment ? "segment" : topic ? "topic" : "all";
+  return { ...BLANK, audience, segment: segment ?? "", topic: topic ?? "", ...(template ? { says: "template", template } : {}) };
 }
 
 /** Starts with the content of another message. */

@@ -1,7 +1,10 @@
 import type { AppResponse } from "../../api/types";
+import { scheduleWords } from "../../lib/campaigns";
+import { clock } from "../../lib/clock";
 import { isAddressed, isBlank, message, titleOf, unsaid, type Draft } from "../../lib/draft";
 import { fullCount, things } from "../../lib/format";
 import { audienceWords } from "../../lib/messages";
+import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { Card } from "../../ui/card";
@@ -24,7 +27,7 @@ export function SendCard({ app, writing, check }: { app: AppResponse; writing: W
       <Warnings check={check} />
       <p class="row">
         <button type="button" class="primary" id="send" disabled={Boolean(lacking) || check.problem !== undefined} onClick={() => ask("send")}>
-          {n === undefined || lacking ? "Send…" : `Send to ${fullCount(n)}…`}
+          {`${draft.isLater ? "Schedule" : "Send"}${n === undefined || lacking ? "" : draft.isLater ? ` for ${fullCount(n)}` : ` to ${fullCount(n)}`}…`}
         </button>
         {!isBlank(draft) && (
           <button type="button" id="clear" onClick={() => ask("clear")}>
@@ -60,6 +63,7 @@ export function ClearDialog({ clear, onClose }: { clear: () => void; onClose: ()
 
 function lacks(draft: Draft): string | undefined {
   if (!isAddressed(draft)) return "Choose an audience.";
+  if (draft.isLater && !draft.sendAt) return "Enter the send time.";
   return unsaid(draft);
 }
 
@@ -75,13 +79,14 @@ function SendDialog({ app, writing, onClose }: { app: AppResponse; writing: Writ
     go(`/messages/${id}`);
   };
   return (
-    <Dialog title="Send this message?" onClose={onClose}>
+    <Dialog title={draft.isLater ? "Schedule this message?" : "Send this message?"} onClose={onClose}>
       <Shown of={counted} what="the number of recipients" isEmpty={({ audience_estimate: n }) => n === 0} empty={<p>The audience is empty.</p>}>
         {({ audience_estimate: n, unreachable }) => (
-          <TypedForm n={n} verb="send" button="Send" id="send-now" work={work} onLeave={onClose}>
+          <TypedForm n={n} verb={draft.isLater ? "schedule" : "send"} button={draft.isLater ? "Schedule" : "Send"} id="send-now" work={work} onLeave={onClose}>
             <p id="consequence">
               <strong>{titleOf(draft)}</strong> goes to {audienceWords(request.to as never).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}: {things(n, "active subscription")}, counted just now.
-              {unreachable > 0 && ` ${things(unreachable, "listed recipient")} cannot be reached.`} Sent notifications cannot be recalled.
+              {unreachable > 0 && ` ${things(unreachable, "listed recipient")} cannot be reached.`}{" "}
+              {draft.isLater ? `${scheduleWords({ schedule: { at: draft.sendAt, timezone: draft.timezone } }, clock.shown.value, zone.value).join(" ")} Recipients are determined at that time.` : "Sent notifications cannot be recalled."}
             </p>
           </TypedForm>
         )}

@@ -1,17 +1,19 @@
 import { useState } from "preact/hooks";
-import type { PolicyPreviewResponse, Tier, Timetable } from "../../api/types";
+import type { CalendarSettings, PolicyPreviewResponse, Tier, Timetable } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { message } from "../../lib/draft";
+import { scheduleWords } from "../../lib/campaigns";
 import { duration } from "../../lib/format";
 import { TIERS } from "../../lib/messages";
+import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
-import { retryWords, TIER_DEFAULTS, whenWords } from "../../lib/timing";
+import { laterWords, retryWords, TIER_DEFAULTS, whenWords } from "../../lib/timing";
 import { useFilters } from "../../lib/url";
 import { Card } from "../../ui/card";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { Choice, Segments, Text } from "./fields";
-import { loadCalendar, loadPresets, loadTimetable } from "./load";
+import { Choice, Moment, Segments, Text, ZoneField } from "./fields";
+import { loadCalendar, loadPresets, loadTimetable, ownZone } from "./load";
 import { faultAt, type PartProps } from "./parts";
 
 const TIER_CHOICES: Record<Tier, { word: string; for: string }> = {
@@ -22,6 +24,17 @@ const TIER_CHOICES: Record<Tier, { word: string; for: string }> = {
 const TTLS = [600, 3_600, 21_600, 86_400, 259_200, 604_800, 2_419_200];
 const URGENCIES = ["very-low", "low", "normal", "high"];
 const PRESET_WORDS: Record<string, string> = { "": "Default of tier and topic" };
+
+const WHENS = [
+  ["now", "Send now"],
+  ["later", "Send later"],
+] as const;
+
+function timeWords({ tier, ttl, isLater, sendAt, timezone }: PartProps["draft"], calendar: CalendarSettings): string[] {
+  const now = clock.shown.value;
+  if (isLater) return sendAt ? [...scheduleWords({ schedule: { at: sendAt, timezone } }, now, zone.value), ...laterWords(tier, calendar)] : ["Choose a send time."];
+  return whenWords(tier, calendar, Number(ttl || TIER_DEFAULTS[tier].ttlS), now);
+}
 
 /** Delivery options and time. `isPlanned`: the time is set elsewhere. */
 export function TimingCard({ app, draft, change, check, isPlanned = false }: PartProps & { isPlanned?: boolean }) {
@@ -41,11 +54,18 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
       <Segments legend="Tier" name="tier" value={draft.tier} choices={TIERS.map((tier) => [tier, TIER_CHOICES[tier].word])} choose={(tier) => change({ tier })} />
       <p class="fine">{TIER_CHOICES[draft.tier].for}</p>
       {!isPlanned && (
-        <Shown of={calendar} what="the send time">
-          {(calendar) => (
-            <p id="when">{whenWords(draft.tier, calendar, Number(draft.ttl || defaults.ttlS), clock.shown.value).join(" ")}</p>
+        <>
+          <Segments legend="Schedule" name="later" value={draft.isLater ? "later" : "now"} choices={WHENS} choose={(when) => change({ isLater: when === "later", timezone: draft.timezone || ownZone() })} />
+          {draft.isLater && (
+            <div class="pair">
+              <Moment label="Send time" name="send-at" value={draft.sendAt} change={(sendAt) => change({ sendAt })} hint="At most 90 days ahead." fault={faultAt(check, "/send_at")} />
+              <ZoneField timezone={draft.timezone} change={(timezone) => change({ timezone })} fault={faultAt(check, "/timezone")} />
+            </div>
           )}
-        </Shown>
+          <Shown of={calendar} what="the send time">
+            {(calendar) => <p id="when">{timeWords(draft, calendar).join(" ")}</p>}
+          </Shown>
+        </>
       )}
       <Shown of={timetable} what="the timetable">
         {(preview) => <Retries preview={preview} />}

@@ -85,7 +85,7 @@ function One({ app, message, perMinute, refresh }: Props) {
         title={`To ${audienceWords(message.to).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}`}
         lead={
           <>
-            {TIER_WORDS[message.tier]}, sent <Time at={message.accepted_at} />
+            {TIER_WORDS[message.tier]}, {it.dueAt > clock.shown.value ? "scheduled" : "sent"} <Time at={message.accepted_at} />
           </>
         }
       />

@@ -18,9 +18,14 @@ export function SaidCard({ app, message }: { app: AppResponse; message: MessageR
       title="Content"
       aside={
         isShown && sender.may ? (
-          <a class="fine" id="like" href={link("/messages/new", { like: message.id })}>
-            Copy as message
-          </a>
+          <span class="row fine">
+            <a id="like" href={link("/messages/new", { like: message.id })}>
+              Copy as message
+            </a>
+            <a id="like-campaign" href={link("/campaigns/-new", { like: message.id })}>
+              Copy as campaign
+            </a>
+          </span>
         ) : undefined
       }
     >

@@ -24,6 +24,7 @@ import { Text } from "../composer/fields";
 import { SegmentEditor } from "./editor";
 import { loadMembers, loadSegment, removeSegment, setSegment, usePreview, written } from "./load";
 import { ReachFigure } from "./reach";
+import "../messages/messages.css";
 import "./segments.css";
 
 /** Path of the form for a new segment: no name begins with a hyphen. */
@@ -75,6 +76,7 @@ function Existing({ app, name }: { app: AppResponse; name: string }) {
 
 function One({ app, segment, refresh }: { app: AppResponse; segment: SegmentResponse; refresh: () => Promise<void> }) {
   const sender = useMay("sender", app.id);
+  const { link } = useFilters();
   const { open: asked, show: ask, close } = useDialog<"edit" | "delete">();
   const reload = async () => {
     await refresh();
@@ -95,6 +97,12 @@ function One({ app, segment, refresh }: { app: AppResponse; segment: SegmentResp
       ) : (
         asked !== "edit" && (
           <div class="row" role="group" aria-label="Actions">
+            <a class="button primary" id="send-to" href={link("/messages/new", { segment: segment.name })}>
+              Send to this segment
+            </a>
+            <a class="button" id="campaign-for" href={link("/campaigns/-new", { segment: segment.name })}>
+              New campaign
+            </a>
             <button type="button" id="edit" onClick={() => ask("edit")}>
               Edit…
             </button>

@@ -1,4 +1,5 @@
 import type { ComponentType } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { useFilters } from "../../lib/url";
 import { useHere } from "../../shell/context";
 import { Head } from "../../ui/card";
@@ -33,10 +34,13 @@ export default function Settings() {
   const { app } = useHere();
   const part = PARTS.find(({ path }) => path === here);
   const Shown = part?.component;
+  const tabs = useRef<HTMLElement>(null);
+  // On a phone the row of tabs is wider than the screen.
+  useEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [here]);
   return (
     <>
       <Head title="Settings" lead="Apps, keys, quiet hours, team and audit log." />
-      <nav class="tabs" aria-label="Settings">
+      <nav class="tabs" ref={tabs} aria-label="Settings">
         <ul>
           {PARTS.map(({ path, title }) => (
             <li key={path}>

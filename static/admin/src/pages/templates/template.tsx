@@ -80,6 +80,7 @@ function Write({ app }: { app: AppResponse }) {
 }
 
 function Existing({ app, name }: { app: AppResponse; name: string }) {
+  const { link } = useFilters();
   const sender = useMay("sender", app.id);
   const [isSaved, setSaved] = useState(false);
   const { begun, problem, edition, again } = useBegin(name, (stop) => loadTemplate(app.id, name, stop));
@@ -102,6 +103,11 @@ function Existing({ app, name }: { app: AppResponse; name: string }) {
           </>
         }
       >
+        {sender.may && (
+          <a class="button" id="send-template" href={link("/messages/new", { template: name })}>
+            Send with this template
+          </a>
+        )}
         {sender.may && <Delete key={edition} app={app} stored={begun} reload={again} />}
       </Head>
       {sender.may ? (
