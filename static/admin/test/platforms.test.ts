@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { hostOf, leftOut, PLATFORM_IDS } from "../src/lib/platforms";
+import { characters, cutWords, hostOf, leftOut, PLATFORM_IDS } from "../src/lib/platforms";
 
 const full = {
   title: "T",
@@ -33,4 +33,10 @@ describe("a platform", () => {
     expect(hostOf("https://cdn.example/m.jpg", undefined)).toBe("cdn.example");
     expect(hostOf("/m.jpg", undefined)).toBe("");
   });
+});
+
+it("counts visible characters", () => {
+  expect([characters("Grüße 👨‍👩‍👧"), characters("")]).toEqual([7, 0]);
+  expect(cutWords({ shown: 20, of: 20 }, { shown: 0, of: 0 })).toBeUndefined();
+  expect(cutWords({ shown: 48, of: 75 }, { shown: 120, of: 1_200 })).toBe("Title: about 48 of 75 characters visible. Text: about 120 of 1,200 characters visible.");
 });

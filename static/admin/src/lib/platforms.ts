@@ -1,5 +1,6 @@
 /** Appearance of a notification on five platforms, as far as known. Pure. */
 import type { Notification } from "../api/types";
+import { fullCount } from "./format";
 
 export const PLATFORM_IDS = ["chrome", "firefox", "safari", "android", "ios"] as const;
 export type PlatformId = (typeof PLATFORM_IDS)[number];
@@ -35,6 +36,21 @@ export function leftOut(id: PlatformId, said: Notification): string[] {
   if (lacking > 0) out.push(lacking === 1 ? "the button" : "the buttons");
   if (said.require_interaction && (id === "safari" || id === "ios" || id === "firefox")) out.push("the request to stay until dismissed");
   return out;
+}
+
+/** Length of a text in characters as people count them. */
+export const characters = (text: string): number => [...new Intl.Segmenter("en").segment(text)].length;
+
+/** A text in the preview: its length, and how much of it is visible. */
+export interface Visible {
+  shown: number;
+  of: number;
+}
+
+/** Cut texts of a preview: `Title: 48 of 75 characters visible.` Undefined: all is visible. */
+export function cutWords(title: Visible, body: Visible): string | undefined {
+  const cut = ([["Title", title], ["Text", body]] as const).filter(([, { shown, of }]) => shown < of);
+  return cut.length === 0 ? undefined : cut.map(([word, { shown, of }]) => `${word}: about ${fullCount(shown)} of ${fullCount(of)} characters visible.`).join(" ");
 }
 
 /** The host that a link leads to, or that a path stands for. */

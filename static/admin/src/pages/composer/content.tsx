@@ -2,7 +2,12 @@ import { useState } from "preact/hooks";
 import type { AppResponse, MessageRequest } from "../../api/types";
 import { BUTTONS_MAX, content, type Button, type Draft } from "../../lib/draft";
 import { octets } from "../../lib/octets";
+import { things } from "../../lib/format";
+import { characters } from "../../lib/platforms";
+import type { Suggested } from "../../lib/recent";
+import { useResource } from "../../lib/resource";
 import { Card } from "../../ui/card";
+import { loadRecent } from "../messages/load";
 import { Check, Segments, Text } from "./fields";
 import { Meter } from "./meter";
 import { faultAt, type PartProps } from "./parts";
@@ -41,6 +46,8 @@ interface FieldsProps {
   isTemplate?: boolean;
 }
 
+const lengthOf = (text: string): string | undefined => (text === "" ? undefined : things(characters(text), "character"));
+
 /** Most characters of a template's text: the server counts 4,096 octets. */
 const TEMPLATE_TEXT_MAX = 4_096;
 
@@ -48,16 +55,20 @@ export function ContentFields({ app, draft, change, fault, isTemplate = false }:
   const site = app.origins[0];
   // It keeps the user's choice during the edit.
   const [isOpen] = useState(() => Boolean(draft.icon || draft.image || draft.badge || draft.tag || draft.requireInteraction || draft.silent));
+  const [isAsked, ask] = useState(false);
+  const recent = useResource(`recent links ${app.id} ${isAsked}`, async (stop) => (isAsked ? loadRecent(app.id, stop) : undefined), { everyS: 3_600 }).known.value?.value;
+  const suggest = (of: Suggested) => ({ suggestions: recent?.[of], onFocus: () => ask(true) });
   const most = (max: number) => (isTemplate ? TEMPLATE_TEXT_MAX : max);
   return (
     <>
-      <Text label="Title" name="title" value={draft.title} change={(title) => change({ title })} max={most(200)} fault={fault("title")} />
-      <Text label="Text" name="body" rows={3} value={draft.body} change={(body) => change({ body })} max={most(2_000)} fault={fault("body")} />
+      <Text label="Title" name="title" value={draft.title} change={(title) => change({ title })} max={most(200)} hint={lengthOf(draft.title)} fault={fault("title")} />
+      <Text label="Text" name="body" rows={3} value={draft.body} change={(body) => change({ body })} max={most(2_000)} hint={lengthOf(draft.body)} fault={fault("body")} />
       <Text
         label="Link"
         name="url"
         value={draft.url}
         change={(url) => change({ url })}
+        {...suggest("url")}
         placeholder={site ? `${site}/` : "/"}
         hint={`https:, or a path on ${site ?? "the site"}. Empty: the home page.`}
         fault={fault("url")}
@@ -66,9 +77,9 @@ export function ContentFields({ app, draft, change, fault, isTemplate = false }:
       <details class="more" open={isOpen}>
         <summary>Images and behavior</summary>
         <div class="pair">
-          <Text label="Icon" name="icon" value={draft.icon} change={(icon) => change({ icon })} placeholder="/icon.png" hint="Small square next to the text." fault={fault("icon")} />
-          <Text label="Image" name="image" value={draft.image} change={(image) => change({ image })} placeholder="https://…" hint="Large; not shown on all platforms." fault={fault("image")} />
-          <Text label="Badge" name="badge" value={draft.badge} change={(badge) => change({ badge })} placeholder="/badge.png" hint="Monochrome, for Android’s status bar." fault={fault("badge")} />
+          <Text label="Icon" name="icon" value={draft.icon} change={(icon) => change({ icon })} {...suggest("icon")} placeholder="/icon.png" hint="Small square next to the text." fault={fault("icon")} />
+          <Text label="Image" name="image" value={draft.image} change={(image) => change({ image })} {...suggest("image")} placeholder="https://…" hint="Large; not shown on all platforms." fault={fault("image")} />
+          <Text label="Badge" name="badge" value={draft.badge} change={(badge) => change({ badge })} {...suggest("badge")} placeholder="/badge.png" hint="Monochrome, for Android’s status bar." fault={fault("badge")} />
           <Text label="Tag" name="tag" value={draft.tag} change={(tag) => change({ tag })} max={most(200)} hint="Replaces a visible notification with the same tag." fault={fault("tag")} />
         </div>
         <Check name="require_interaction" checked={draft.requireInteraction} change={(requireInteraction) => change({ requireInteraction })}>

@@ -38,17 +38,30 @@ interface TextProps extends Omit<FieldProps, "children"> {
   max?: number;
   /** More than one line. */
   rows?: number;
+  /** Suggestions of a line. */
+  suggestions?: readonly string[] | undefined;
+  onFocus?: () => void;
 }
 
-export function Text({ name, value, change, placeholder, max, rows, ...field }: TextProps) {
+export function Text({ name, value, change, placeholder, max, rows, suggestions, onFocus, ...field }: TextProps) {
+  const list = useId();
   return (
     <Field {...field}>
       {(described) => {
-        const props = { ...described, name, value, maxLength: max, autocomplete: "off", placeholder: placeholder ?? "" };
+        const props = { ...described, name, value, maxLength: max, autocomplete: "off", placeholder: placeholder ?? "", onFocus };
         return rows ? (
           <textarea {...props} rows={rows} onInput={(event) => change(event.currentTarget.value)} />
         ) : (
-          <input {...props} onInput={(event) => change(event.currentTarget.value)} />
+          <>
+            <input {...props} list={suggestions ? list : undefined} onInput={(event) => change(event.currentTarget.value)} />
+            {suggestions && (
+              <datalist id={list}>
+                {suggestions.map((suggestion) => (
+                  <option key={suggestion} value={suggestion} />
+                ))}
+              </datalist>
+            )}
+          </>
         );
       }}
     </Field>

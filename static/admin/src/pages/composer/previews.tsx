@@ -1,5 +1,6 @@
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Notification } from "../../api/types";
-import { hostOf, leftOut, PLATFORM_IDS, PLATFORMS, type PlatformId } from "../../lib/platforms";
+import { characters, cutWords, hostOf, leftOut, PLATFORM_IDS, PLATFORMS, type PlatformId, type Visible } from "../../lib/platforms";
 
 interface Props {
   said: Notification;
@@ -27,24 +28,50 @@ export function Previews(props: Props) {
 function Preview({ id, ...props }: Props & { id: PlatformId }) {
   const { name, note } = PLATFORMS[id];
   const out = leftOut(id, props.said);
+  const [cut, setCut] = useState<string>();
   return (
     <figure class="preview" data-platform={id}>
       <figcaption>
         <strong>{name}</strong>
       </figcaption>
-      <Drawing id={id} {...props} />
+      <Drawing id={id} {...props} onDrawn={setCut} />
       <p class="fine" data-part="left-out">
         {out.length > 0 && `Not shown: ${list(out)}. `}
         {note}
       </p>
+      {cut && (
+        <p class="fine" data-part="cut" data-tone="retrying">
+          {cut}
+        </p>
+      )}
     </figure>
   );
 }
 
 const list = (items: readonly string[]) => new Intl.ListFormat("en", { type: "conjunction" }).format(items);
 
+/** Measures how many characters of a text its element shows before the cut. */
+function visible(element: HTMLElement | null, text: string): Visible {
+  const of = characters(text);
+  const node = element?.firstChild;
+  if (!element || !(node instanceof Text) || text === "" || element.scrollHeight <= element.clientHeight + 1) return { shown: of, of };
+  const bottom = element.getBoundingClientRect().top + element.clientHeight + 1;
+  const range = document.createRange();
+  range.setStart(node, 0);
+  let [low, high] = [0, node.length];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    range.setEnd(node, middle);
+    if (range.getBoundingClientRect().bottom > bottom) high = middle - 1;
+    else low = middle;
+  }
+  return { shown: characters(text.slice(0, low)), of };
+}
+
 /** The drawing is decorative: its content is in the form. */
-function Drawing({ id, said, site, name }: Props & { id: PlatformId }) {
+function Drawing({ id, said, site, name, onDrawn }: Props & { id: PlatformId; onDrawn: (cut: string | undefined) => void }) {
+  const [title, body] = [useRef<HTMLParagraphElement>(null), useRef<HTMLParagraphElement>(null)];
+  useLayoutEffect(() => onDrawn(cutWords(visible(title.current, said.title), visible(body.current, said.body ?? ""))), [said.title, said.body, said.icon]);
   const { ownIcon, image, buttons } = PLATFORMS[id];
   const host = hostOf("/", site) || "your site";
   const shownButtons = (said.actions ?? []).slice(0, buttons);
@@ -61,10 +88,10 @@ function Drawing({ id, said, site, name }: Props & { id: PlatformId }) {
         {id !== "android" && icon}
         <div class="lines">
           {id === "ios" && <span class="now">now</span>}
-          <p class="title">{said.title || "Title"}</p>
+          <p class="title" ref={title}>{said.title || "Title"}</p>
           {id === "ios" && <p class="from">from {name}</p>}
           {id === "safari" && <p class="from">{host}</p>}
-          {(said.body || !said.title) && <p class="body">{said.body || "Text"}</p>}
+          {(said.body || !said.title) && <p class="body" ref={body}>{said.body || "Text"}</p>}
           {id === "chrome" && <p class="from">{host}</p>}
           {id === "firefox" && <p class="from">via {host}</p>}
         </div>

@@ -2,6 +2,7 @@
 import { api, told } from "../../api/client";
 import type { DeadLetterActionResult, MessageResponse, SendState, MessageContentResponse, Tier } from "../../api/types";
 import type { Steering } from "../../lib/messages";
+import { recentOf, type Recent } from "../../lib/recent";
 import type { Filters } from "../../lib/url";
 
 /** Events that change messages. */
@@ -26,6 +27,17 @@ export const loadMessage = (app: string, message: string, signal: AbortSignal): 
 
 export const loadSaid = (app: string, message: string, signal: AbortSignal): Promise<MessageContentResponse> =>
   told(api.GET("/v1/apps/{app}/messages/{message}/content", { params: { path: { app, message } }, signal }));
+
+/** Messages whose content is read for suggestions. */
+const RECENT_MAX = 12;
+
+/** Links and images of the newest messages to many, as far as the user may read their content. */
+export async function loadRecent(app: string, signal: AbortSignal): Promise<Recent> {
+  const { messages } = await loadMessages(app, {}, signal);
+  const toMany = messages.filter(({ to, content_deleted }) => !content_deleted && !("users" in to) && !("subscriptions" in to)).slice(0, RECENT_MAX);
+  const said = await Promise.all(toMany.map(({ id }) => loadSaid(app, id, signal)));
+  return recentOf(said.flatMap(({ content }) => content ?? []));
+}
 
 /** The newest topics of an app, to choose from. */
 export async function loadTopics(app: string, signal: AbortSignal): Promise<string[]> {
