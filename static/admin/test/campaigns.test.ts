@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Campaign, CampaignCounts, CampaignPlan, CampaignProgress, CampaignVariantResponse } from "../src/api/types";
-import { actsOn, axisEnd, brief, byDay, changeWords, consequence, going, intervals, monthOf, momentOf, occasions, otherMonth, parts, paceWords, receipts, scheduleWords, standing, startWords, STATES, testWords, verdict, weeksOf, winnerWords } from "../src/lib/campaigns";
+import { actsOn, axisEnd, ctrWords, brief, byDay, changeWords, consequence, going, intervals, monthOf, momentOf, occasions, otherMonth, parts, paceWords, receipts, scheduleWords, standing, startWords, STATES, testWords, verdict, weeksOf, winnerWords } from "../src/lib/campaigns";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -178,6 +178,8 @@ describe("results", () => {
   it("exclude unknown receipts from the silent ones", () => {
     expect(receipts(progress({ total: counts({ accepted: 200 }), variants: [plain, loud] }))).toEqual({ accepted: 200, asked: 180, displayed: 100, clicked: 14, unknowable: 20, silent: 80 });
     expect(receipts(progress({ variants: [{ ...plain, reports: null }] }))).toBeNull();
+    expect(ctrWords(progress({ variants: [variant("a", 100, 5, 0, 0, 0), variant("b", 300, 7, 0, 0, 0)] }))).toBe("3 %");
+    expect([ctrWords(progress({ variants: [{ ...plain, reports: null }] })), ctrWords(null)]).toEqual(["–", "–"]);
   });
 });
 

@@ -146,6 +146,13 @@ export function receipts({ total, variants }: Pick<CampaignProgress, "total" | "
   return { accepted: total.accepted, asked, displayed, clicked: sum("clicked"), unknowable: total.accepted - asked, silent: Math.max(0, asked - displayed) };
 }
 
+/** Click rate of all variants: clicked of accepted. `–`: no reports or no deliveries. */
+export function ctrWords(progress: Pick<CampaignProgress, "variants"> | null | undefined): string {
+  const reported = (progress?.variants ?? []).filter(({ reports }) => reports);
+  const accepted = reported.reduce((sum, { counts }) => sum + counts.accepted, 0);
+  return accepted === 0 ? "–" : percent(reported.reduce((sum, { reports }) => sum + (reports?.clicked ?? 0), 0) / accepted);
+}
+
 export const ACTS = ["start", "pause", "resume", "cancel", "delete"] as const;
 export type Act = (typeof ACTS)[number];
 export const ACT_WORDS: Record<Act, string> = { start: "Start", pause: "Pause", resume: "Resume", cancel: "Cancel", delete: "Delete" };

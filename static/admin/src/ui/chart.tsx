@@ -32,6 +32,9 @@ function colour(variable: string, beside: HTMLElement): string {
   return found;
 }
 
+/** Distances between marks of the time axis, in seconds. */
+const INCREMENTS = [60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000, 2_592_000];
+
 const TILE = 8;
 
 /** Fill pattern that is distinct without colours. Opaque, since bars overlap. */
@@ -83,6 +86,8 @@ function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot
   const font = `12px ${getComputedStyle(place).fontFamily}`;
   const axis = { stroke: ink, font, grid, ticks: { ...grid, size: 4 } };
   // Half a step at both ends: whole bars.
+  // No marks between steps.
+  const incrs = INCREMENTS.filter((seconds) => at.length < 2 || seconds >= (at[1] ?? 0) - (at[0] ?? 0));
   const step = at.length > 1 ? ((at[1] ?? 0) - (at[0] ?? 0)) / 2 : 30;
   const label = (time: Date) => (step >= 43_200 ? dayOf(time) : clockTime(time, clock.now(), zone.value));
   const barWidth = at.length > 1 ? 0.86 : 0.2;
@@ -95,7 +100,7 @@ function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot
     padding: [8, 20, 0, 0],
     scales: { x: { time: true, range: (_, min, max) => [min - step, max + step] }, y: { range: (_, __, max) => [0, Math.max(max, 4) * 1.08] } },
     axes: [
-      { ...axis, size: 32, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => label(new Date(tick * 1_000))), space: 80 },
+      { ...axis, size: 32, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => label(new Date(tick * 1_000))), space: step > 1_800 ? 110 : 80, incrs },
       { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? count(tick) : "")) },
     ],
     // The highest sum is drawn first, and what is below it over it.

@@ -1,13 +1,16 @@
+import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import type { Kind } from "../../api/live";
 import type { AlertResponse, ChartResponse, DeadLetterGroup, LaneResponse, ReliabilityResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { firstCreation, funnel, OUTCOME_LOOKS, OUTCOMES, perMinute, sentence, sliWords, throughput, type Queue } from "../../lib/figures";
-import { clockTime, duration, fullCount, things } from "../../lib/format";
+import { ctrWords, STATE_LOOKS } from "../../lib/campaigns";
+import { clockTime, duration, fullCount, percent, things, type Zone } from "../../lib/format";
 import { because, laneState, STATE_WORDS } from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
+import { changeOf, pointsOf, RANGE_WORDS, RANGES, rangeOf, type Range, type RangeId } from "../../lib/range";
 import { useResource } from "../../lib/resource";
-import { useFilters } from "../../lib/url";
+import { to, useFilters } from "../../lib/url";
 import { gatewayName, reasonWords } from "../../lib/words";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
@@ -17,6 +20,8 @@ import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
+import "../composer/composer.css";
+import { Segments } from "../composer/fields";
 import { FunnelFigure } from "./funnel";
 import * as load from "./load";
 
@@ -36,69 +41,84 @@ export default function Overview() {
 
 function Figures() {
   const { apps, app } = useHere();
+  const { filters } = useFilters();
   const id = app?.id;
-  const about = id ?? "all";
-  const chart = useResource(`throughput ${about}`, (stop) => load.loadThroughput(id, stop), { on: OF_SENDING, everyS: 30 });
-  const queue = useResource(`queue ${about}`, (stop) => load.loadQueue(id, stop), { on: OF_SENDING, everyS: 30 });
-  const lanes = useResource(`lanes ${about}`, (stop) => load.loadLanes(id, stop), { on: ["lane.held", "lane.released", "lane.breaker"] });
-  const alerts = useResource(`alerts ${about}`, (stop) => load.loadAlerts(id, stop), { on: ["alert.raised", "alert.resolved"] });
-  const latency = useResource(`latency ${about}`, (stop) => load.loadLatency(id, stop));
-  const reliability = useResource(`reliability ${about}`, (stop) => load.loadReliability(id, stop));
-  const sums = useResource(`funnel ${about}`, (stop) => load.loadFunnel(id, stop));
   const of = app ? [app] : apps;
+  const created = firstCreation(of);
+  const range = () => rangeOf(filters, clock.now(), created);
+  const about = `${id ?? "all"} ${range().id} ${filters.from ?? ""} ${filters.to ?? ""}`;
+  const recent = useResource(`rate ${id ?? "all"}`, (stop) => load.loadRate(id, stop), { on: OF_SENDING, everyS: 30 });
+  const chart = useResource(`throughput ${about}`, (stop) => load.loadThroughput(id, range(), stop), { on: OF_SENDING, everyS: 30 });
+  const sums = useResource(`sums ${about}`, (stop) => load.loadSums(id, range(), stop), { on: ["message.done"] });
+  const queue = useResource(`queue ${id ?? "all"}`, (stop) => load.loadQueue(id, stop), { on: OF_SENDING, everyS: 30 });
+  const lanes = useResource(`lanes ${id ?? "all"}`, (stop) => load.loadLanes(id, stop), { on: ["lane.held", "lane.released", "lane.breaker"] });
+  const alerts = useResource(`alerts ${id ?? "all"}`, (stop) => load.loadAlerts(id, stop), { on: ["alert.raised", "alert.resolved"] });
+  const reliability = useResource(`reliability ${id ?? "all"}`, (stop) => load.loadReliability(id, stop));
   const dead = useResource(`dead ${of.map(({ id }) => id).join()}`, (stop) => load.loadDeadLetters(of, stop), { on: ["dead_letter.created"] });
-
-  const columns = chart.known.value && throughput(chart.known.value.value);
+  const campaigns = useResource(`campaigns ${of.map(({ id }) => id).join()}`, (stop) => load.loadCampaigns(of, stop), { on: ["message.done"] });
+  const columns = recent.known.value && throughput(recent.known.value.value);
   return (
     <>
-      <Head title="Overview" />
+      <Head title="Overview">
+        <RangePicker />
+      </Head>
       <Sentence
         isKnown={columns !== undefined && queue.known.value !== undefined}
         perMinute={columns && perMinute(columns)}
         queue={queue.known.value?.value}
         lanes={lanes.known.value?.value}
         alerts={alerts.known.value?.value}
-        problem={(chart.problem.value ?? queue.problem.value)?.message}
+        problem={(recent.problem.value ?? queue.problem.value)?.message}
       />
       <div class="grid">
+        <Card title="Summary" class="wide" aside={<span class="fine">{spanWords(range(), zone.value)}</span>}>
+          <Shown of={sums} what="the summary">
+            {(sums) => <Summary {...sums} />}
+          </Shown>
+        </Card>
         <Card title="Throughput by outcome" class="wide">
-          <Shown of={chart} what="the last hour" isEmpty={hasNoEnd} empty={<NothingSent />}>
-            {(chart) => <Throughput chart={chart} created={firstCreation(of)?.getTime()} />}
+          <Shown of={chart} what="the throughput" isEmpty={hasNoEnd} empty={<NothingSent />}>
+            {(chart) => <Throughput chart={chart} created={created?.getTime()} />}
           </Shown>
         </Card>
         <div class="stack">
-          <Card title="Queue">
+          <Card title="Queue" aside={<span class="fine">now</span>}>
             <Shown of={queue} what="the queue">
               {(queue) => <QueueFigures queue={queue} />}
             </Shown>
           </Card>
-          <Card title="Time to acceptance" aside={<span class="fine">last hour</span>}>
-            <Shown of={latency} what="delivery times" isEmpty={hasNoLatency} empty={<p>No delivery was accepted in this time. The figures are the time from the send request to the acceptance by the push service.</p>}>
-              {(chart) => <Latency chart={chart} />}
+          <Card title="Time to acceptance">
+            <Shown of={sums} what="delivery times" isEmpty={({ now }) => number(now, "latency_p50") == null} empty={<p>No delivery was accepted in this time. The figures are the time from the send request to the acceptance by the push service.</p>}>
+              {(sums) => <Latency {...sums} />}
             </Shown>
           </Card>
         </div>
-        <Card title="Push services">
+        <Card title="Push services" aside={<span class="fine">now</span>}>
           <Shown of={lanes} what="the push services" isEmpty={(lanes) => lanes.length === 0} empty={<p>A push service appears with its first subscription.</p>}>
             {(lanes) => <LaneList lanes={lanes} />}
           </Shown>
         </Card>
-        <Card title="Failed deliveries">
+        <Card title="Failed deliveries" aside={<span class="fine">now</span>}>
           <Shown of={dead} what="failed deliveries">
             {(found) => <DeadLetterList groups={found.flatMap(({ groups }) => groups)} isOfOneApp={app !== undefined || apps.length === 1} />}
           </Shown>
         </Card>
-        <Card title="Reactions" aside={<span class="fine">last 24 hours</span>} class="wide">
+        <Card title="Recent campaigns" class="wide">
+          <Shown of={campaigns} what="campaigns" isEmpty={(campaigns) => campaigns.length === 0} empty={<p>No campaign was started yet.</p>}>
+            {(campaigns) => <CampaignTable campaigns={campaigns} isOfOneApp={of.length === 1} />}
+          </Shown>
+        </Card>
+        <Card title="Reactions" class="wide">
           <Shown
             of={sums}
             what="the reports of browsers"
-            isEmpty={(chart) => funnel(sumsOf(chart)).accepted === 0}
+            isEmpty={({ now }) => funnel(now).accepted === 0}
             empty={<p>No delivery was accepted in this time. Shown and clicked are counted as far as browsers report them.</p>}
           >
-            {(chart) => <FunnelFigure funnel={funnel(sumsOf(chart))} />}
+            {({ now }) => <FunnelFigure funnel={funnel(now)} />}
           </Shown>
         </Card>
-        <Card title="Reliability" aside={<span class="fine">last hour, against the one before</span>} class="wide">
+        <Card title="Reliability" aside={<span class="fine">last hour, compared with the hour before</span>} class="wide">
           <Shown of={reliability} what="reliability">
             {(read) => <ReliabilityTable {...read} />}
           </Shown>
@@ -108,11 +128,108 @@ function Figures() {
   );
 }
 
-/** The only point of a chart without steps. */
-const sumsOf = (chart: ChartResponse): object => chart.data[0]?.metrics ?? {};
+/** Time range of the figures, which is part of the URL. */
+function RangePicker() {
+  const { filters, change } = useFilters();
+  const id = RANGES.find((id) => id === filters.range) ?? "hour";
+  const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+  const now = clock.now().getTime();
+  const choose = (range: RangeId) => {
+    const isCustom = range === "custom";
+    change({ range: range === "hour" ? undefined : range, from: isCustom ? day(now - 6 * 86_400_000) : undefined, to: isCustom ? day(now) : undefined }, true);
+  };
+  return (
+    <div class="row" role="group" aria-label="Time range">
+      <Segments legend="Time range" name="range" value={id} choices={RANGES.map((id) => [id, RANGE_WORDS[id]])} choose={choose} />
+      {id === "custom" && (
+        <>
+          <label>
+            <span class="fine">From</span> <input type="date" name="from" value={filters.from} max={filters.to} onChange={(event) => change({ from: event.currentTarget.value }, true)} />
+          </label>
+          <label>
+            <span class="fine">to</span> <input type="date" name="to" value={filters.to} min={filters.from} max={day(now)} onChange={(event) => change({ to: event.currentTarget.value }, true)} />
+          </label>
+        </>
+      )}
+    </div>
+  );
+}
+
+const spanWords = ({ since, until }: Range, zone: Zone): string => `${[since, until].map((at) => clockTime(new Date(at), clock.shown.value, zone)).join(" to ")}, compared with the previous period`;
+
+/** Key figures of the range, with their change. */
+function Summary({ now, before }: load.Sums) {
+  const { link } = useFilters();
+  const [won, lost] = [number(now, "subscriptions_won") ?? 0, number(now, "subscriptions_lost") ?? 0];
+  const failed = (of: object) => (number(of, "dead") ?? 0) + (number(of, "expired") ?? 0);
+  const counted = (title: string, of: (sums: object) => number) => (
+    <Figure title={title} change={changeOf(of(now), of(before))}>
+      <Count n={of(now)} />
+    </Figure>
+  );
+  const rate = number(now, "click_rate");
+  return (
+    <dl class="figures summary">
+      <Figure title="Active subscribers" change={`${fullCount(won)} gained, ${fullCount(lost)} lost`}>
+        <a href={link("/subscribers")}>
+          <Count n={number(now, "subscriptions_active") ?? 0} />
+        </a>
+      </Figure>
+      {counted("Delivered to push services", (of) => number(of, "accepted") ?? 0)}
+      {counted("Failed or expired", failed)}
+      {counted("Shown", (of) => number(of, "displayed") ?? 0)}
+      {counted("Clicked", (of) => number(of, "clicked") ?? 0)}
+      <Figure title="CTR, of shown" change={pointsOf(rate, number(before, "click_rate"))}>
+        {rate == null ? "–" : percent(rate)}
+      </Figure>
+    </dl>
+  );
+}
+
+function Figure({ title, change, children }: { title: string; change: string | undefined; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd>
+        <span class="large">{children}</span>
+        <span class="fine change">{change ?? "no earlier data"}</span>
+      </dd>
+    </div>
+  );
+}
+
+function CampaignTable({ campaigns, isOfOneApp }: { campaigns: load.RecentCampaign[]; isOfOneApp: boolean }) {
+  return (
+    <Table
+      caption="Recent campaigns"
+      rows={campaigns}
+      id={({ campaign }) => campaign.id}
+      columns={[
+        {
+          head: "Campaign",
+          cell: ({ app, campaign }) => (
+            <>
+              <a href={to(`/campaigns/${campaign.slug}`, { app: app.slug })}>{campaign.name}</a>
+              {!isOfOneApp && (
+                <>
+                  <br />
+                  <span class="fine">{app.name}</span>
+                </>
+              )}
+            </>
+          ),
+        },
+        { head: "State", cell: ({ campaign: { state } }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge> },
+        { head: "Started", isExtra: true, cell: ({ campaign }) => (campaign.started_at ? <Time at={campaign.started_at} /> : "–") },
+        { head: "Delivered", isNumber: true, cell: ({ campaign }) => (campaign.progress ? <Count n={campaign.progress.total.accepted} /> : "–") },
+        { head: "CTR", isNumber: true, cell: ({ campaign }) => ctrWords(campaign.progress) },
+      ]}
+    />
+  );
+}
+
 const number = (of: object, name: string) => (of as Record<string, number | null | undefined>)[name];
 const hasNoEnd = (chart: ChartResponse) => Object.values(throughput(chart).ended).every((values) => values.every((n) => n === 0));
-const hasNoLatency = (chart: ChartResponse) => number(sumsOf(chart), "latency_p50") == null;
 
 interface SentenceProps {
   isKnown: boolean;
@@ -159,11 +276,11 @@ function Throughput({ chart, created }: { chart: ChartResponse; created: number 
       <details>
         <summary>As a table</summary>
         <Table
-          caption="Deliveries that ended, by the minute"
+          caption="Throughput by outcome"
           rows={rows}
           id={({ start }) => start}
           columns={[
-            { head: "Minute", cell: ({ start }) => clockTime(new Date(start * 1_000), clock.now(), zone.value) },
+            { head: "Start", cell: ({ start }) => clockTime(new Date(start * 1_000), clock.now(), zone.value) },
             ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => fullCount(values[n] ?? 0) })),
           ]}
         />
@@ -254,16 +371,17 @@ const PERCENTILES = [
   ["latency_p99", "99 %"],
 ] as const;
 
-function Latency({ chart }: { chart: ChartResponse }) {
-  const sums = sumsOf(chart);
+function Latency({ now, before }: load.Sums) {
   return (
     <dl class="figures">
       {PERCENTILES.map(([name, words]) => {
-        const seconds = number(sums, name);
+        const [seconds, earlier] = [number(now, name), number(before, name)];
         return (
           <div key={name}>
             <dt>{words} within</dt>
-            <dd>{seconds == null ? "–" : duration(seconds)}</dd>
+            <dd>
+              {seconds == null ? "–" : duration(seconds)} {earlier != null && <span class="fine">{duration(earlier)} before</span>}
+            </dd>
           </div>
         );
       })}

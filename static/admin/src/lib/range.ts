@@ -1,0 +1,68 @@
+/** Time range of figures, with its steps and the previous range of the same length. Pure. */
+import { count, percent } from "./format";
+import type { Filters } from "./url";
+
+export const RANGES = ["hour", "day", "week", "month", "custom"] as const;
+export type RangeId = (typeof RANGES)[number];
+export const RANGE_WORDS: Record<RangeId, string> = { hour: "Hour", day: "Day", week: "Week", month: "Month", custom: "Custom" };
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 86_400_000;
+const LENGTHS: Record<Exclude<RangeId, "custom">, number> = { hour: HOUR_MS, day: DAY_MS, week: 7 * DAY_MS, month: 30 * DAY_MS };
+
+/** Longest custom range in days. */
+export const DAYS_MAX = 366;
+
+export interface Span {
+  since: string;
+  until: string;
+}
+
+export interface Range extends Span {
+  id: RangeId;
+  /** Length of a step of charts. */
+  step: string;
+  before: Span;
+}
+
+/** Lengths up to which a step is used: each chart has at most about 120 steps, but 366 days. */
+const STEPS: readonly (readonly [number, string])[] = [
+  [2 * HOUR_MS, "1m"],
+  [8 * HOUR_MS, "5m"],
+  [2 * DAY_MS, "1h"],
+  [15 * DAY_MS, "6h"],
+  [Infinity, "1d"],
+];
+
+const spanOf = (since: number, until: number): Span => ({ since: new Date(since).toISOString(), until: new Date(until).toISOString() });
+
+/** Range of the URL. It begins with the creation of the app, so that charts fill it. */
+export function rangeOf({ range, from, to }: Filters, now: Date, created?: Date): Range {
+  const id = RANGES.find((id) => id === range) ?? "hour";
+  // To the minute, so that equal requests have equal URLs.
+  const present = Math.ceil(now.getTime() / MINUTE_MS) * MINUTE_MS;
+  const [first, last] = [Date.parse(`${from}T00:00Z`), Date.parse(`${to}T00:00Z`) + DAY_MS];
+  const isCustom = id === "custom" && first < last && first < present;
+  const until = isCustom ? Math.min(last, present) : present;
+  const length = isCustom ? Math.min(until - first, DAYS_MAX * DAY_MS) : LENGTHS[id === "custom" ? "day" : id];
+  const nominal = until - length;
+  const since = Math.max(nominal, Math.min(created ? Math.floor(created.getTime() / MINUTE_MS) * MINUTE_MS : nominal, until - MINUTE_MS));
+  const step = STEPS.find(([most]) => until - since <= most)?.[1] ?? "1d";
+  return { id, ...spanOf(since, until), step, before: spanOf(nominal - length, nominal) };
+}
+
+/** Change from the previous range: `+12 %`, `new`, `no change`. Undefined: nothing to compare. */
+export function changeOf(now: number | null | undefined, before: number | null | undefined): string | undefined {
+  if (now == null || before == null || (now === 0 && before === 0)) return undefined;
+  if (before === 0) return "none before";
+  if (now === before) return "no change";
+  return `${now > before ? "+" : "−"}${percent(Math.abs(now - before) / before)}, ${count(before)} before`;
+}
+
+/** Change of a share in percentage points. Undefined: nothing to compare. */
+export function pointsOf(now: number | null | undefined, before: number | null | undefined): string | undefined {
+  if (now == null || before == null) return undefined;
+  const points = (now - before) * 100;
+  return Math.abs(points) < 0.05 ? "no change" : `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)} points, ${percent(before)} before`;
+}
