@@ -1,5 +1,6 @@
 /** Imports and exports of subscriptions. Pure. */
 import type { Export, Import, ImportFault } from "../api/types";
+import { cell } from "./export";
 import { fullCount, things } from "./format";
 import type { Tone } from "./words";
 
@@ -76,9 +77,6 @@ const FAULTS_MAX = 1_000;
 
 /** Number of lines that the report omits. */
 export const untold = (refused: number, told: readonly ImportFault[]): number => (told.length >= FAULTS_MAX ? Math.max(0, refused - new Set(told.map(({ line }) => line)).size) : 0);
-
-/** As a cell of a table that other programs open: quoted, and never a formula. */
-const cell = (text: string): string => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replace(/"/g, '""')}"`;
 
 /** A report as CSV. */
 export const faultsCsv = (faults: readonly ImportFault[]): string => ["line,field,reason", ...faults.map(({ line, field, reason }) => `${line},${cell(field)},${cell(reason)}`)].map((row) => `${row}\r\n`).join("");

@@ -10,6 +10,7 @@ import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere } from "../../shell/context";
 import { Card, Head } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { Time } from "../../ui/numbers";
 import { PartsBar, PartsLegend } from "../../ui/parts";
 import { Shown } from "../../ui/shown";
@@ -18,7 +19,7 @@ import { usePace } from "../messages/pace";
 import { Reported } from "../messages/reported";
 import { Acts } from "./acts";
 import "./campaigns.css";
-import { loadCampaign, MOVES } from "./load";
+import { loadCampaign, loadRuns, MOVES } from "./load";
 import { PlanCard } from "./plan";
 import { Gateways, Locales, Runs, Variants } from "./results";
 
@@ -112,7 +113,7 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
       <Card title="By push service">
         <Gateways progress={progress} />
       </Card>
-      <Card title="Runs">
+      <Card title="Runs" aside={<Export name={`${campaign.slug}-runs`} page={async (_, __, stop) => ({ rows: await loadRuns(app.id, campaign.id, stop), next: undefined })} />}>
         <Runs app={app} campaign={campaign} />
       </Card>
       <Card title="By language">

@@ -8,6 +8,7 @@ import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { useKey } from "../../ui/key";
 import { Time } from "../../ui/numbers";
 import { PartsBar } from "../../ui/parts";
@@ -18,7 +19,7 @@ import { Paging } from "../../ui/paging";
 import "../messages/messages.css";
 import { CampaignCalendar } from "./calendar";
 import "./campaigns.css";
-import { loadCampaigns, MOVES } from "./load";
+import { loadCampaigns, loadPage, MOVES } from "./load";
 
 /** List of campaigns, newest first, or by day. */
 export default function Campaigns() {
@@ -27,7 +28,18 @@ export default function Campaigns() {
   return (
     <>
       <Head title="Campaigns" lead="Scheduled and recurring messages, A/B tests and results.">
-        {app && <Write app={app} />}
+        {app && (
+          <div class="row">
+            <Export
+              name={`${app.slug}-campaigns`}
+              page={async (iterator, limit, stop) => {
+                const { campaigns, next } = await loadPage(app.id, { state: filters.state as Campaign["state"] | undefined, limit, iterator }, stop);
+                return { rows: campaigns, next };
+              }}
+            />
+            <Write app={app} />
+          </div>
+        )}
       </Head>
       {!app ? (
         <ChooseApp apps={apps} what="Each campaign belongs to an app." />

@@ -36,8 +36,8 @@ export interface LetterPage {
   previous: string | null | undefined;
 }
 
-export async function loadLetters(app: string, { reason, message, after }: Filters, signal: AbortSignal): Promise<LetterPage> {
-  const query = { state: "open", reason, message, limit: 50, iterator: after } as const;
+export async function loadLetters(app: string, { reason, message, after }: Filters, signal: AbortSignal, limit = 50): Promise<LetterPage> {
+  const query = { state: "open", reason, message, limit, iterator: after } as const;
   const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/dead-letters", { params: { path: { app }, query }, signal }));
   return { letters: data, next: iterator, previous: prev_iterator };
 }
@@ -60,7 +60,7 @@ export function handleOne(handling: Handling, app: string, dead_letter: string):
 }
 
 /** URL of an export; the browser saves it. */
-export function exportPath(app: string, format: "csv" | "ndjson", reason: string | undefined): string {
-  const query = new URLSearchParams({ format, ...(reason ? { reason } : {}) });
+export function exportPath(app: string, format: "csv" | "ndjson", { reason, message }: Filters): string {
+  const query = new URLSearchParams({ format, state: "open", ...(reason ? { reason } : {}), ...(message ? { message } : {}) });
   return `/v1/apps/${encodeURIComponent(app)}/dead-letters/export?${query.toString()}`;
 }

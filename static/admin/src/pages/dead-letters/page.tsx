@@ -7,6 +7,7 @@ import { gatewayName, reasonWords } from "../../lib/words";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -17,30 +18,29 @@ import { exportPath, loadKinds, loadLetters, type Handling, type Kind } from "./
 /** List of failed deliveries, with actions. */
 export default function DeadLetters() {
   const { app, apps } = useHere();
-  const { filters } = useFilters();
   return (
     <>
       <Head title="Failed deliveries" lead="Each failed delivery is kept as a dead letter, which you can replay or discard.">
-        {app && <Export app={app} reason={filters.reason} />}
+        {app && <ExportLetters app={app} />}
       </Head>
       {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Each failed delivery belongs to an app." />}
     </>
   );
 }
 
-function Export({ app, reason }: { app: AppResponse; reason: string | undefined }) {
+/** Dead letters with the current filters. The server’s export has their content, so it requires the role admin. */
+function ExportLetters({ app }: { app: AppResponse }) {
+  const { filters } = useFilters();
   const admin = useMay("admin", app.id);
-  if (!admin.may) return <p class="fine">Export: {admin.why}</p>;
   return (
-    <p class="row">
-      Export
-      <a href={exportPath(app.id, "csv", reason)} download="dead-letters.csv">
-        CSV
-      </a>
-      <a href={exportPath(app.id, "ndjson", reason)} download="dead-letters.ndjson">
-        NDJSON
-      </a>
-    </p>
+    <Export
+      name={`${app.slug}-dead-letters`}
+      url={admin.may ? (format) => exportPath(app.id, format, filters) : undefined}
+      page={async (after, limit, stop) => {
+        const { letters, next } = await loadLetters(app.id, { ...filters, after }, stop, limit);
+        return { rows: letters, next };
+      }}
+    />
   );
 }
 

@@ -20,13 +20,13 @@ async function orNothing<T>(asked: Promise<T>): Promise<T | undefined> {
 }
 
 /** Requests of a search. */
-function queryOf({ who, message, state, tier, lane, within, day, after }: Filters) {
+function queryOf({ who, message, state, tier, lane, within, day, after }: Filters, limit: number) {
   const whom = { ...person(who), message };
   const narrowed = {
     state: state as DeliveryState | undefined,
     tier: tier as "transactional" | undefined,
     lane: lane ? Number(lane) : undefined,
-    limit: 50,
+    limit,
     iterator: after,
   };
   if (message) return { ...whom, ...narrowed };
@@ -36,8 +36,8 @@ function queryOf({ who, message, state, tier, lane, within, day, after }: Filter
   return { ...whom, ...narrowed, since, until };
 }
 
-export const loadFound = (app: string, filters: Filters, signal: AbortSignal): Promise<FoundDeliveries> =>
-  told(api.GET("/v1/apps/{app}/deliveries", { params: { path: { app }, query: queryOf(filters) }, signal }));
+export const loadFound = (app: string, filters: Filters, signal: AbortSignal, limit = 50): Promise<FoundDeliveries> =>
+  told(api.GET("/v1/apps/{app}/deliveries", { params: { path: { app }, query: queryOf(filters, limit) }, signal }));
 
 /** A person's devices, the newest first; the one device if that is what was named. */
 export async function loadDevices(app: string, who: string, signal: AbortSignal): Promise<SubscriptionResponse[]> {

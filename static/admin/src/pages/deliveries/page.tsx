@@ -8,6 +8,7 @@ import { gatewayName } from "../../lib/words";
 import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
 import { SearchField, written } from "../../ui/filters";
+import { Export } from "../../ui/export";
 import { Time } from "../../ui/numbers";
 import { OfApp } from "../../shell/of-app";
 import { Select } from "../../ui/select";
@@ -129,6 +130,13 @@ function Results({ app }: { app: AppResponse }) {
     >
       {(page) => (
         <>
+          <Export
+            name={`${app.slug}-deliveries`}
+            page={async (after, limit, stop) => {
+              const { data, iterator } = await loadFound(app.id, { ...filters, after }, stop, limit);
+              return { rows: data, next: iterator };
+            }}
+          />
           {page.data.length > 0 ? <FoundTable app={app} found={page.data} /> : <p>No match in the searched part.</p>}
           <Further page={page} />
         </>

@@ -9,6 +9,7 @@ import { GATEWAY_NAMES, gatewayName } from "../../lib/words";
 import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { Count } from "../../ui/numbers";
 import { OneLine } from "../../ui/one-line";
 import { Select } from "../../ui/select";
@@ -29,7 +30,15 @@ export default function Lanes() {
   const fits = (lane: LaneResponse) => (!filters.gateway || lane.gateway === filters.gateway) && (!filters.state || laneState(lane) === filters.state);
   return (
     <>
-      <Head title="Push services" lead="State of each push service and of its apps." />
+      <Head title="Push services" lead="State of each push service and of its apps.">
+        <Export
+          name="push-services"
+          page={async (after, limit, stop) => {
+            const { lanes, next } = await loadLanes(app?.id, after, stop, limit);
+            return { rows: lanes.filter(fits), next };
+          }}
+        />
+      </Head>
       <div class="filters" role="group" aria-label="Filters">
         <Select label="Push service" value={filters.gateway} choices={GATEWAY_NAMES.map((name) => [name, gatewayName(name)])} choose={(gateway) => change({ gateway })} />
         <Select label="State" value={filters.state} choices={STATES.map((state) => [state, STATE_WORDS[state].word])} choose={(state) => change({ state })} />

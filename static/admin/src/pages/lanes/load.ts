@@ -13,8 +13,8 @@ export interface LanePage {
 }
 
 /** Lanes of one app, or of all apps that the user may read. */
-export async function loadLanes(app: string | undefined, after: string | undefined, signal: AbortSignal): Promise<LanePage> {
-  const { data, iterator, prev_iterator } = await told(api.GET("/v1/gateways", { params: { query: { app, limit: 100, iterator: after } }, signal }));
+export async function loadLanes(app: string | undefined, after: string | undefined, signal: AbortSignal, limit = 100): Promise<LanePage> {
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/gateways", { params: { query: { app, limit, iterator: after } }, signal }));
   return { lanes: data, next: iterator, previous: prev_iterator };
 }
 

@@ -6,6 +6,7 @@ import { useFilters, type Filters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { ChooseApp } from "../../shell/choose-app";
 import { useKey } from "../../ui/key";
 import { Time } from "../../ui/numbers";
@@ -23,10 +24,28 @@ export default function Messages() {
   return (
     <>
       <Head title="Messages" lead="Sent and scheduled messages with progress and results.">
-        {app && <Write app={app} />}
+        {app && (
+          <div class="row">
+            <ExportMessages app={app} />
+            <Write app={app} />
+          </div>
+        )}
       </Head>
       {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each message belongs to an app." />}
     </>
+  );
+}
+
+function ExportMessages({ app }: { app: AppResponse }) {
+  const { filters } = useFilters();
+  return (
+    <Export
+      name={`${app.slug}-messages`}
+      page={async (after, limit, stop) => {
+        const { messages, next } = await loadMessages(app.id, { ...filters, after }, stop, limit);
+        return { rows: messages, next };
+      }}
+    />
   );
 }
 

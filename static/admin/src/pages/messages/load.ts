@@ -16,8 +16,8 @@ export interface MessagePage {
 
 const PER_PAGE = 25;
 
-export async function loadMessages(app: string, { state, tier, topic, after }: Filters, signal: AbortSignal): Promise<MessagePage> {
-  const query = { state: state as SendState, tier: tier as Tier, topic, limit: PER_PAGE, iterator: after };
+export async function loadMessages(app: string, { state, tier, topic, after }: Filters, signal: AbortSignal, limit = PER_PAGE): Promise<MessagePage> {
+  const query = { state: state as SendState, tier: tier as Tier, topic, limit, iterator: after };
   const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/messages", { params: { path: { app }, query }, signal }));
   return { messages: data, next: iterator, previous: prev_iterator };
 }

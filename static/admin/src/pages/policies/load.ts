@@ -13,8 +13,8 @@ export type PlaceName = keyof typeof PLACES;
 
 export const loadOverview = (app: string, signal: AbortSignal): Promise<PolicyOverview> => told(api.GET("/v1/apps/{app}/policies", { params: { path: { app } }, signal }));
 
-export const loadTopics = (app: string, iterator: string | undefined, signal: AbortSignal): Promise<PolicyResponsePage> =>
-  told(api.GET("/v1/apps/{app}/policies/topics", { params: { path: { app }, query: { limit: 50, iterator } }, signal }));
+export const loadTopics = (app: string, iterator: string | undefined, signal: AbortSignal, limit = 50): Promise<PolicyResponsePage> =>
+  told(api.GET("/v1/apps/{app}/policies/topics", { params: { path: { app }, query: { limit, iterator } }, signal }));
 
 /** Default policy of each tier. */
 export const loadTiers = (app: string, signal: AbortSignal): Promise<PolicyPreviewResponse[]> => Promise.all(TIERS.map((tier) => preview(app, { tier }, signal)));

@@ -7,6 +7,7 @@ import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere } from "../../shell/context";
 import { Card, Head } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { Paging } from "../../ui/paging";
@@ -45,7 +46,18 @@ function OfApp({ app }: { app: AppResponse }) {
           </div>
         )}
       </Shown>
-      <Card title="Topics with a policy">
+      <Card
+        title="Topics with a policy"
+        aside={
+          <Export
+            name={`${app.slug}-topic-policies`}
+            page={async (after, limit, stop) => {
+              const { data, iterator } = await loadTopics(app.id, after, stop, limit);
+              return { rows: data, next: iterator };
+            }}
+          />
+        }
+      >
         <Shown of={topics} what="the topics" isEmpty={({ data }) => data.length === 0} empty={<p>No topic has a policy: the policy of the tier applies.</p>}>
           {(topics) => <Topics topics={topics} />}
         </Shown>

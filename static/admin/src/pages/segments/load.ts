@@ -36,8 +36,8 @@ export interface Members {
   previous: string | null | undefined;
 }
 
-export async function loadMembers(app: string, segment: string, after: string | undefined, signal: AbortSignal): Promise<Members> {
-  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query: { segment, limit: 25, iterator: after } }, signal }));
+export async function loadMembers(app: string, segment: string, after: string | undefined, signal: AbortSignal, limit = 25): Promise<Members> {
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query: { segment, limit, iterator: after } }, signal }));
   return { members: data, next: iterator, previous: prev_iterator };
 }
 

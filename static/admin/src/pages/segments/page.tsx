@@ -4,6 +4,7 @@ import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { useKey } from "../../ui/key";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
@@ -19,7 +20,18 @@ export default function Segments() {
   return (
     <>
       <Head title="Segments" lead="Subscriptions that match conditions, and their number.">
-        {app && <Write app={app} />}
+        {app && (
+          <div class="row">
+            <Export
+              name={`${app.slug}-segments`}
+              page={async (after, limit, stop) => {
+                const { segments, next } = await loadSegments(app.id, after, stop, limit);
+                return { rows: segments, next };
+              }}
+            />
+            <Write app={app} />
+          </div>
+        )}
       </Head>
       {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each segment belongs to an app." />}
     </>

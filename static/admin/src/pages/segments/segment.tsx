@@ -14,6 +14,7 @@ import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { useEdit } from "../../ui/edit";
 import { useDialog } from "../../ui/dialog";
+import { Export } from "../../ui/export";
 import { Ask } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Refused, Shown } from "../../ui/shown";
@@ -233,7 +234,18 @@ function Members({ app, segment }: { app: AppResponse; segment: SegmentResponse 
   const known = page.known.value?.value;
   const here = `/segments/${segment.name}`;
   return (
-    <Card title="Members" aside={<span class="fine">newest first</span>}>
+    <Card
+      title="Members"
+      aside={
+        <Export
+          name={`${app.slug}-segment-${segment.name}`}
+          page={async (after, limit, stop) => {
+            const { members, next } = await loadMembers(app.id, segment.name, after, stop, limit);
+            return { rows: members, next };
+          }}
+        />
+      }
+    >
       <Shown
         of={page}
         what="members"

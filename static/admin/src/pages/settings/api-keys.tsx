@@ -11,6 +11,7 @@ import { Badge } from "../../ui/badge";
 import { Card } from "../../ui/card";
 import { ShownOnce } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
+import { Export, whole } from "../../ui/export";
 import { Ask, Field, Form, type Written } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
@@ -42,11 +43,14 @@ export function ApiKeys({ app }: { app: AppResponse }) {
     <Card
       title="API keys"
       aside={
-        admin.may && (
-          <button type="button" id="new-api-key" onClick={() => make(true)}>
-            New key…
-          </button>
-        )
+        <div class="row">
+          <Export name={`${app.slug}-api-keys`} page={whole(keys.known.value?.value)} />
+          {admin.may && (
+            <button type="button" id="new-api-key" onClick={() => make(true)}>
+              New key…
+            </button>
+          )}
+        </div>
       }
     >
       <p class="fine">Credentials of your servers. Each has the permissions of its scopes, for this app only.</p>

@@ -4,6 +4,7 @@ import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -31,7 +32,18 @@ function Log({ app }: { app: string | undefined }) {
   const choose = (name: (typeof NAMES)[number]) => (event: { currentTarget: { value: string } }) => change({ [name]: event.currentTarget.value || undefined, after: undefined });
   const isFiltered = NAMES.some((name) => filters[name]);
   return (
-    <Card title={app ? "Audit log of this app" : "Audit log of this server"}>
+    <Card
+      title={app ? "Audit log of this app" : "Audit log of this server"}
+      aside={
+        <Export
+          name="audit-log"
+          page={async (after, limit, stop) => {
+            const { entries, next } = await loadAudit(app, { ...filters, after }, stop, limit);
+            return { rows: entries, next };
+          }}
+        />
+      }
+    >
       <div class="filters" role="group" aria-label="Filters">
         <label>
           User{" "}

@@ -93,7 +93,7 @@ export interface EntryPage {
 }
 
 /** Of one app, or (undefined) of the whole server. */
-export async function loadAudit(app: string | undefined, filters: Filters, signal: AbortSignal): Promise<EntryPage> {
+export async function loadAudit(app: string | undefined, filters: Filters, signal: AbortSignal, limit = 50): Promise<EntryPage> {
   const { actor, action, since, until, after } = filters;
   // Days are midnights in UTC, as the page says; until the end of the last one.
   const day = (text: string | undefined, plusDays: number) => text && new Date(Date.parse(`${text}T00:00:00Z`) + plusDays * 86_400_000).toISOString();
@@ -102,7 +102,7 @@ export async function loadAudit(app: string | undefined, filters: Filters, signa
     action: action as Entry["action"] as never,
     since: day(since, 0) || undefined,
     until: day(until, 1) || undefined,
-    limit: 50,
+    limit,
     iterator: after,
   };
   const { data, iterator, prev_iterator } = app

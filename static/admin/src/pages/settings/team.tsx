@@ -9,6 +9,7 @@ import { Badge } from "../../ui/badge";
 import { Card } from "../../ui/card";
 import { ShownOnce } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
+import { Export, whole } from "../../ui/export";
 import { Ask, Field, Form } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
@@ -60,9 +61,12 @@ function Members() {
     <Card
       title="Team"
       aside={
-        <button type="button" id="invite" onClick={() => begin({ what: "invite" })}>
-          Invite…
-        </button>
+        <div class="row">
+          <Export name="team" page={whole(team.known.value?.value)} />
+          <button type="button" id="invite" onClick={() => begin({ what: "invite" })}>
+            Invite…
+          </button>
+        </div>
       }
     >
       <Shown of={team} what="the team">

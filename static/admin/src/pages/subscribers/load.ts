@@ -48,8 +48,8 @@ export interface SubscriptionPage {
   previous: string | null | undefined;
 }
 
-export async function loadSubscriptions(app: string, { tag, topic, state, gateway, after }: Filters, signal: AbortSignal): Promise<SubscriptionPage> {
-  const query = { tag, topic, state: state as SubscriptionResponse["state"] | undefined, gateway: gateway as Gateway | undefined, iterator: after, limit: 50 };
+export async function loadSubscriptions(app: string, { tag, topic, state, gateway, after }: Filters, signal: AbortSignal, limit = 50): Promise<SubscriptionPage> {
+  const query = { tag, topic, state: state as SubscriptionResponse["state"] | undefined, gateway: gateway as Gateway | undefined, iterator: after, limit };
   const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }));
   return { subscriptions: data, next: iterator, previous: prev_iterator };
 }

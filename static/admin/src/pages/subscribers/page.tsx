@@ -11,6 +11,8 @@ import { Card, Head } from "../../ui/card";
 import { StackedBars, type Layer } from "../../ui/chart";
 import { SearchField, written } from "../../ui/filters";
 import { Count, Time } from "../../ui/numbers";
+import { Export } from "../../ui/export";
+import { useHere } from "../../shell/context";
 import { OfApp } from "../../shell/of-app";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
@@ -21,9 +23,21 @@ import "./subscribers.css";
 
 /** Growth and losses of the audience, and a search for people. */
 export default function Subscribers() {
+  const { app } = useHere();
+  const { filters } = useFilters();
   return (
     <>
-      <Head title="Subscribers" lead="A subscription is one browser that allowed notifications." />
+      <Head title="Subscribers" lead="A subscription is one browser that allowed notifications.">
+        {app && (
+          <Export
+            name={`${app.slug}-subscriptions`}
+            page={async (after, limit, stop) => {
+              const { subscriptions, next } = await loadSubscriptions(app.id, { ...filters, after }, stop, limit);
+              return { rows: subscriptions, next };
+            }}
+          />
+        )}
+      </Head>
       <OfApp what="Each subscriber belongs to an app.">
         {(app) => <OfOneApp key={app.id} app={app} />}
       </OfApp>

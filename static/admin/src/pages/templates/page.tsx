@@ -4,6 +4,7 @@ import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { useKey } from "../../ui/key";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
@@ -18,7 +19,18 @@ export default function Templates() {
   return (
     <>
       <Head title="Templates" lead="Personal content, reused in messages and campaigns.">
-        {app && <Write app={app} />}
+        {app && (
+          <div class="row">
+            <Export
+              name={`${app.slug}-templates`}
+              page={async (after, limit, stop) => {
+                const { templates, next } = await loadTemplates(app.id, after, stop, limit);
+                return { rows: templates, next };
+              }}
+            />
+            <Write app={app} />
+          </div>
+        )}
       </Head>
       {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each template belongs to an app." />}
     </>

@@ -7,6 +7,7 @@ import { useFilters } from "../../lib/url";
 import { OfApp } from "../../shell/of-app";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
+import { Export, whole } from "../../ui/export";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -42,7 +43,7 @@ function OfOneApp({ app }: { app: AppResponse }) {
 function Imports({ imports }: { imports: Resource<Import[]> }) {
   const { link } = useFilters();
   return (
-    <Card title="Recent imports">
+    <Card title="Recent imports" aside={<Export name="imports" page={whole(imports.known.value?.value)} />}>
       <Shown of={imports} what="imports" isEmpty={(imports) => imports.length === 0} empty={<p>No imports yet.</p>}>
         {(imports) => (
           <Table

@@ -1,6 +1,7 @@
 import type { Import, ImportFault, SampleRow } from "../../api/types";
 import { fullCount, things } from "../../lib/format";
 import { faultsCsv, importWords, untold } from "../../lib/transfers";
+import { save } from "../../ui/save";
 import { Table } from "../../ui/table";
 
 /** Faults that are listed; the file has all that are kept. */
@@ -32,7 +33,7 @@ export function Report({ of }: { of: Import }) {
         <>
           <Faults caption="Invalid lines" faults={faults} />
           <p class="row">
-            <button type="button" class="save-report" onClick={() => save(`${of.id}.csv`, faultsCsv(faults))}>
+            <button type="button" class="save-report" onClick={() => save(`${of.id}.csv`, faultsCsv(faults), "text/csv")}>
               Export the report
             </button>
             <span class="fine">
@@ -84,14 +85,4 @@ function Sample({ rows }: { rows: readonly SampleRow[] }) {
       ))}
     </details>
   );
-}
-
-/** Hands a text to the browser to save. */
-function save(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

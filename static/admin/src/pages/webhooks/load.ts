@@ -31,8 +31,8 @@ export interface RequestPage {
   next: string | null | undefined;
 }
 
-export async function loadRequests(app: string, webhook: string, { state, after }: Filters, signal: AbortSignal): Promise<RequestPage> {
-  const query = { state: state as WebhookDeliveryResponse["state"] | undefined, limit: 25, iterator: after } as never;
+export async function loadRequests(app: string, webhook: string, { state, after }: Filters, signal: AbortSignal, limit = 25): Promise<RequestPage> {
+  const query = { state: state as WebhookDeliveryResponse["state"] | undefined, limit, iterator: after } as never;
   const { data, iterator } = await told(api.GET("/v1/apps/{app}/webhooks/{webhook}/deliveries", { params: { path: { app, webhook }, query }, signal }));
   return { requests: data, next: iterator };
 }

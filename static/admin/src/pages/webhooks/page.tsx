@@ -6,6 +6,7 @@ import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
+import { Export } from "../../ui/export";
 import { useKey } from "../../ui/key";
 import { Count } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
@@ -18,7 +19,12 @@ export default function Webhooks() {
   return (
     <>
       <Head title="Webhooks" lead="Events for your backend.">
-        {app && <Make app={app} />}
+        {app && (
+          <div class="row">
+            <Export name={`${app.slug}-webhooks`} page={async (_, __, stop) => ({ rows: await loadWebhooks(app.id, stop), next: undefined })} />
+            <Make app={app} />
+          </div>
+        )}
       </Head>
       {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each webhook belongs to an app." />}
     </>

@@ -7,6 +7,7 @@ import { REQUEST_STATES, REQUEST_STATE_WORDS, requestWords } from "../../lib/web
 import { useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Card } from "../../ui/card";
+import { Export } from "../../ui/export";
 import "../../ui/filters.css";
 import { Time } from "../../ui/numbers";
 import { Select } from "../../ui/select";
@@ -30,7 +31,19 @@ export function Requests({ app, webhook, replay }: Props) {
   const page = useResource(`requests ${webhook.id} ${state} ${after}`, (stop) => loadRequests(app.id, webhook.id, filters, stop), { everyS: 15 });
   const next = page.known.value?.value.next;
   return (
-    <Card title="Requests" aside={<Select label="State" value={state} choices={REQUEST_STATES.map((state) => [state, REQUEST_STATE_WORDS[state]])} choose={(state) => change({ state, after: undefined })} />}>
+    <Card title="Requests" aside={
+        <div class="row">
+          <Select label="State" value={state} choices={REQUEST_STATES.map((state) => [state, REQUEST_STATE_WORDS[state]])} choose={(state) => change({ state, after: undefined })} />
+          <Export
+            name={`${app.slug}-webhook-requests`}
+            page={async (after, limit, stop) => {
+              const { requests, next } = await loadRequests(app.id, webhook.id, { state, after }, stop, limit);
+              return { rows: requests, next };
+            }}
+          />
+        </div>
+      }
+    >
       {webhook.failed > 0 && admin.may && (
         <p>
           <button type="button" id="replay-all" onClick={replay}>

@@ -1,0 +1,53 @@
+/** Rows of a list as CSV and NDJSON. Pure. */
+
+export const FORMATS = ["csv", "ndjson"] as const;
+export type Format = (typeof FORMATS)[number];
+export const FORMAT_WORDS: Record<Format, string> = { csv: "CSV", ndjson: "NDJSON" };
+export const MEDIA_TYPES: Record<Format, string> = { csv: "text/csv", ndjson: "application/x-ndjson" };
+
+/** Rows of one export, and rows of one request. */
+export const ROWS_MAX = 10_000;
+export const PAGE_MAX = 250;
+/** Requests of one export: a filtered list may have pages without rows. */
+const REQUESTS_MAX = 200;
+
+/** Cell of a table for spreadsheets: quoted, and never a formula. */
+export const cell = (text: string): string => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replace(/"/g, '""')}"`;
+
+const valueOf = (value: unknown): string => {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  return cell(typeof value === "string" ? value : JSON.stringify(value));
+};
+
+/** Members of all rows without links, in the order of their first occurrence. Objects and arrays are JSON. */
+export function csvOf(rows: readonly object[]): string {
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => name !== "links");
+  const lines = rows.map((row) => names.map((name) => valueOf((row as Record<string, unknown>)[name])).join(","));
+  return [names.join(","), ...lines].map((line) => `${line}\r\n`).join("");
+}
+
+export const ndjsonOf = (rows: readonly object[]): string => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
+
+export const textOf = (format: Format, rows: readonly object[]): string => (format === "csv" ? csvOf(rows) : ndjsonOf(rows));
+
+/** Page of a list, and the cursor of the next page. */
+export interface Page {
+  rows: readonly object[];
+  next: string | null | undefined;
+}
+
+/** All rows of a list, up to `ROWS_MAX`. `isCut`: the list has more rows. */
+export async function collect(page: (after: string | undefined) => Promise<Page>, report: (rows: number) => void): Promise<{ rows: object[]; isCut: boolean }> {
+  const rows: object[] = [];
+  let after: string | undefined;
+  for (let n = 0; n < REQUESTS_MAX; n += 1) {
+    const found = await page(after);
+    rows.push(...found.rows);
+    report(Math.min(rows.length, ROWS_MAX));
+    if (rows.length > ROWS_MAX || (rows.length === ROWS_MAX && found.next)) return { rows: rows.slice(0, ROWS_MAX), isCut: true };
+    if (!found.next) return { rows, isCut: false };
+    after = found.next;
+  }
+  return { rows, isCut: true };
+}
