@@ -22,6 +22,7 @@ test("actionable findings precede the others in server order", () => {
 
 test.each([
   ["10013 subscriptions are active", "10,013 subscriptions are active"],
+  ["4992 of 5000 partitions in 2026, on port 5432", "4,992 of 5,000 partitions in 2026, on port 5432"],
   ["It listens at 127.0.0.1:44407, `10013` is code", "It listens at 127.0.0.1:44407, `10013` is code"],
   ["9.123456 s, key_12345, 2026-11-27", "9.123456 s, key_12345, 2026-11-27"],
 ])("%s gets separators", (detail, text) => expect(separated(detail)).toBe(text));

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { atLeast, clockTime, count, dayOf, duration, faultWords, fullCount, fullTime, percent, rate, relative, secondsTime, share, things } from "../src/lib/format";
+import { atLeast, axisCount, clockTime, count, dayOf, duration, faultWords, fullTime, percent, rate, relative, secondsTime, share, things } from "../src/lib/format";
 
 describe("numbers", () => {
   it.each([
@@ -8,14 +8,16 @@ describe("numbers", () => {
     [10_000, "10,000"],
     [12_400, "12,400"],
     [12_449, "12,449"],
-    [999_400, "999 k"],
-    [999_900, "1 M"],
-    [1_240_000, "1.24 M"],
+    [999_400, "999,400"],
+    [1_240_000, "1,240,000"],
     [-12_400, "-12,400"],
   ])("%d is counted as %s", (n, text) => expect(count(n)).toBe(text));
 
-  it("are to be had in full", () => {
-    expect(fullCount(1_234_567)).toBe("1,234,567");
+  it("are short on axes", () => {
+    expect([99_999, 124_000, 2_500_000].map(axisCount)).toEqual(["99,999", "124K", "2.5M"]);
+  });
+
+  it("may be lower bounds", () => {
     expect([atLeast(10_000, true), atLeast(17, false)]).toEqual(["≥ 10,000", "17"]);
     expect([things(0, "lane"), things(1, "lane"), things(2, "delivery", "deliveries")]).toEqual(["no lanes", "one lane", "2 deliveries"]);
   });

@@ -1,6 +1,6 @@
 /** Findings of checks, as texts. Pure. */
 import type { CheckResult } from "../api/types";
-import { fullCount } from "./format";
+import { count } from "./format";
 import type { Tone } from "./words";
 
 export const HEALTH_WORDS: Record<CheckResult["health"], { word: string; tone: Tone }> = {
@@ -26,11 +26,11 @@ export function state(findings: readonly CheckResult[]): { tone: Tone; words: st
   return { tone: "retrying", words: `${things(warnings)} ${warnings === 1 ? "needs" : "need"} attention` };
 }
 
-/** A detail with separators in its numbers, but for what stands in backticks, addresses and years: `10,013 active`. */
+/** A detail with separators in its numbers, but for code in backticks, addresses, ports and years: `10,013 active`. */
 export const separated = (detail: string): string =>
   detail
     .split("`")
-    .map((part, n) => (n % 2 === 1 ? part : part.replace(/(?<![\w.:/-])\d{5,}(?![\w:/-]|\.\d)/g, (digits) => fullCount(Number(digits)))))
+    .map((part, n) => (n % 2 === 1 ? part : part.replace(/(?<![\w.:/-]|port )\d{4,}(?![\w:/-]|\.\d)/g, (digits) => (/^(?:19|20)\d\d$/.test(digits) ? digits : count(Number(digits))))))
     .join("`");
 
 /** `api keys` as a title: `API keys`. */

@@ -1,22 +1,14 @@
 /** Numbers and spans of time as people read them. Everything here is pure: what the time is, is handed in. */
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const UNITS = [
-  [1e9, "G"],
-  [1e6, "M"],
-  [1e3, "k"],
-] as const;
 
-/** A count in full up to 99,999, then with three digits and a unit: `124 k`. */
-export function count(n: number): string {
-  if (Math.abs(n) < 100_000) return whole.format(n);
-  // What would round to 1,000 k is 1 M.
-  const [unit, letter] = UNITS.find(([unit]) => Math.abs(n) >= unit * 0.9995) ?? [1, ""];
-  return `${Number((n / unit).toPrecision(3))} ${letter}`.trim();
-}
+/** A count in full: `12,400`. */
+export const count = (n: number): string => whole.format(n);
 
-/** A count in full, without abbreviation. */
-export const fullCount = (n: number): string => whole.format(n);
+const short = new Intl.NumberFormat("en", { notation: "compact" });
+
+/** A count on an axis: in full up to 99,999, then `124K`. */
+export const axisCount = (n: number): string => (Math.abs(n) < 100_000 ? count(n) : short.format(n));
 
 /** A rate: by the second below 100 a minute, else by the minute. */
 export function rate(perMinute: number): string {
@@ -82,7 +74,7 @@ export function faultWords(detail: string): string {
 /** With a capital, to begin a sentence. */
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** A count that may be more than was counted: `≥ 10 k`. */
+/** A count that may be more than was counted: `≥ 10,000`. */
 export const atLeast = (n: number, orMore: boolean): string => (orMore ? `≥ ${count(n)}` : count(n));
 
 /** The zone in which times are shown. */

@@ -1,6 +1,6 @@
 /** Engagement and frequency protection of an app, as texts. Pure. */
 import type { Cap, EngagementResponse, GatewayEngagement, FlowResponse, GuardResponse, Tier } from "../api/types";
-import { capital, clockTime, count, duration, fullCount, percent, things, type Zone } from "./format";
+import { capital, clockTime, count, duration, percent, things, type Zone } from "./format";
 import { gatewayName, type Tone } from "./words";
 
 export const LEVELS: Record<GatewayEngagement["level"], { word: string; tone: Tone }> = {
@@ -119,7 +119,7 @@ export function loads({ sent, limit, held }: GuardResponse): Load[] {
 export function limitWords({ limit, factor, floor }: GuardResponse): string {
   if (limit == null) return "The guard is disabled.";
   const set = factor == null && floor == null ? "the server’s default" : "set for this app";
-  return `Limit: ${fullCount(limit)} deliveries in 15 minutes (${set}). An app above the limit is put on hold. Transactional messages are counted and held separately.`;
+  return `Limit: ${count(limit)} deliveries in 15 minutes (${set}). An app above the limit is put on hold. Transactional messages are counted and held separately.`;
 }
 
 /** Effect of a release, with counts. */

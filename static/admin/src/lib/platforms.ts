@@ -1,6 +1,6 @@
 /** Appearance of a notification on five platforms, as far as known. Pure. */
 import type { Notification } from "../api/types";
-import { fullCount } from "./format";
+import { count } from "./format";
 
 export const PLATFORM_IDS = ["chrome", "firefox", "safari", "android", "ios"] as const;
 export type PlatformId = (typeof PLATFORM_IDS)[number];
@@ -50,7 +50,7 @@ export interface Visible {
 /** Cut texts of a preview: `Title: 48 of 75 characters visible.` Undefined: all is visible. */
 export function cutWords(title: Visible, body: Visible): string | undefined {
   const cut = ([["Title", title], ["Text", body]] as const).filter(([, { shown, of }]) => shown < of);
-  return cut.length === 0 ? undefined : cut.map(([word, { shown, of }]) => `${word}: about ${fullCount(shown)} of ${fullCount(of)} characters visible.`).join(" ");
+  return cut.length === 0 ? undefined : cut.map(([word, { shown, of }]) => `${word}: about ${count(shown)} of ${count(of)} characters visible.`).join(" ");
 }
 
 /** The host that a link leads to, or that a path stands for. */

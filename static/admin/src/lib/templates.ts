@@ -1,7 +1,7 @@
 /** A template that is being written, what comes of it, and what uses it. Pure. */
 import type { Campaign, CampaignPlan, Notification, Template, TemplateCheck, TemplatePreview, TemplatePreviewRequest } from "../api/types";
 import { BLANK as BLANK_MESSAGE, content, like, objectOf, type Draft as MessageDraft } from "./draft";
-import { capital, fullCount, things } from "./format";
+import { capital, count, things } from "./format";
 import type { Tone } from "./words";
 
 /** Content in one language. */
@@ -93,11 +93,11 @@ export const shownTo = (preview: TemplatePreview) => inLanguage(preview, preview
 /** Result of rendering for an audience. */
 export function trialWords({ checked, unrenderable, too_long, done }: TemplateCheck): { tone: Tone; words: string } {
   const failed = unrenderable + too_long;
-  const whole = done ? `${fullCount(checked)} recipients` : `the ${fullCount(checked)} recipients checked in ten seconds`;
+  const whole = done ? `${count(checked)} recipients` : `the ${count(checked)} recipients checked in ten seconds`;
   if (checked === 0) return { tone: "cancelled", words: "The audience is empty." };
   if (failed === 0) return { tone: done ? "accepted" : "retrying", words: checked === 1 && done ? "The template renders for the one recipient." : `The template renders for all of ${whole}.` };
-  const why = [unrenderable > 0 && `${fullCount(unrenderable)} lack a value or have an invalid value`, too_long > 0 && `for ${fullCount(too_long)} the result is too long`].filter(Boolean).join(", ");
-  return { tone: "lost", words: `Of ${whole}, ${fullCount(failed)} would get no message: ${why}.` };
+  const why = [unrenderable > 0 && `${count(unrenderable)} lack a value or have an invalid value`, too_long > 0 && `for ${count(too_long)} the result is too long`].filter(Boolean).join(", ");
+  return { tone: "lost", words: `Of ${whole}, ${count(failed)} would get no message: ${why}.` };
 }
 
 /** Whether a plan names a stored template. */
@@ -117,7 +117,7 @@ export interface Uses {
 export function usesWords({ by, looked, of }: Uses): string {
   const drafts = by.filter(({ state }) => state === "draft").length;
   const started = by.length - drafts;
-  const among = looked < of ? ` (the newest ${fullCount(looked)} of ${fullCount(of)} were checked)` : "";
+  const among = looked < of ? ` (the newest ${count(looked)} of ${count(of)} were checked)` : "";
   const found = by.length === 0 ? `No open campaign uses the template${among}.` : `${capital(things(by.length, "open campaign"))} ${by.length === 1 ? "uses" : "use"} the template${among}: ${new Intl.ListFormat("en").format(by.slice(0, 5).map(({ name }) => name))}${by.length > 5 ? " and so on" : ""}.`;
   const copies = started > 0 ? ` Started campaigns have a copy and continue as planned.` : "";
   const lost = drafts > 0 ? ` ${drafts === 1 ? "The draft" : "Drafts"} can be started, but neither changed nor tested until ${drafts === 1 ? "it uses" : "they use"} another template.` : "";

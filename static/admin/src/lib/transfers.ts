@@ -1,7 +1,7 @@
 /** Imports and exports of subscriptions. Pure. */
 import type { Export, Import, ImportFault } from "../api/types";
 import { cell } from "./export";
-import { fullCount, things } from "./format";
+import { count, things } from "./format";
 import type { Tone } from "./words";
 
 export const FORMATS = ["ndjson", "csv", "json"] as const;
@@ -65,11 +65,11 @@ export function importStanding({ finished_at, changed_at, dry_run }: Pick<Import
 export function importWords({ lines, added, known, left_out, restored, pruned, refused, dry_run }: Pick<Import, "lines" | "added" | "known" | "left_out" | "restored" | "pruned" | "refused" | "dry_run">): string {
   const [is, are] = dry_run ? ["would be", "would be"] : ["is", "are"];
   const verb = (n: number) => (n === 1 ? is : are);
-  const said = [`${things(added, "subscription")} ${verb(added)} new`, `${["none", "one"][known] ?? fullCount(known)} known already`];
-  if (restored > 0) said.push(`${fullCount(restored)} of them active again`);
-  if (left_out > 0) said.push(`${things(left_out, "line")} skipped, no longer subscribed${pruned > 0 ? ` (${fullCount(pruned)} reported gone by their push service)` : ""}`);
+  const said = [`${things(added, "subscription")} ${verb(added)} new`, `${["none", "one"][known] ?? count(known)} known already`];
+  if (restored > 0) said.push(`${count(restored)} of them active again`);
+  if (left_out > 0) said.push(`${things(left_out, "line")} skipped, no longer subscribed${pruned > 0 ? ` (${count(pruned)} reported gone by their push service)` : ""}`);
   if (refused > 0) said.push(`${things(refused, "line")} invalid`);
-  return `${fullCount(lines)} ${lines === 1 ? "line was" : "lines were"} read: ${said.join(", ")}.`;
+  return `${count(lines)} ${lines === 1 ? "line was" : "lines were"} read: ${said.join(", ")}.`;
 }
 
 /** Faults that the server keeps of an import. */

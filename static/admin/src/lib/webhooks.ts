@@ -1,6 +1,6 @@
 /** Webhooks and their requests in words, and a webhook that is being written. Pure. */
 import type { NewWebhook, WebhookResponse, EventType, WebhookDeliveryResponse, WebhookAttempt } from "../api/types";
-import { capital, duration, fullCount, things } from "./format";
+import { capital, duration, count, things } from "./format";
 import type { Tone } from "./words";
 
 export interface Standing {
@@ -68,7 +68,7 @@ export const replayWords = (n: number): string => `${capital(things(n, "failed r
 /** Data that the deletion of a webhook removes. */
 export function deletionWords({ pending, failed }: Pick<WebhookResponse, "pending" | "failed">): string {
   const lost = pending + failed;
-  const what = lost === 0 ? "No requests are waiting." : `${fullCount(pending)} waiting and ${fullCount(failed)} failed requests are deleted.`;
+  const what = lost === 0 ? "No requests are waiting." : `${count(pending)} waiting and ${count(failed)} failed requests are deleted.`;
   return `The receiver gets no further events. ${what} This cannot be undone.`;
 }
 
@@ -124,7 +124,7 @@ export const EVENTS: readonly (readonly [string, readonly (readonly [EventType, 
     "Problems",
     [
       ["dead_letter.created", "first dead letter"],
-      ["sla.missed", "reliability target missed"],
+      ["sla.missed", "SLA missed"],
     ],
   ],
   [

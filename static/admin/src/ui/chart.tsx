@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { clockTime, count, dayOf } from "../lib/format";
+import { axisCount, clockTime, count, dayOf } from "../lib/format";
 import { clock } from "../lib/clock";
 import type { Pattern } from "../lib/figures";
 import { theme, zone } from "../lib/preferences";
@@ -101,7 +101,7 @@ function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot
     scales: { x: { time: true, range: (_, min, max) => [min - step, max + step] }, y: { range: (_, __, max) => [0, Math.max(max, 4) * 1.08] } },
     axes: [
       { ...axis, size: 32, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => label(new Date(tick * 1_000))), space: step > 1_800 ? 110 : 80, incrs },
-      { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? count(tick) : "")) },
+      { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? axisCount(tick) : "")) },
     ],
     // The highest sum is drawn first, and what is below it over it.
     series: [

@@ -1,7 +1,7 @@
 import "./export.css";
 import { useState } from "preact/hooks";
 import { collect, FORMATS, FORMAT_WORDS, MEDIA_TYPES, PAGE_MAX, ROWS_MAX, textOf, type Format, type Page } from "../lib/export";
-import { fullCount, things } from "../lib/format";
+import { count, things } from "../lib/format";
 import { useAction } from "./action";
 import { save } from "./save";
 import { Refused } from "./shown";
@@ -22,9 +22,9 @@ export const whole = (rows: readonly object[] | undefined) => async (): Promise<
 export function Export({ name, page, url }: Props) {
   const [state, setState] = useState("");
   const { run, isBusy, problem } = useAction(async (format: Format) => {
-    const { rows, isCut } = await collect((after) => page(after, PAGE_MAX, new AbortController().signal), (n) => setState(`${fullCount(n)}…`));
+    const { rows, isCut } = await collect((after) => page(after, PAGE_MAX, new AbortController().signal), (n) => setState(`${count(n)}…`));
     save(`${name}.${format}`, textOf(format, rows), MEDIA_TYPES[format]);
-    setState(isCut ? `The file has the first ${things(rows.length, "row")}: the limit is ${fullCount(ROWS_MAX)}. Use filters to export other rows.` : `${things(rows.length, "row")} exported.`);
+    setState(isCut ? `The file has the first ${things(rows.length, "row")}: the limit is ${count(ROWS_MAX)}. Use filters to export other rows.` : `${things(rows.length, "row")} exported.`);
   });
   return (
     <details class="menu export" onKeyDown={(event) => event.key === "Escape" && event.currentTarget.removeAttribute("open")}>
@@ -44,7 +44,7 @@ export function Export({ name, page, url }: Props) {
           )}
         </p>
         <p class="fine" role="status">
-          {state || `Saves the rows that match the filters${url ? "" : `, up to ${fullCount(ROWS_MAX)}`}.`}
+          {state || `Saves the rows that match the filters${url ? "" : `, up to ${count(ROWS_MAX)}`}.`}
         </p>
         <Refused problem={problem} />
       </div>

@@ -1,16 +1,14 @@
-import { atLeast, clockTime, count, fullCount, fullTime, relative } from "../lib/format";
+import { atLeast, clockTime, count, fullTime, relative } from "../lib/format";
 import { clock } from "../lib/clock";
 import { zone } from "../lib/preferences";
 
-/** A count, shortened; in full on hover and for screen readers. */
+/** A count. `orMore`: a lower bound, `≥ 10,000`. */
 export function Count({ n, orMore = false }: { n: number; orMore?: boolean }) {
-  const full = (orMore ? "at least " : "") + fullCount(n);
-  const short = atLeast(n, orMore);
-  if (short === fullCount(n)) return <span class="number">{short}</span>;
+  if (!orMore) return <span class="number">{count(n)}</span>;
   return (
-    <span class="number" title={full}>
-      <span aria-hidden="true">{orMore ? short : count(n)}</span>
-      <span class="hidden">{full}</span>
+    <span class="number">
+      <span aria-hidden="true">{atLeast(n, true)}</span>
+      <span class="hidden">at least {count(n)}</span>
     </span>
   );
 }

@@ -25,9 +25,7 @@ export function PartsLegend({ parts, isAbout }: { parts: readonly Part[]; isAbou
         <li key={id} data-part={id}>
           <span class="swatch" data-tone={tone} data-pattern={pattern} aria-hidden="true" />
           <span>{word}</span>
-          <strong class="number" title={n >= 10_000 ? n.toLocaleString("en") : undefined}>
-            {count(n)}
-          </strong>
+          <strong class="number">{count(n)}</strong>
           <span class="fine number">
             {isAbout && "≈ "}
             {percent(n / whole)}

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { digits, fullCount } from "../lib/format";
+import { digits, count } from "../lib/format";
 import { useAction } from "./action";
 import { Refused } from "./shown";
 
@@ -32,7 +32,7 @@ export function TypedForm({ n, verb, button, id, work, onLeave, children }: Prop
       {children}
       <label class="field">
         <span>
-          Type <strong class="number">{fullCount(n)}</strong> to {verb}
+          Type <strong class="number">{count(n)}</strong> to {verb}
         </span>
         <input id="typed" name="typed" inputMode="numeric" autocomplete="off" value={typed} onInput={(event) => type(event.currentTarget.value)} />
       </label>

@@ -10,7 +10,7 @@ import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
 import { Export } from "../../ui/export";
 import { useKey } from "../../ui/key";
-import { Time } from "../../ui/numbers";
+import { Count, Time } from "../../ui/numbers";
 import { PartsBar } from "../../ui/parts";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
@@ -156,7 +156,7 @@ function CampaignTable({ campaigns }: { campaigns: Campaign[] }) {
         { head: "State", cell: ({ state }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge> },
         { head: "Next", isExtra: true, cell: (campaign) => <Next campaign={campaign} /> },
         { head: "Deliveries", cell: (campaign) => (campaign.standing ? <Progress campaign={campaign} of={campaign.standing} /> : <span class="soft">–</span>) },
-        { head: "Runs", isNumber: true, isExtra: true, cell: ({ runs }) => runs },
+        { head: "Runs", isNumber: true, isExtra: true, cell: ({ runs }) => <Count n={runs} /> },
         { head: "Tier", isExtra: true, cell: ({ tier }) => TIER_WORDS[tier] },
       ]}
     />

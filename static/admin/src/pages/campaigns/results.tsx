@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import type { AppResponse, Campaign, CampaignLocaleReports, CampaignProgress } from "../../api/types";
 import { axisEnd, changeWords, intervals, verdict, winnerWords, type Interval } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
-import { capital, count, fullCount, languageWords, percent, things } from "../../lib/format";
+import { capital, count, languageWords, percent, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { gatewayName } from "../../lib/words";
@@ -69,7 +69,7 @@ function Intervals({ of }: { of: readonly Interval[] }) {
                 {percent(from)} to {percent(to)}
               </span>
               <span class="hidden">
-                : {fullCount(clicked)} of {fullCount(accepted)} clicked
+                : {count(clicked)} of {count(accepted)} clicked
               </span>
             </span>
           </li>

@@ -1,4 +1,4 @@
-import { fullCount } from "../../lib/format";
+import { count } from "../../lib/format";
 import { CONTENT_MAX, meterWords } from "../../lib/octets";
 
 /** Used share of a push. */
@@ -8,7 +8,7 @@ export function Meter({ used }: { used: number }) {
     <div class="meter" id="meter">
       <p class="row">
         <span>
-          <strong class="number">{fullCount(used)}</strong> <span class="soft">of {fullCount(CONTENT_MAX)} bytes</span>
+          <strong class="number">{count(used)}</strong> <span class="soft">of {count(CONTENT_MAX)} bytes</span>
         </span>
         <span class="fine" data-tone={tone}>
           {words}

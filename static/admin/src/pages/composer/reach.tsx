@@ -1,5 +1,5 @@
 import type { DryRun } from "../../api/types";
-import { fullCount } from "../../lib/format";
+import { count } from "../../lib/format";
 import type { Check } from "./load";
 
 /** Number of recipients, as far as known; `about` has the reasons for changes. */
@@ -11,7 +11,7 @@ export function Reach({ check: { counted, problem, isOld }, about }: { check: Ch
   const { audience_estimate: n, audience_margin: margin } = counted;
   return (
     <p class="reach" id="reach" data-old={isOld || undefined}>
-      <strong class="large">{fullCount(n)}</strong> {margin > 0 && <span class="number">± {fullCount(margin)}</span>} active {n === 1 ? "subscription" : "subscriptions"}, {margin > 0 ? "estimated" : "counted"} now.
+      <strong class="large">{count(n)}</strong> {margin > 0 && <span class="number">± {count(margin)}</span>} active {n === 1 ? "subscription" : "subscriptions"}, {margin > 0 ? "estimated" : "counted"} now.
       <span class="fine">{about(counted)}</span>
     </p>
   );

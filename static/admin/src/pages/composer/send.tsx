@@ -2,7 +2,7 @@ import type { AppResponse } from "../../api/types";
 import { scheduleWords } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { isAddressed, isBlank, message, titleOf, unsaid, type Draft } from "../../lib/draft";
-import { fullCount, things } from "../../lib/format";
+import { count, things } from "../../lib/format";
 import { audienceWords } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
@@ -27,7 +27,7 @@ export function SendCard({ app, writing, check }: { app: AppResponse; writing: W
       <Warnings check={check} />
       <p class="row">
         <button type="button" class="primary" id="send" disabled={Boolean(lacking) || check.problem !== undefined} onClick={() => ask("send")}>
-          {`${draft.isLater ? "Schedule" : "Send"}${n === undefined || lacking ? "" : draft.isLater ? ` for ${fullCount(n)}` : ` to ${fullCount(n)}`}…`}
+          {`${draft.isLater ? "Schedule" : "Send"}${n === undefined || lacking ? "" : draft.isLater ? ` for ${count(n)}` : ` to ${count(n)}`}…`}
         </button>
         {!isBlank(draft) && (
           <button type="button" id="clear" onClick={() => ask("clear")}>

@@ -13,6 +13,7 @@ import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { Dialog } from "../../ui/dialog";
 import { Time } from "../../ui/numbers";
+import { OneLine } from "../../ui/one-line";
 import { Refused, Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { handleOne, loadLetter, type Handling } from "./load";
@@ -121,7 +122,7 @@ function History({ history }: { history: DeadLetterDetail["history"] }) {
       columns={[
         { head: "Attempt", cell: ({ attempt }) => (attempt === 0 ? "First POST" : `Retry ${attempt}`) },
         { head: "At", cell: ({ at }) => <Time at={at} absolute /> },
-        { head: "Response", cell: ({ status, reason }) => [status, reason].filter((word) => word != null).join(" ") || "none" },
+        { head: "Response", cell: ({ status, reason }) => <OneLine text={[status, reason].filter((word) => word != null).join(" ") || "none"} /> },
         { head: "Took", isNumber: true, isExtra: true, cell: ({ took_ms }) => (took_ms == null ? "–" : duration(took_ms / 1_000)) },
       ]}
     />

@@ -9,6 +9,7 @@ import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
 import { Export } from "../../ui/export";
 import { Count, Time } from "../../ui/numbers";
+import { OneLine } from "../../ui/one-line";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { Paging } from "../../ui/paging";
@@ -151,8 +152,8 @@ function LetterTable({ letters }: { letters: DeadLetterResponse[] }) {
       columns={[
         { head: "Died", cell: ({ id, at }) => <a href={link(`/dead-letters/${id}`)}><Time at={at} /></a> },
         { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
-        { head: "Last error", cell: ({ status, detail }) => [status, detail].filter((word) => word != null).join(" ") || "none" },
-        { head: "Retries", isNumber: true, isExtra: true, cell: ({ retries }) => retries },
+        { head: "Last error", cell: ({ status, detail }) => <OneLine text={[status, detail].filter((word) => word != null).join(" ") || "none"} /> },
+        { head: "Retries", isNumber: true, isExtra: true, cell: ({ retries }) => <Count n={retries} /> },
         { head: "Message", isExtra: true, cell: ({ message }) => <a href={link(`/messages/${message}`)}>{short(message)}</a> },
         { head: "Subscription", isExtra: true, cell: ({ subscription }) => <a href={link(`/subscribers/${subscription}`)}>{short(subscription)}</a> },
       ]}

@@ -10,6 +10,7 @@ import { Head } from "../../ui/card";
 import { SearchField, written } from "../../ui/filters";
 import { Export } from "../../ui/export";
 import { Time } from "../../ui/numbers";
+import { OneLine } from "../../ui/one-line";
 import { OfApp } from "../../shell/of-app";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
@@ -219,8 +220,9 @@ function Standing({ found }: { found: FoundDelivery }) {
   return (
     <>
       <Badge tone={tone}>{word}</Badge>
-      <br />
-      <span class="fine words-of">{lastWords(found, clock.shown.value, zone.value)}</span>
+      <div class="fine">
+        <OneLine text={lastWords(found, clock.shown.value, zone.value)} />
+      </div>
     </>
   );
 }

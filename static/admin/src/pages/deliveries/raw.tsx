@@ -1,6 +1,7 @@
 import type { AttemptResponse } from "../../api/types";
 import { duration } from "../../lib/format";
 import { Time } from "../../ui/numbers";
+import { OneLine } from "../../ui/one-line";
 import { Table } from "../../ui/table";
 import type { Known } from "./load";
 
@@ -41,7 +42,7 @@ function Attempts({ attempts }: { attempts: AttemptResponse[] }) {
         { head: "Outcome", cell: ({ ending }) => <code>{ending}</code> },
         { head: "Status", cell: ({ status }) => (status == null ? "–" : <code>{status}</code>) },
         { head: "Took", isNumber: true, cell: ({ took_ms }) => (took_ms == null ? "–" : duration(took_ms / 1_000)) },
-        { head: "Response text", isExtra: true, cell: ({ reason }) => reason || "–" },
+        { head: "Response text", isExtra: true, cell: ({ reason }) => <OneLine text={reason || "–"} /> },
       ]}
     />
   );

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { AppResponse, GuardResponse } from "../../api/types";
-import { fullCount, percent } from "../../lib/format";
+import { count, percent } from "../../lib/format";
 import { limitWords, loads, releaseWords } from "../../lib/frequency";
 import { useResource, type Resource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -53,7 +53,7 @@ function Loads({ guard }: { guard: GuardResponse }) {
             <span class="fill" data-tone={isHeld ? "lost" : "waiting"} style={{ width: `${(share ?? 0) * 100}%` }} />
           </div>
           <p class="fine number">
-            {fullCount(sent)} in 15 minutes{guard.limit != null && share !== undefined && `, ${sent > guard.limit ? "above" : `${percent(share)} of`} the limit of ${fullCount(guard.limit)}`}
+            {count(sent)} in 15 minutes{guard.limit != null && share !== undefined && `, ${sent > guard.limit ? "above" : `${percent(share)} of`} the limit of ${count(guard.limit)}`}
           </p>
         </li>
       ))}
@@ -126,7 +126,7 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: GuardResponse;
           says={
             proposed.factor === 0
               ? "The guard is disabled: all messages are sent. A held app stays held until it is released."
-              : `Limit in 15 minutes: ${proposed.factor === null ? "the server default" : fullCount(proposed.factor)} for each active subscription, plus ${proposed.floor === null ? "the server default" : fullCount(proposed.floor)}. An app above the limit is put on hold. A held app stays on hold until it is released.`
+              : `Limit in 15 minutes: ${proposed.factor === null ? "the server default" : count(proposed.factor)} for each active subscription, plus ${proposed.floor === null ? "the server default" : count(proposed.floor)}. An app above the limit is put on hold. A held app stays on hold until it is released.`
           }
           work={async () => {
             await edit.save((condition) => setGuard(app.id, proposed, condition));

@@ -2,7 +2,7 @@ import { useRoute } from "preact-iso";
 import type { FlowResponse, LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { endOf } from "../../lib/figures";
-import { duration, things } from "../../lib/format";
+import { count, duration, things } from "../../lib/format";
 import { because, laneState, ORDERS, ORDER_WORDS, originState, sensible, STATE_WORDS, type Order } from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
@@ -141,8 +141,8 @@ function AnswersCard({ lane }: { lane: LaneResponse }) {
 function FlowFigures({ flow, lane: { concurrency, trips_last_hour } }: { flow: FlowResponse; lane: LaneResponse }) {
   const limits = [
     flow.paused ? "paused by flow control" : "",
-    flow.rate == null ? "" : `${flow.rate} in ${duration(flow.period ?? 1)}`,
-    flow.parallelism == null ? "" : `${flow.parallelism} at a time`,
+    flow.rate == null ? "" : `${count(flow.rate)} in ${duration(flow.period ?? 1)}`,
+    flow.parallelism == null ? "" : `${count(flow.parallelism)} at a time`,
   ].filter(Boolean);
   return (
     <dl class="figures">

@@ -5,7 +5,7 @@ import type { AlertResponse, ChartResponse, DeadLetterGroup, LaneResponse, Relia
 import { clock } from "../../lib/clock";
 import { firstCreation, funnel, OUTCOME_LOOKS, OUTCOMES, perMinute, sentence, sliWords, throughput, type Queue } from "../../lib/figures";
 import { ctrWords, STATE_LOOKS } from "../../lib/campaigns";
-import { clockTime, duration, fullCount, percent, things, type Zone } from "../../lib/format";
+import { clockTime, duration, count, percent, things, type Zone } from "../../lib/format";
 import { because, laneState, STATE_WORDS } from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
 import { changeOf, pointsOf, RANGE_WORDS, RANGES, rangeOf, type Range, type RangeId } from "../../lib/range";
@@ -170,7 +170,7 @@ function Summary({ now, before }: load.Sums) {
   const rate = number(now, "click_rate");
   return (
     <dl class="figures summary">
-      <Figure title="Active subscribers" change={`${fullCount(won)} gained, ${fullCount(lost)} lost`}>
+      <Figure title="Active subscribers" change={`${count(won)} gained, ${count(lost)} lost`}>
         <a href={link("/subscribers")}>
           <Count n={number(now, "subscriptions_active") ?? 0} />
         </a>
@@ -281,7 +281,7 @@ function Throughput({ chart, created }: { chart: ChartResponse; created: number 
           id={({ start }) => start}
           columns={[
             { head: "Start", cell: ({ start }) => clockTime(new Date(start * 1_000), clock.now(), zone.value) },
-            ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => fullCount(values[n] ?? 0) })),
+            ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => count(values[n] ?? 0) })),
           ]}
         />
       </details>

@@ -3,7 +3,7 @@ import { useRoute } from "preact-iso";
 import type { AppResponse, Policy, PolicyResponse, Tier } from "../../api/types";
 import { Refusal } from "../../api/problem";
 import { useAsked } from "../../lib/asked";
-import { capital, duration, fullCount, things } from "../../lib/format";
+import { capital, duration, count, things } from "../../lib/format";
 import { formWords, placeWords, saysSomething, toDraft, toPolicy } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -102,7 +102,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
       {view.backlog && (
         <p>
           {capital(things(view.backlog.waiting, "delivery waits", "deliveries wait"))}
-          {view.backlog.throttled > 0 && `, of which ${fullCount(view.backlog.throttled)} by the rate limit`}
+          {view.backlog.throttled > 0 && `, of which ${count(view.backlog.throttled)} by the rate limit`}
           {view.backlog.oldest_s != null && `; the oldest is ${duration(view.backlog.oldest_s)} late`}.
         </p>
       )}

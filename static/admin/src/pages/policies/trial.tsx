@@ -1,6 +1,6 @@
 import { useId, useState } from "preact/hooks";
 import type { AppResponse, PolicyPreviewRequest, Simulation } from "../../api/types";
-import { duration, fullCount } from "../../lib/format";
+import { duration, count } from "../../lib/format";
 import { figures, SCENARIOS, SCENARIO_WORDS, verdict, type Scenario } from "../../lib/policies";
 import { useFilters } from "../../lib/url";
 import { useAction } from "../../ui/action";
@@ -109,7 +109,7 @@ function LoadFigure({ title, load, most, lasts, outages }: LoadProps) {
       <figcaption>
         <strong>{title}</strong>{" "}
         <span class="fine">
-          up to {fullCount(Math.max(0, ...load.posts_per_s))} POSTs per second, over {duration(load.bucket_s * load.posts_per_s.length)}
+          up to {count(Math.max(0, ...load.posts_per_s))} POSTs per second, over {duration(load.bucket_s * load.posts_per_s.length)}
         </span>
       </figcaption>
       <svg viewBox={`0 0 ${lasts} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${title}: the figures are in the table below`}>

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { AppResponse, SegmentPreview } from "../../api/types";
-import { fullCount, share } from "../../lib/format";
+import { count, share } from "../../lib/format";
 import { useAction } from "../../ui/action";
 import { Refused } from "../../ui/shown";
 import { preview } from "./load";
@@ -13,7 +13,7 @@ export function ReachFigure({ app, segment, shown, isOld }: { app: AppResponse; 
   return (
     <div class="reach" id="reach" data-old={isOld || undefined}>
       <p>
-        <strong class="large">{fullCount(reach.count)}</strong> {reach.margin > 0 && <span class="number">± {fullCount(reach.margin)}</span>} of {fullCount(reach.of)} active subscriptions
+        <strong class="large">{count(reach.count)}</strong> {reach.margin > 0 && <span class="number">± {count(reach.margin)}</span>} of {count(reach.of)} active subscriptions
         {reach.of > 0 && <span class="soft">, {share(reach.count, reach.of).split(" of ")[0]}</span>}.
       </p>
       <p class="fine">

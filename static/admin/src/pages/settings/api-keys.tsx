@@ -99,6 +99,7 @@ function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: ((key: ApiKey)
       caption="API keys"
       rows={keys}
       id={({ id }) => id}
+      look={() => "stacked"}
       columns={[
         {
           head: "Key",

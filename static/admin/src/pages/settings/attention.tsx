@@ -1,6 +1,6 @@
 import { notes, rotation, type Note, type Rotation } from "../../lib/attention";
 import { clock } from "../../lib/clock";
-import { fullCount, percent, things } from "../../lib/format";
+import { count, percent, things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { to, useFilters } from "../../lib/url";
 import { useHere } from "../../shell/context";
@@ -52,7 +52,7 @@ function Notes({ notes, isWithTeam }: { notes: Note[]; isWithTeam: boolean }) {
     );
   }
   return (
-    <Card title="Open actions" aside={<span class="fine">{fullCount(shown.length)}</span>}>
+    <Card title="Open actions" aside={<span class="fine">{count(shown.length)}</span>}>
       <ul class="notes">
         {shown.map(({ id, tone, words, why, path, app }) => (
           <li key={id} data-row data-tone={tone}>

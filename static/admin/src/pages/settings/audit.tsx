@@ -1,5 +1,5 @@
 import { actionWords, ACTIONS, actorWords, detailWords } from "../../lib/audit";
-import { fullCount } from "../../lib/format";
+import { count } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
@@ -146,7 +146,7 @@ function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: Readonl
           cell: ({ action, app, n }) => (
             <>
               <span title={action}>{actionWords(action)}</span>
-              {n !== 1 && <span class="fine"> × {fullCount(n)}</span>}
+              {n !== 1 && <span class="fine"> × {count(n)}</span>}
               {isOfAll && app && (
                 <>
                   <br />

@@ -5,6 +5,7 @@ import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
 import { ShownOnce } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
+import { Export, whole } from "../../ui/export";
 import { Ask, Field, Form, type Written } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
@@ -30,11 +31,14 @@ export function IdentityKeys({ app }: { app: AppResponse }) {
     <Card
       title="Identity keys"
       aside={
-        admin.may && (
-          <button type="button" id="new-identity-key" onClick={() => make(true)}>
-            New key…
-          </button>
-        )
+        <div class="row">
+          <Export name={`${app.slug}-identity-keys`} page={whole(keys.known.value?.value.map(({ secret: _, ...key }) => key))} />
+          {admin.may && (
+            <button type="button" id="new-identity-key" onClick={() => make(true)}>
+              New key…
+            </button>
+          )}
+        </div>
       }
     >
       <p class="fine">Your backend signs user tokens with these keys, so that a browser can prove its user.</p>

@@ -65,6 +65,7 @@ function VapidTable({ app, keys, mayAct, begin }: { app: AppResponse; keys: Vapi
         caption="VAPID keys"
         rows={keys}
         id={({ id }) => id}
+        look={() => "stacked"}
         columns={[
           {
             head: "Key",

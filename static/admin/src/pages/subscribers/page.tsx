@@ -1,7 +1,7 @@
 import { useMemo } from "preact/hooks";
 import type { AppResponse, SubscriptionResponse } from "../../api/types";
 import { isId, shortId } from "../../lib/deliveries";
-import { dayOf, fullCount, percent, things } from "../../lib/format";
+import { dayOf, count, percent, things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { health, LOSSES, LOSS_LOOKS, rangeOf, RANGES, SUBSCRIPTION_STATES, subscriptionWords, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
 import { useFilters } from "../../lib/url";
@@ -224,7 +224,7 @@ function AsTable({ caption, at, layers }: { caption: string; at: readonly number
         id={({ start }) => start}
         columns={[
           { head: "Day, in UTC", cell: ({ start }) => dayOf(new Date(start * 1_000)) },
-          ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => fullCount(values[n] ?? 0) })),
+          ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => count(values[n] ?? 0) })),
         ]}
       />
     </details>

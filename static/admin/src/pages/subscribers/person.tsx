@@ -15,6 +15,7 @@ import { OfNamedApp } from "../../shell/of-app";
 import { Badge } from "../../ui/badge";
 import { Card, Fact, Head } from "../../ui/card";
 import { Time } from "../../ui/numbers";
+import { OneLine } from "../../ui/one-line";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { EraseDialog } from "./erase";
@@ -228,8 +229,9 @@ function Latest({ app, found }: { app: AppResponse; found: FoundDelivery[] }) {
           cell: (row) => (
             <>
               <Badge tone={stateWords(row.state).tone}>{stateWords(row.state).word}</Badge>
-              <br />
-              <span class="fine words-of">{lastWords(row, clock.shown.value, zone.value)}</span>
+              <div class="fine">
+                <OneLine text={lastWords(row, clock.shown.value, zone.value)} />
+              </div>
             </>
           ),
         },

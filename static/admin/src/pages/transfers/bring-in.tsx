@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { AppResponse, Import } from "../../api/types";
-import { count, fullCount, things } from "../../lib/format";
+import { count, things } from "../../lib/format";
 import { FORMAT_WORDS, FORMATS, formatOf, importWords, isMappable, mapOf, MEANINGS, type Format, type Mapping } from "../../lib/transfers";
 import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
@@ -150,7 +150,7 @@ function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) 
   if (problem) {
     return (
       <div id="import-broken" class="result">
-        {progress ? <p>Interrupted after at least {fullCount(progress.lines)} lines, which are stored.</p> : <p>The file was not imported.</p>}
+        {progress ? <p>Interrupted after at least {count(progress.lines)} lines, which are stored.</p> : <p>The file was not imported.</p>}
         {stop.signal.aborted ? <p>You stopped it.</p> : <Refused problem={problem} />}
         {progress && (
           <p>

@@ -1,5 +1,5 @@
 import type { Import, ImportFault, SampleRow } from "../../api/types";
-import { fullCount, things } from "../../lib/format";
+import { count, things } from "../../lib/format";
 import { faultsCsv, importWords, untold } from "../../lib/transfers";
 import { save } from "../../ui/save";
 import { Table } from "../../ui/table";
@@ -37,7 +37,7 @@ export function Report({ of }: { of: Import }) {
               Export the report
             </button>
             <span class="fine">
-              {faults.length > SHOWN_MAX && `The first ${SHOWN_MAX} of ${fullCount(faults.length)} are shown; the report has all of them. `}
+              {faults.length > SHOWN_MAX && `The first ${SHOWN_MAX} of ${count(faults.length)} are shown; the report has all of them. `}
               {more > 0 && `The errors of ${things(more, "further line")} are not kept.`}
             </span>
           </p>
@@ -54,7 +54,7 @@ function Faults({ caption, faults }: { caption: string; faults: readonly ImportF
       rows={faults.slice(0, SHOWN_MAX)}
       id={({ line, field, reason }) => `${line} ${field} ${reason}`}
       columns={[
-        { head: "Line", cell: ({ line }) => fullCount(line) },
+        { head: "Line", cell: ({ line }) => count(line) },
         { head: "Field", cell: ({ field }) => (field ? <code>{field}</code> : <span class="soft">whole line</span>) },
         { head: "Error", cell: ({ reason }) => reason },
       ]}
@@ -73,7 +73,7 @@ function Sample({ rows }: { rows: readonly SampleRow[] }) {
       {rows.map(({ line, outcome, cells }) => (
         <Table
           key={line}
-          caption={`Line ${fullCount(line)}: ${OUTCOMES[outcome] ?? outcome}`}
+          caption={`Line ${count(line)}: ${OUTCOMES[outcome] ?? outcome}`}
           rows={cells.map((cell, n) => ({ ...cell, n }))}
           id={({ n }) => `${n}`}
           columns={[

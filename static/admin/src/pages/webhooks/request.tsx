@@ -11,6 +11,7 @@ import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { Ask } from "../../ui/form";
 import { Time } from "../../ui/numbers";
+import { OneLine } from "../../ui/one-line";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { loadRequest, replay } from "./load";
@@ -99,7 +100,7 @@ function Tries({ story: { tries, attempts } }: { story: WebhookDeliveryDetail })
           columns={[
             { head: "Attempt", cell: ({ number }) => (number === 0 ? "First" : `Retry ${number}`) },
             { head: "At", cell: ({ at }) => <Time at={at} absolute /> },
-            { head: "Response", cell: (one) => tryWords(one) },
+            { head: "Response", cell: (one) => <OneLine text={tryWords(one)} /> },
           ]}
         />
       )}

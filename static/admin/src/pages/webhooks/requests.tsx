@@ -9,7 +9,7 @@ import { Badge } from "../../ui/badge";
 import { Card } from "../../ui/card";
 import { Export } from "../../ui/export";
 import "../../ui/filters.css";
-import { Time } from "../../ui/numbers";
+import { Count, Time } from "../../ui/numbers";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -84,8 +84,8 @@ function RequestTable({ requests, page }: { requests: WebhookDeliveryResponse[];
           ),
         },
         { head: "State", cell: (request) => <Badge tone={requestWords(request).tone}>{requestWords(request).word}</Badge> },
-        { head: "Attempts", isNumber: true, cell: ({ attempts }) => attempts },
-        { head: "Events", isNumber: true, isExtra: true, cell: ({ events }) => events },
+        { head: "Attempts", isNumber: true, cell: ({ attempts }) => <Count n={attempts} /> },
+        { head: "Events", isNumber: true, isExtra: true, cell: ({ events }) => <Count n={events} /> },
         { head: "Next", isExtra: true, cell: ({ due_at, ended_at }) => (due_at ? <Time at={due_at} /> : ended_at ? <span class="soft">ended <Time at={ended_at} /></span> : "") },
       ]}
     />
