@@ -116,7 +116,7 @@ describe("what a plan says", () => {
     const variants = [{ name: "plain", message: {} }, { name: "loud", message: {} }];
     expect(testWords({ variants: [] })).toBeUndefined();
     expect(testWords({ variants })).toBe("2 variants, by weight, without a winner.");
-    expect(testWords({ variants, test: { share: 0.2, after: 14_400 } })).toBe("A/B test: 2 variants go to 20 % first. After 4 h all others get the winner: the variant with a higher CTR than each other variant, with a probability of 95 %. Without a winner they get variant plain.");
+    expect(testWords({ variants, test: { share: 0.2, after: 14_400 } })).toBe("2 variants go to 20 % first. After 4 h all others get the winner: the variant with a higher CTR than each other variant, with a probability of 95 %. Without a winner they get variant plain.");
   });
 
   it("names the effect and number of a start", () => {

@@ -245,7 +245,7 @@ function cronWords(cron: string, timezone: string, now: Date, zone: Zone): strin
   const again = `${capital(recurrenceWords(cron) ?? "recurring")}, ${timezone ? `${timezone} time` : "no time zone yet"}.`;
   if (next === undefined) return [again, "The next run is shown after saving."];
   if (next.length === 0) return [again, "The expression never matches a date."];
-  return [again, `Next runs: ${next.map((at) => clockTime(at, now, zone)).join(", ")}${next.length < NEXT_SHOWN ? "." : "…"}`];
+  return [again, `Next runs${zone === "UTC" ? "" : " (your time)"}: ${next.map((at) => clockTime(at, now, zone)).join(", ")}${next.length < NEXT_SHOWN ? "." : "…"}`];
 }
 
 /** A local time such as `2027-03-01T09:00` in words; what is none stays as it is. */
@@ -279,7 +279,7 @@ export function testWords({ test, variants = [] }: Pick<CampaignPlan, "test" | "
   if (!test) return `${things(variants.length, "variant")}, by weight, without a winner.`;
   const { share, after, confidence, otherwise } = test;
   const rest = otherwise === "stop" ? "nothing" : `variant ${variants[0]?.name ?? "1"}`;
-  return `A/B test: ${things(variants.length, "variant")} go to ${percent(share)} first. After ${duration(after)} all others get the winner: the variant with a higher CTR than each other variant, with a probability of ${percent(confidence ?? 0.95)}. Without a winner they get ${rest}.`;
+  return `${capital(things(variants.length, "variant"))} go to ${percent(share)} first. After ${duration(after)} all others get the winner: the variant with a higher CTR than each other variant, with a probability of ${percent(confidence ?? 0.95)}. Without a winner they get ${rest}.`;
 }
 
 /** Change of a run's click rate from the previous run: percentage points, with a note if chance explains it. */

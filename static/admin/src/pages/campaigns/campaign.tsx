@@ -113,7 +113,7 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
       <Card title="By push service">
         <Gateways progress={progress} />
       </Card>
-      <Card title="Runs" aside={<Export name={`${campaign.slug}-runs`} page={async (_, __, stop) => ({ rows: await loadRuns(app.id, campaign.id, stop), next: undefined })} />}>
+      <Card title="Runs" class="wide" aside={<Export name={`${campaign.slug}-runs`} page={async (_, __, stop) => ({ rows: await loadRuns(app.id, campaign.id, stop), next: undefined })} />}>
         <Runs app={app} campaign={campaign} />
       </Card>
       <Card title="By language">

@@ -219,7 +219,7 @@ function CampaignTable({ campaigns, isOfOneApp }: { campaigns: load.RecentCampai
             </>
           ),
         },
-        { head: "State", cell: ({ campaign: { state } }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge> },
+        { head: "State", isExtra: true, cell: ({ campaign: { state } }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge> },
         { head: "Started", isExtra: true, cell: ({ campaign }) => (campaign.started_at ? <Time at={campaign.started_at} /> : "–") },
         { head: "Delivered", isNumber: true, cell: ({ campaign }) => (campaign.progress ? <Count n={campaign.progress.total.accepted} /> : "–") },
         { head: "CTR", isNumber: true, cell: ({ campaign }) => ctrWords(campaign.progress) },
