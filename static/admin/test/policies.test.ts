@@ -98,7 +98,7 @@ test("change shows values before and after", () => {
   const told = changes(before, fewer);
   expect(told[0]).toBe("5 retries within 50 s. Before: 8 retries within 1 min 20 s.");
   expect(told[1]).toContain("its next failure is final");
-  expect(told[2]).toBe("First opening: 5000, before 30000.");
+  expect(told[2]).toBe("First open period: 5000, before 30000.");
   expect(changes(fewer, before).join()).not.toContain("under way");
   expect(changes(preview([[1, 10], [1, 20]]), preview([[1, 20], [1, 10]]))).toEqual(["2 retries within 30 s, as before, but with other delays."]);
   expect(changes(before, before)).toEqual(["The effective policy does not change."]);

@@ -78,10 +78,10 @@ const breaker = (name: string, label: string, more: Partial<Field> = {}): Field 
 export const COMMON_FIELDS: Record<PolicyLevel, readonly Field[]> = {
   tier: [
     breaker("circuitFailureThreshold", "Share of failures that opens the breaker", { kind: "number" }),
-    breaker("circuitMinAttempts", "… of at least so many POSTs a minute"),
-    breaker("circuitConsecutiveFailures", "Failures in a row that open it"),
-    breaker("circuitOpenMs", "First opening", { unit: "ms" }),
-    breaker("circuitOpenMaxMs", "Longest opening", { unit: "ms" }),
+    breaker("circuitMinAttempts", "Minimum POSTs per minute for this share"),
+    breaker("circuitConsecutiveFailures", "Consecutive failures that open the breaker"),
+    breaker("circuitOpenMs", "First open period", { unit: "ms" }),
+    breaker("circuitOpenMaxMs", "Longest open period", { unit: "ms" }),
     breaker("retryTokenTtlSec", "Lifetime of a retry token", { unit: "s" }),
   ],
   topic: [{ pointer: "/disableSubscriptionOverrides", label: "Ignore policies of subscriptions", standard: "", kind: "switch" }],
