@@ -226,7 +226,7 @@ export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedul
     return [`${duration(after)} after the last run of ${campaign} began, to those of its recipients who ${did_not === "click" ? "did not click it" : "were not shown it, as far as browsers report"}.`];
   }
   if (!schedule) return ["Immediately after the start."];
-  const hours = schedule.hour === "best" ? ["From then on, each subscriber gets it within 24 hours at their best hour, the hour with most of their clicks; immediately if the best hour is unknown."] : [];
+  const hours = schedule.hour === "best" ? ["From then on, each subscriber gets it within 24 hours at their best hour: the hour with most of their clicks. If the best hour is unknown, they get it immediately."] : [];
   if (schedule.cron) return [...cronWords(schedule.cron, schedule.timezone ?? "", now, zone), ...hours];
   if (schedule.timezone === "recipient") {
     const past = schedule.past === "skip" ? "Subscribers whose time has passed at the start get nothing." : "Subscribers whose time has passed at the start get it at that time of the next day.";

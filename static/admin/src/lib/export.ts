@@ -32,13 +32,13 @@ export const ndjsonOf = (rows: readonly object[]): string => rows.map((row) => `
 export const textOf = (format: Format, rows: readonly object[]): string => (format === "csv" ? csvOf(rows) : ndjsonOf(rows));
 
 /** Page of a list, and the cursor of the next page. */
-export interface Page {
+export interface ExportPage {
   rows: readonly object[];
   next: string | null | undefined;
 }
 
 /** All rows of a list, up to `ROWS_MAX`. `isCut`: the list has more rows. */
-export async function collect(page: (after: string | undefined) => Promise<Page>, report: (rows: number) => void): Promise<{ rows: object[]; isCut: boolean }> {
+export async function collect(page: (after: string | undefined) => Promise<ExportPage>, report: (rows: number) => void): Promise<{ rows: object[]; isCut: boolean }> {
   const rows: object[] = [];
   let after: string | undefined;
   for (let n = 0; n < REQUESTS_MAX; n += 1) {

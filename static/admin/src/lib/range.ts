@@ -14,16 +14,16 @@ const LENGTHS: Record<Exclude<RangeId, "custom">, number> = { hour: HOUR_MS, day
 /** Longest custom range in days. */
 export const DAYS_MAX = 366;
 
-export interface Span {
+export interface TimeSpan {
   since: string;
   until: string;
 }
 
-export interface Range extends Span {
+export interface TimeRange extends TimeSpan {
   id: RangeId;
   /** Length of a step of charts. */
   step: string;
-  before: Span;
+  before: TimeSpan;
 }
 
 /** Lengths up to which a step is used: each chart has at most about 120 steps, but 366 days. */
@@ -35,10 +35,10 @@ const STEPS: readonly (readonly [number, string])[] = [
   [Infinity, "1d"],
 ];
 
-const spanOf = (since: number, until: number): Span => ({ since: new Date(since).toISOString(), until: new Date(until).toISOString() });
+const spanOf = (since: number, until: number): TimeSpan => ({ since: new Date(since).toISOString(), until: new Date(until).toISOString() });
 
-/** Range of the URL. It begins with the creation of the app, so that charts fill it. */
-export function rangeOf({ range, from, to }: Filters, now: Date, created?: Date): Range {
+/** TimeRange of the URL. It begins with the creation of the app, so that charts fill it. */
+export function rangeOf({ range, from, to }: Filters, now: Date, created?: Date): TimeRange {
   const id = RANGES.find((id) => id === range) ?? "hour";
   // To the minute, so that equal requests have equal URLs.
   const present = Math.ceil(now.getTime() / MINUTE_MS) * MINUTE_MS;

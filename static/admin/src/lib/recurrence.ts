@@ -5,7 +5,7 @@ export type Frequency = "daily" | "weekly" | "monthly";
 
 export interface Recurrence {
   frequency: Frequency;
-  /** Local time, `HH:MM`. */
+  /** Time of day in the time zone of the schedule, as `HH:MM`. */
   time: string;
   /** Days of a weekly schedule, at least one; 0 is Sunday. */
   weekdays: readonly number[];
@@ -24,7 +24,7 @@ export const WEEKDAYS: readonly (readonly [number, string, string])[] = [
   [0, "SUN", "Sunday"],
 ];
 
-/** Initial fields. */
+/** Initial fields of a new recurring schedule. */
 export const WEEKLY: Recurrence = { frequency: "weekly", time: "09:00", weekdays: [1], day: 1 };
 
 /** Fields of a cron expression. Undefined: the form cannot show it. */

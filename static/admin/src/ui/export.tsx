@@ -1,6 +1,6 @@
 import "./export.css";
 import { useState } from "preact/hooks";
-import { collect, FORMATS, FORMAT_WORDS, MEDIA_TYPES, PAGE_MAX, ROWS_MAX, textOf, type Format, type Page } from "../lib/export";
+import { collect, FORMATS, FORMAT_WORDS, MEDIA_TYPES, PAGE_MAX, ROWS_MAX, textOf, type Format, type ExportPage } from "../lib/export";
 import { count, things } from "../lib/format";
 import { useAction } from "./action";
 import { save } from "./save";
@@ -10,13 +10,13 @@ interface Props {
   /** Name of the file without its ending. */
   name: string;
   /** Page of the list with the current filters. */
-  page: (after: string | undefined, limit: number, stop: AbortSignal) => Promise<Page>;
+  page: (after: string | undefined, limit: number, stop: AbortSignal) => Promise<ExportPage>;
   /** URL of an export by the server, without a limit. */
   url?: ((format: Format) => string) | undefined;
 }
 
 /** A list without pages. */
-export const whole = (rows: readonly object[] | undefined) => async (): Promise<Page> => ({ rows: rows ?? [], next: undefined });
+export const whole = (rows: readonly object[] | undefined) => async (): Promise<ExportPage> => ({ rows: rows ?? [], next: undefined });
 
 /** Button that saves the rows of a list with its filters, up to a limit. */
 export function Export({ name, page, url }: Props) {

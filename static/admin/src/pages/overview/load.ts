@@ -3,7 +3,7 @@ import { api, told } from "../../api/client";
 import type { AppResponse, Campaign, ChartResponse, DeadLetterGroup, LaneResponse, ReliabilityResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { OUTCOMES, type Queue } from "../../lib/figures";
-import type { Range, Span } from "../../lib/range";
+import type { TimeRange, TimeSpan } from "../../lib/range";
 import { loadCampaign, loadPage } from "../campaigns/load";
 
 const HOUR_MS = 3_600_000;
@@ -16,7 +16,7 @@ const all = (query: { since: string; until: string; measures: string[]; step?: s
   told(api.GET("/v1/metrics", { params: { query }, signal }));
 
 /** Outcomes of deliveries in each step of a range. */
-export const loadThroughput = (app: string | undefined, { since, until, step }: Range, signal: AbortSignal) => chart(app, { since, until, step, measures: [...OUTCOMES] }, signal);
+export const loadThroughput = (app: string | undefined, { since, until, step }: TimeRange, signal: AbortSignal) => chart(app, { since, until, step, measures: [...OUTCOMES] }, signal);
 
 /** Minutes of the current rate. */
 const RATE_MS = 5 * 60_000;
@@ -35,8 +35,8 @@ export interface Sums {
   before: object;
 }
 
-export async function loadSums(app: string | undefined, { since, until, before }: Range, signal: AbortSignal): Promise<Sums> {
-  const of = async (span: Span) => (await chart(app, { ...span, measures: SUMS }, signal)).data[0]?.metrics ?? {};
+export async function loadSums(app: string | undefined, { since, until, before }: TimeRange, signal: AbortSignal): Promise<Sums> {
+  const of = async (span: TimeSpan) => (await chart(app, { ...span, measures: SUMS }, signal)).data[0]?.metrics ?? {};
   const [now, earlier] = await Promise.all([of({ since, until }), of(before)]);
   return { now, before: earlier };
 }

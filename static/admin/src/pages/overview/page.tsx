@@ -8,7 +8,7 @@ import { ctrWords, STATE_LOOKS } from "../../lib/campaigns";
 import { clockTime, duration, count, percent, things, type Zone } from "../../lib/format";
 import { because, laneState, STATE_WORDS } from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
-import { changeOf, pointsOf, RANGE_WORDS, RANGES, rangeOf, type Range, type RangeId } from "../../lib/range";
+import { changeOf, pointsOf, RANGE_WORDS, RANGES, rangeOf, type TimeRange, type RangeId } from "../../lib/range";
 import { useResource } from "../../lib/resource";
 import { to, useFilters } from "../../lib/url";
 import { gatewayName, reasonWords } from "../../lib/words";
@@ -155,7 +155,7 @@ function RangePicker() {
   );
 }
 
-const spanWords = ({ since, until }: Range, zone: Zone): string => `${[since, until].map((at) => clockTime(new Date(at), clock.shown.value, zone)).join(" to ")}, compared with the previous period`;
+const spanWords = ({ since, until }: TimeRange, zone: Zone): string => `${[since, until].map((at) => clockTime(new Date(at), clock.shown.value, zone)).join(" to ")}, compared with the previous period`;
 
 /** Key figures of the range, with their change. */
 function Summary({ now, before }: load.Sums) {
