@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 # Node, where the system's is missing or too old: `deps` puts it there.
 export PATH := $(CURDIR)/.deps/node/bin:$(PATH)
-.PHONY: help demo run test test-lanes test-recipes test-api test-upgrade test-packages lint bench fuzz sqlx deb release image pictures web sdk admin deps
+.PHONY: help demo run test test-lanes test-recipes test-api test-upgrade test-packages lint bench fuzz sqlx deb release image pictures web sdk admin clients deps
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,7 +16,7 @@ run: deps web ## Start the real server with a Postgres of its own
 	cargo run --locked --bin bellwire -- serve
 
 # What `npm test` does but for the build, which would have cargo embed the same once more. Rust is linted as it is compiled.
-test: deps web $(addsuffix /node_modules/.package-lock.json,tests/clients examples/node-backend examples/react-site examples/recipes/vite) ## Check style, then run all tests, those in Firefox and Chromium included
+test: deps web clients $(addsuffix /node_modules/.package-lock.json,tests/clients examples/node-backend examples/react-site examples/recipes/vite) ## Check style, then run all tests, those in Firefox and Chromium included
 	cargo fmt --all --check
 	scripts/words
 	node --test tests/words/words.test.mjs
@@ -65,10 +65,10 @@ fuzz: web ## Search for inputs that break the parsers of policies; SECONDS_EACH=
 sqlx: deps web ## Refresh .sqlx after a change of SQL or migrations
 	scripts/prepare-sqlx
 
-deb: web ## Make a Debian package; PROFILE=dev for one that is built quickly
+deb: web clients ## Make a Debian package; PROFILE=dev for one that is built quickly
 	scripts/package deb
 
-release: web ## Make a static program with what belongs to it, and lists of what is in it (SBOM)
+release: web clients ## Make a static program with what belongs to it, and lists of what is in it (SBOM)
 	scripts/package release
 
 image: ## Build the container, by podman or docker
@@ -82,11 +82,16 @@ pictures: deps web ## Take the pictures of the admin page in docs/pictures, from
 	scripts/pictures
 pictures: NEEDS = --test
 
-web: sdk admin ## Build what browsers load, which the server embeds
+web: sdk admin clients/dist/bellwire-server.tgz ## Build what browsers and Node backends load, which the server embeds
 
 sdk: static/sdk/dist/bellwire-web.tgz
 
 admin: static/admin/dist/index.html
+
+# The generator for Python is fetched from PyPI, which `make web` does not need. The server embeds the packages that exist.
+version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+wheel = clients/dist/bellwire-$(version)-py3-none-any.whl
+clients: clients/dist/bellwire-server.tgz $(wheel) ## Build the packages for backends, the one for Python included
 
 # The package, which is written last, has the server's version.
 static/sdk/dist/bellwire-web.tgz: static/sdk/node_modules/.package-lock.json $(wildcard static/sdk/*.mjs static/sdk/tsconfig*.json) \
@@ -95,6 +100,18 @@ static/sdk/dist/bellwire-web.tgz: static/sdk/node_modules/.package-lock.json $(w
 
 static/sdk/node_modules/.package-lock.json: static/sdk/package.json static/sdk/package-lock.json | deps
 	cd static/sdk && npm ci --no-audit --no-fund
+
+clients/dist/bellwire-server.tgz: clients/typescript/node_modules/.package-lock.json $(wildcard LICENSE-*) \
+		$(addprefix clients/typescript/,build.mjs tsconfig.json src/index.ts README.md LICENSE) static/admin/src/api/schema.d.ts Cargo.toml
+	cd clients/typescript && npm run build
+
+clients/typescript/node_modules/.package-lock.json: clients/typescript/package.json clients/typescript/package-lock.json | deps
+	cd clients/typescript && npm ci --no-audit --no-fund
+
+$(wheel): static/openapi.json $(addprefix clients/python/,build.py pyproject.toml README.md LICENSE src/bellwire/__init__.py) \
+		$(wildcard LICENSE-*) tests/clients/requirements.txt Cargo.toml | deps
+	scripts/install-deps --clients
+	PYTHONPATH=.deps/python python3 clients/python/build.py
 
 static/admin/dist/index.html: static/admin/node_modules/.package-lock.json $(wildcard static/admin/*.mjs) static/admin/tsconfig.json \
 		static/admin/index.html $(shell find static/admin/src static/admin/public static/shared -type f)

@@ -1,4 +1,4 @@
-//! Embeds the files for browsers, also in compressed form. They are copied beside the table that names them, so that a build
+//! Embeds the files for browsers and the packages for backends, also in compressed form. They are copied beside the table that names them, so that a build
 //! survives the move of its directory.
 #![allow(clippy::print_stdout, reason = "how build scripts talk to cargo")]
 
@@ -8,19 +8,21 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Directories of files, and the paths under which they are served.
-const ROOTS: [(&str, &str); 5] = [
+const ROOTS: [(&str, &str); 6] = [
     ("static/sdk/dist", "/sdk"),
+    ("clients/dist", "/clients"),
     ("static/admin/dist", "/admin"),
     ("static/example", "/example"),
     ("static/try", "/try"),
     ("static/shared", "/shared"),
 ];
 /// Without these the server would be built, but of no use to browsers.
-const NEEDED: [&str; 8] = [
+const NEEDED: [&str; 9] = [
     "static/sdk/dist/bellwire-web.tgz",
     "static/sdk/dist/bellwire.js",
     "static/sdk/dist/bellwire.d.ts",
     "static/sdk/dist/service-worker.js",
+    "clients/dist/bellwire-server.tgz",
     "static/admin/dist/index.html",
     "static/example/index.html",
     "static/try/index.html",
@@ -33,7 +35,7 @@ fn main() {
     }
     for missing in NEEDED.iter().filter(|path| !Path::new(path).is_file()) {
         println!(
-            "cargo::error={missing} is missing: run `make web` (or `npm ci && npm run build` in static/sdk and in static/admin), then build again"
+            "cargo::error={missing} is missing: run `make web` (or `npm ci && npm run build` in static/sdk, static/admin and clients/typescript), then build again"
         );
     }
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -46,7 +48,7 @@ fn main() {
             let path = format!("{served}/{below}");
             let content = fs::read(&file).expect("it was just found");
             // An archive that is compressed already is embedded once: its other forms are empty.
-            let is_packed = below.ends_with(".tgz");
+            let is_packed = below.ends_with(".tgz") || below.ends_with(".whl");
             let (packed, zipped) = if is_packed { Default::default() } else { (brotli(&content), gzip(&content)) };
             let forms = [("br", packed), ("gz", zipped), ("raw", content)].map(|(extension, octets)| {
                 let name = format!("{}.{extension}", path.replace('/', "_"));

@@ -1,6 +1,6 @@
 //! Files for browsers: the SDK and its service worker under `/sdk`, the admin page under `/admin`, the example page under
-//! `/example`, the page for subscribing during the setup of an app under `/try`, and shared files under `/shared`. All of them
-//! are compiled in.
+//! `/example`, the page for subscribing during the setup of an app under `/try`, and shared files under `/shared`. The packages
+//! for backends are under `/clients`; the one for Python is absent unless `make clients` built it. All files are compiled in.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -80,6 +80,7 @@ impl File {
             "svg" => "image/svg+xml",
             "png" => "image/png",
             "tgz" => "application/gzip",
+            "whl" => "application/zip",
             _ => "application/octet-stream",
         };
         let is_public = path.starts_with("/sdk/");
@@ -144,6 +145,7 @@ pub(crate) fn routes(state: &ApiState) -> Router<ApiState> {
     let always = Router::new()
         .route("/", get(front))
         .route("/sdk/{*file}", get(file))
+        .route("/clients/{*file}", get(file))
         .route("/shared/{*file}", get(file))
         .route("/admin", get(to_admin))
         .route("/admin/", get(admin))

@@ -12,7 +12,7 @@ export type Schemas = components["schemas"];
 export interface ClientOptions {
   /** Address of the server, without a path. */
   url: string;
-  /** API key. */
+  /** API key with the scopes of the calls. */
   key: string;
   /** Maximum number of requests for one call; default 4. */
   attempts?: number;
@@ -57,12 +57,12 @@ export function createClient(options: ClientOptions): Client {
         const after = response.headers.get("Retry-After");
         // A 409 with Retry-After: the first request with this Idempotency-Key has not finished.
         if (response.status < 500 && response.status !== 429 && !(response.status === 409 && after)) throw failure;
-        if (after) wait = /^\d+$/.test(after) ? Number(after) * 1000 : Math.max(0, Date.parse(after) - Date.now());
+        if (after && /^\d+$/.test(after)) wait = Number(after) * 1000;
       } catch (error) {
         if (error === failure || request.signal.aborted) throw error;
         failure = error;
       }
-      if (attempt >= attempts || !(wait < deadline - performance.now())) throw failure;
+      if (attempt >= attempts || performance.now() + wait >= deadline) throw failure;
       await delay(wait, undefined, { signal: request.signal });
     }
   }
