@@ -111,7 +111,7 @@ clients/typescript/node_modules/.package-lock.json: clients/typescript/package.j
 $(wheel): static/openapi.json $(addprefix clients/python/,build.py pyproject.toml README.md LICENSE src/bellwire/__init__.py) \
 		$(wildcard LICENSE-*) tests/clients/requirements.txt Cargo.toml | deps
 	scripts/install-deps --clients
-	PYTHONPATH=.deps/python python3 clients/python/build.py
+	PYTHONPATH=$(CURDIR)/.deps/python python3 clients/python/build.py
 
 static/admin/dist/index.html: static/admin/node_modules/.package-lock.json $(wildcard static/admin/*.mjs) static/admin/tsconfig.json \
 		static/admin/index.html $(shell find static/admin/src static/admin/public static/shared -type f)

@@ -17,6 +17,7 @@ from .rest.models import FieldError
 
 P = ParamSpec("P")
 T = TypeVar("T", covariant=True)
+RETRIED = (httpx.NetworkError, httpx.ProxyError, httpx.RemoteProtocolError, httpx.TimeoutException)
 WebhookEvent = TypedDict("WebhookEvent", {"id": str, "type": str, "timestamp": str, "data": dict[str, Any]})
 
 
@@ -44,7 +45,7 @@ class _Call:
             request.headers.setdefault("Idempotency-Key", str(uuid.uuid4()))
         self.attempts, self.deadline, self.attempt = attempts, time.monotonic() + seconds, 0
 
-    def delay(self, failure: httpx.TransportError | ProblemError) -> float:
+    def delay(self, failure: Exception) -> float:
         """Returns the seconds until the next attempt, or raises the failure."""
         self.attempt += 1
         delay: float = random.random() * min(8.0, 0.25 * 2**self.attempt)
@@ -70,7 +71,7 @@ class _Client(httpx.Client):
                     return response
                 response.read()
                 raise ProblemError(response)
-            except (httpx.TransportError, ProblemError) as error:
+            except (*RETRIED, ProblemError) as error:
                 time.sleep(call.delay(error))
 
 
@@ -86,17 +87,16 @@ class _AsyncClient(httpx.AsyncClient):
                     return response
                 await response.aread()
                 raise ProblemError(response)
-            except (httpx.TransportError, ProblemError) as error:
+            except (*RETRIED, ProblemError) as error:
                 await asyncio.sleep(call.delay(error))
 
 
 def create_client(url: str, key: str, *, attempts: int = 4, seconds: float = 30, timeout: float = 10) -> AuthenticatedClient:
     """Creates a client, which retries after network errors, 429 and 5xx. `timeout` is httpx's for each request, `seconds` limits all retries."""
-    headers = {"Authorization": f"Bearer {key}"}
-    sync = _Client(base_url=url, headers=headers, timeout=timeout)
-    parallel = _AsyncClient(base_url=url, headers=headers, timeout=timeout)
-    sync.limits = parallel.limits = (attempts, seconds)
-    return AuthenticatedClient(base_url=url, token=key).set_httpx_client(sync).set_async_httpx_client(parallel)
+    options: dict[str, Any] = {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "timeout": timeout}
+    client, async_client = _Client(**options), _AsyncClient(**options)
+    client.limits = async_client.limits = (attempts, seconds)
+    return AuthenticatedClient(url, token=key).set_httpx_client(client).set_async_httpx_client(async_client)
 
 
 def expect(kind: type[T], result: object) -> T:
@@ -125,8 +125,8 @@ def paginate(list_page: Callable[P, Page[T] | None], *args: P.args, **kwargs: P.
 def sign_user_token(user_id: str, secret: str, *, expires_in: int = 3600, app: str | None = None) -> str:
     """Signs a user token, a JWT with HS256. It is valid for `expires_in` seconds: one hour by default, at most 7 days."""
     claims = {"sub": user_id, "exp": int(time.time()) + expires_in, **({"aud": app} if app else {})}
-    parts = [json.dumps(part).encode() for part in ({"alg": "HS256", "typ": "JWT"}, claims)]
-    content = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+    parts = (base64.urlsafe_b64encode(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
+    content = b".".join(part.rstrip(b"=") for part in parts)
     signature = base64.urlsafe_b64encode(hmac.digest(secret.encode(), content, "sha256")).rstrip(b"=")
     return (content + b"." + signature).decode()
 
