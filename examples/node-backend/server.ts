@@ -1,9 +1,9 @@
-// The demo shop's backend. What has to do with notifications is in bellwire.ts; here is a small server around it.
+// The demo shop's backend. What has to do with notifications is in notifications.ts; here is a small server around it.
 import { randomBytes, randomInt } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
-import { sendCode, userToken, verified } from "./bellwire.js";
+import { sendCode, userToken, verified } from "./notifications.js";
 import { env } from "./env.js";
 
 const BODY_MAX = 512 * 1024; // octets; webhooks send 256 KiB at most, unless a single event is longer

@@ -1,13 +1,15 @@
-"""The demo shop's backend. What has to do with notifications is in bellwire.py; here is a small server around it."""
+"""The demo shop's backend. What has to do with notifications is in notifications.py; here is a small server around it."""
 
 import json
 import secrets
 from collections import OrderedDict
 from pathlib import Path
 
+import httpx
+from bellwire import ProblemError, WebhookVerificationError
 from flask import Flask, abort, jsonify, request, send_from_directory
 
-from bellwire import Forged, NotSent, env, send_code, user_token, verified
+from notifications import env, send_code, user_token, verified
 
 SEEN_MAX = 10_000
 
@@ -62,7 +64,7 @@ def code():
     codes[user] = f"{secrets.randbelow(1_000_000):06}"
     try:
         return {"message": send_code(user, codes[user])}, 202
-    except NotSent as failure:
+    except (ProblemError, httpx.HTTPError) as failure:
         app.logger.error("the code was not sent: %s", failure)
         abort(502)
 
@@ -72,7 +74,7 @@ def hear():
     try:
         # The signature is over the octets as they came: verify first, parse afterwards.
         events = verified(request.get_data(), request.headers)
-    except Forged:
+    except WebhookVerificationError:
         abort(400)
     # The same request may come again, under the same id.
     request_id = request.headers["webhook-id"]

@@ -1,6 +1,8 @@
 //! Clients generated from `/openapi.json` work. `make deps` installs the tools for tests, pinned by lock files: in
 //! `tests/clients/node_modules` by npm, in `.deps/python` by pip.
 
+mod backends;
+
 use std::path::{Path, PathBuf};
 
 use axum::http::Method;
@@ -94,4 +96,11 @@ async fn admin_types_match_the_description() {
     let is_same = std::fs::read_to_string(&committed).is_ok_and(|committed| committed == told);
     assert!(is_same, "the description has changed: cp {} {}", fresh.display(), committed.display());
     app.finish().await;
+}
+
+#[test]
+fn committed_description_is_the_programs() {
+    let printed = std::process::Command::new(env!("CARGO_BIN_EXE_bellwire")).arg("openapi").output().expect("it runs");
+    let committed = std::fs::read(root().join("static/openapi.json")).expect("a file");
+    assert!(printed.status.success() && printed.stdout == committed, "run `bellwire openapi > static/openapi.json`");
 }

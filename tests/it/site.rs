@@ -77,8 +77,11 @@ async fn sdk_is_served_with_types_to_all() {
         let octets: usize = header(&headers, "content-length").parse().unwrap();
         assert!(octets < 3_500, "{octets}");
     }
-    let package = load(&api, "/sdk/bellwire-web.tgz", &[("accept-encoding", "gzip, br")]).await.1;
-    assert_eq!(header(&package, "content-encoding"), "", "a saved file must be the archive itself");
+    for path in ["/sdk/bellwire-web.tgz", "/clients/bellwire-server.tgz"] {
+        let (status, package, _) = load(&api, path, &[("accept-encoding", "gzip, br")]).await;
+        assert_eq!((status, header(&package, "content-type")), (200, "application/gzip"), "{path}");
+        assert_eq!(header(&package, "content-encoding"), "", "a saved file must be the archive itself");
+    }
     for absent in ["/sdk/", "/sdk/nothing.js", "/sdk/../Cargo.toml", "/sdk/%2e%2e/Cargo.toml", "/example/nothing"] {
         assert_eq!(load(&api, absent, &[]).await.0, 404, "{absent}");
     }

@@ -60,18 +60,25 @@ pub(super) async fn copy(example: &str, site: &Site) -> TempDir {
     to
 }
 
-/// Installs what the lock file names, from the example itself, and the SDK from the server. Bundlers refuse links that lead elsewhere.
+/// Installs what the lock file names, from the example itself, and our packages from the server. Bundlers refuse links that lead elsewhere.
 async fn install(example: &str, to: &TempDir, site: &Site) {
     let installed = root().join("examples").join(example).join("node_modules");
     let from = installed.to_str().expect("UTF-8");
     // By hard links, or by copies where the directories are on different disks.
     sh("cp -al \"$1\" . 2>/dev/null || cp -a \"$1\" . && rm -rf node_modules/@bellwire", from, to).await;
+    for (path, name) in [("/sdk/bellwire-web.tgz", "web"), ("/clients/bellwire-server.tgz", "server")] {
+        download(path, "package.tgz", to, site).await;
+        let package = format!("node_modules/@bellwire/{name}");
+        sh("mkdir -p \"$1\" && tar -xzf package.tgz -C \"$1\" --strip-components=1", &package, to).await;
+    }
+}
+
+/// Saves a file of the server.
+async fn download(path: &str, name: &str, to: &TempDir, site: &Site) {
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let uri = format!("{}/sdk/bellwire-web.tgz", site.origin).parse().expect("a URL");
-    let package = client.get(uri).await.expect("it answers").into_body().collect().await.expect("a body");
-    std::fs::write(to.path().join("sdk.tgz"), package.to_bytes()).expect("a file of ours");
-    let sdk = "node_modules/@bellwire/web";
-    sh("mkdir -p \"$1\" && tar -xzf sdk.tgz -C \"$1\" --strip-components=1", sdk, to).await;
+    let uri = format!("{}{path}", site.origin).parse().expect("a URL");
+    let file = client.get(uri).await.expect("it answers").into_body().collect().await.expect("a body");
+    std::fs::write(to.path().join(name), file.to_bytes()).expect("a file of ours");
 }
 
 async fn sh(script: &str, argument: &str, at: &TempDir) {
@@ -284,9 +291,6 @@ async fn hear(shop: &Shop, backend: &mut Backend) {
 async fn plain_site_and_node_backend_make_a_shop() {
     let shop = Shop::open().await;
     let (pages, program) = (copy("plain-site", &shop.site).await, copy("node-backend", &shop.site).await);
-    let description = shop.site.app.call(Method::GET, "/openapi.json", Value::Null).await.ok(200);
-    std::fs::write(program.path().join("openapi.json"), description.to_string()).expect("a file of ours");
-    run("tests/clients/node_modules/.bin/openapi-typescript", &["openapi.json", "-o", "client.d.ts"], &program).await;
     run("tests/clients/node_modules/.bin/tsc", &[], &program).await;
     let mut command = Command::new("node");
     command.arg("dist/server.js").current_dir(program.path());
@@ -301,6 +305,9 @@ async fn react_site_and_python_backend_make_a_shop() {
     let (pages, program) = (copy("react-site", &shop.site).await, copy("python-backend", &shop.site).await);
     run("static/admin/node_modules/.bin/tsc", &[], &pages).await;
     run("static/admin/node_modules/.bin/vite", &["build", "--logLevel", "warn"], &pages).await;
+    let wheel = format!("bellwire-{}-py3-none-any.whl", env!("CARGO_PKG_VERSION"));
+    download(&format!("/clients/{wheel}"), &wheel, &program, &shop.site).await;
+    sh("python3 -m zipfile -e \"$1\" .", &wheel, &program).await;
     let mut command = Command::new("python3");
     command.args(["-m", "flask", "--app", "server", "run", "--host", "localhost", "--port", "0"]);
     command.current_dir(program.path()).env("PYTHONPATH", root().join(".deps/python-backend"));

@@ -1,0 +1,38 @@
+"""Uses the client for backends as its README describes: ADDRESS, KEY and secrets are in the environment, webhook requests in webhooks.json."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from bellwire import ProblemError, WebhookVerificationError, create_client, expect, paginate, sign_user_hmac, sign_user_token, verify_webhook
+from bellwire.rest.api.messages import messages_send, messages_show
+from bellwire.rest.api.topics import topics_list, topics_set
+from bellwire.rest.models import Accepted, MessageCounts, MessageRequest, MessageResponse, TopicRequest
+
+client = create_client(os.environ["ADDRESS"], os.environ["KEY"])
+for name in ("a", "b", "c", "d", "e"):
+    topics_set.sync("shop", name, client=client, body=TopicRequest())
+topics: list[str] = [topic.name for topic in paginate(topics_list.sync, "shop", client=client, limit=2)]
+
+body = MessageRequest.from_dict({"to": {"topic": "news"}, "tier": "transactional", "content": {"title": "Hello"}})
+message: str = expect(Accepted, messages_send.sync("shop", client=client, body=body)).id
+shown = expect(MessageResponse, asyncio.run(messages_show.asyncio("shop", message, client=client)))
+targeted: int = expect(MessageCounts, shown.counts).targeted
+
+problem: object = None
+try:
+    messages_send.sync("shop", client=client, body=MessageRequest.from_dict({**body.to_dict(), "ttl": -1}))
+except ProblemError as error:
+    problem = {"status": error.status, "code": error.code, "title": error.title, "pointer": error.errors[0].pointer}
+
+webhooks: list[list[str] | str] = []
+for request in json.loads(Path("webhooks.json").read_text()):
+    try:
+        events = verify_webhook(request["body"].encode(), request["headers"], os.environ["WEBHOOK_SECRET"])
+        webhooks.append([event["type"] for event in events])
+    except WebhookVerificationError:
+        webhooks.append("refused")
+
+tokens = [sign_user_token("ann", os.environ["IDENTITY_SECRET"], app="shop"), sign_user_hmac("bob", os.environ["HMAC_SECRET"])]
+print(json.dumps({"topics": topics, "message": message, "targeted": targeted, "problem": problem, "webhooks": webhooks, "tokens": tokens}))
