@@ -28,7 +28,7 @@ const LOAD: &str = r#"
     const { version, license, repository, engines } = manifest;
     const files = ["README.md", "LICENSE", "LICENSE-MIT", "LICENSE-APACHE"];
     const texts = files.filter((file) => readFileSync(`node_modules/${name}/${file}`, "utf8").length > 100);
-    console.log(JSON.stringify({ version, license, repository, engines, texts, exported, worker: Object.keys(self.bellwire) }));
+    console.log(JSON.stringify({ version, license, repository, engines, texts, exported, worker: Object.keys(self.bellwire ?? {}) }));
 "#;
 
 fn root() -> &'static Path {

@@ -25,7 +25,7 @@ export interface ClientOptions {
 }
 
 type Init<I> = RequiredKeysOf<I> extends never ? [I?] : [I];
-type Success<R> = Extract<R, { error?: never }>;
+type Success<R> = Extract<R, { data: unknown }>;
 type Call<M extends HttpMethod> = <P extends PathsWithMethod<paths, M>, I extends MaybeOptionalInit<paths[P], M & keyof paths[P]>>(
   path: P,
   ...init: Init<I>

@@ -1,6 +1,7 @@
 //! The packages for backends install from a server, type-check, and keep the promises of their READMEs.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -73,6 +74,15 @@ fn webhook_requests(secret: &str) -> Value {
     json!([request(now, &body), request(now, &altered), request(now - TOLERANCE_S - 1, &body)])
 }
 
+/// Writes the code of a page's blocks in a language as one program.
+fn write_code(page: &str, language: &str, to: &Path) {
+    let text = std::fs::read_to_string(root().join(page)).expect("a page");
+    let blocks = text.split("```").skip(1).step_by(2);
+    let code: Vec<&str> = blocks.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect();
+    assert!(!code.is_empty(), "{page} has no code in {language}");
+    std::fs::write(to, code.concat()).expect("a file of ours");
+}
+
 /// A server behind the proxy, and a directory for a program that uses a client.
 struct Workshop {
     app: TestApp,
@@ -126,7 +136,7 @@ impl Workshop {
         let keys: Vec<_> =
             requests.iter().filter(|(method, ..)| *method == Method::POST).map(|(.., key)| key).collect();
         assert!(keys[0] == keys[1] && keys[1] != keys[2] && !keys[0].is_empty(), "{keys:?}");
-        let messages = self.app.get("/messages").await;
+        let messages = self.app.get("/v1/apps/shop/messages").await;
         let ids: Vec<_> = messages["data"].as_array().expect("rows").iter().map(|message| &message["id"]).collect();
         assert_eq!(ids, [&output["message"]]);
 
@@ -148,10 +158,14 @@ async fn typescript_client_keeps_its_promises() {
     std::fs::write(workshop.dir.path().join("package.json"), r#"{"type": "module"}"#).expect("a file");
     let package = format!("http://{}/clients/bellwire-server.tgz", workshop.server.address);
     sdk_package::run("npm", &["i", &package], &workshop.dir).await;
+    write_code("clients/typescript/README.md", "ts", &workshop.dir.path().join("readme.ts"));
+    write_code("docs/clients.md", "ts", &workshop.dir.path().join("guide.ts"));
     let types = root().join("clients/typescript/node_modules/@types");
     std::os::unix::fs::symlink(types, workshop.dir.path().join("node_modules/@types")).expect("a link");
     let tsc = root().join("tests/clients/node_modules/.bin/tsc");
-    workshop.run(tsc.to_str().expect("UTF-8"), &["-p", "."]).await;
+    for exact in ["true", "false"] {
+        workshop.run(tsc.to_str().expect("UTF-8"), &["-p", ".", "--exactOptionalPropertyTypes", exact]).await;
+    }
     let output = workshop.run("node", &["backend.js"]).await;
     workshop.check(&output).await;
 }
@@ -163,7 +177,10 @@ async fn python_client_keeps_its_promises() {
     let wheel = format!("http://{server}/clients/bellwire-{version}-py3-none-any.whl");
     let pip = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", "client", &wheel];
     workshop.run("python3", &pip).await;
-    workshop.run("python3", &["-m", "mypy", "--strict", "backend.py", "client/bellwire/__init__.py"]).await;
+    write_code("clients/python/README.md", "python", &workshop.dir.path().join("readme.py"));
+    write_code("docs/clients.md", "python", &workshop.dir.path().join("guide.py"));
+    let files = ["backend.py", "readme.py", "guide.py", "client/bellwire/__init__.py"];
+    workshop.run("python3", &[&["-m", "mypy", "--strict"], &files[..]].concat()).await;
     let output = workshop.run("python3", &["backend.py"]).await;
     workshop.check(&output).await;
 }
