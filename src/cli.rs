@@ -49,7 +49,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::checks::{CheckResult, Health};
 use crate::config;
@@ -109,86 +109,90 @@ enum Verb {
     /// Run the server until SIGTERM or Ctrl-C.
     #[command(after_help = EXIT_CODES)]
     Serve(serve::Serve),
-    /// Begin: make an app for your site with its keys and a topic, and print what to paste where.
+    /// Create an app for your site, and print the code to paste.
     #[command(after_help = INIT_EXAMPLE)]
     Init(Single<init::Init>),
-    /// Make, list and change apps: the sites that send.
+    /// Create, list and change apps.
     #[command(after_help = MORE_SETTINGS)]
     App(CommandGroup<app::App>),
-    /// Make, list, change and remove topics, to which messages are sent.
+    /// Create, list, change and delete topics.
     #[command(after_help = MORE_SETTINGS)]
     Topic(CommandGroup<topic::Topic>),
-    /// Set, list, show, count and remove segments, by which a message is for some of its audience only.
+    /// Set, list, count and delete segments.
     #[command(after_help = MORE_SETTINGS)]
     Segment(CommandGroup<segment::Segment>),
-    /// Copy out all that is kept of a person, or erase it.
+    /// Export or erase the data of a user.
     #[command(after_help = MORE_SETTINGS)]
     User(CommandGroup<user::User>),
-    /// Send events to other systems over HTTP: create, test, list and change webhooks, and resend failed requests.
+    /// Manage webhooks, and resend failed requests.
     #[command(after_help = MORE_SETTINGS)]
     Webhook(CommandGroup<webhook::Webhook>),
-    /// Say how many messages a person is sent in a day or a week.
+    /// Limit the messages per person and day or week.
     #[command(after_help = MORE_SETTINGS)]
     Cap(CommandGroup<cap::Cap>),
-    /// Make, try out, list and remove templates, which are filled in for each recipient.
+    /// Create, try, list and delete templates.
     #[command(after_help = MORE_SETTINGS)]
     Template(CommandGroup<template::TemplateCommand>),
-    /// Manage the VAPID keys that an app's pushes are signed with.
+    /// Manage the VAPID keys of an app.
     #[command(after_help = MORE_SETTINGS)]
     Vapid(CommandGroup<vapid::Vapid>),
-    /// Take out everything that an app owns, secrets included, for `bellwire import` on another server.
+    /// Export an app, secrets included, for another server.
     #[command(after_help = EXPORT_EXAMPLES)]
     Export(Single<export::Export>),
-    /// Take in subscriptions of another sender, or a whole app that `bellwire export` took out.
+    /// Import subscriptions of another sender, or an exported app.
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(Single<import::Import>),
-    /// Make, list and revoke API keys.
+    /// Create, list and revoke API keys.
     #[command(after_help = MORE_SETTINGS)]
     Key(CommandGroup<key::Key>),
     /// Invite people to this server, and set their roles.
     #[command(after_help = MORE_SETTINGS)]
     Admin(CommandGroup<team::Team>),
-    /// Tell who did what, with keys, signed in and at the command line.
+    /// List the actions of keys, people and the command line.
     #[command(after_help = MORE_SETTINGS)]
     Audit(CommandGroup<audit::Audit>),
-    /// Show figures over time: what became of deliveries, receipts and subscriptions.
+    /// Print metrics of deliveries, receipts and subscriptions.
     #[command(after_help = METRICS_EXAMPLES)]
     Metrics(Single<Box<metrics::Figures>>),
     /// Send a message.
     Send(Single<Box<send::Send>>),
-    /// Watch and steer messages.
+    /// List, show, pause, resume and cancel messages.
     #[command(after_help = MORE_SETTINGS)]
     Message(CommandGroup<message::MessageCommand>),
-    /// Plan, start, watch and steer campaigns.
+    /// Plan, start, follow, pause and cancel campaigns.
     #[command(after_help = MORE_SETTINGS)]
     Campaign(CommandGroup<campaign::Campaign>),
-    /// Show what happens as it happens: progress of campaigns, lanes, alerts, outcomes by second. Until Ctrl-C.
+    /// Follow events live: campaigns, push services, alerts, outcomes.
     ///
-    /// A page on a terminal, a line for each event elsewhere, and a line of JSON for each with `--json`.
+    /// Runs until Ctrl-C. A page on a terminal, a line for each event elsewhere, and a line of JSON for each with `--json`.
     #[command(after_help = MORE_SETTINGS)]
     Watch(Single<watch::Watch>),
-    /// Explain one delivery: its audience rule, retry policy, gateway responses, retry times and next attempt.
+    /// Explain one delivery: rules, responses, retries, next attempt.
     #[command(after_help = EXPLAIN_EXAMPLE)]
     Explain(Single<explain::Explain>),
-    /// Find deliveries that failed; send them again, put them aside, copy them out.
+    /// List, replay, discard and export failed deliveries.
     #[command(after_help = MORE_SETTINGS)]
     DeadLetters(CommandGroup<Box<dead_letters::DeadLetters>>),
-    /// Show delivery policies, and try them on a simulated gateway.
+    /// Show delivery policies, and simulate them.
     #[command(subcommand, after_help = EXIT_CODES)]
     Policy(policy::Policy),
-    /// Deliver a campaign to simulated browsers on this machine, with faults, and check the account.
+    /// Deliver a campaign to simulated browsers, and check the counts.
     #[command(after_help = EXIT_CODES)]
     Demo(demo::Args),
-    /// Copy out the whole database while servers are at work. The master key is not in it: keep that, too, and apart.
+    /// Back up the whole database while servers run.
+    ///
+    /// The backup does not contain the master key: keep a copy of it in another place.
     #[command(after_help = BACKUP_EXAMPLES)]
     Backup(backup::Backup),
-    /// Bring a backup back, into a database that is empty, and hold back what was pending: it may have been sent since.
+    /// Restore a backup into an empty database.
+    ///
+    /// Deliveries that were pending are held: they may have been sent after the backup.
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(backup::Restore),
-    /// List what a restore has held back, resume it, or cancel it.
+    /// List, resume or cancel what a restore holds back.
     #[command(after_help = MORE_SETTINGS)]
     Held(CommandGroup<held::HeldCommand>),
-    /// Bring the database up to date, without serving.
+    /// Migrate the database without serving.
     #[command(after_help = EXIT_CODES)]
     Migrate {
         /// Migrate even while workers of another version are at work, which then send twice; unless given, it waits half a
@@ -202,7 +206,9 @@ enum Verb {
         #[command(flatten)]
         settings: ServerSettings,
     },
-    /// Check what a start depends on, and how the server, its database and the network around it do, without changing anything.
+    /// Check settings, server, database and network.
+    ///
+    /// Changes nothing.
     #[command(after_help = EXIT_CODES)]
     Doctor {
         /// Make no network connection except to the database: neither to push services, nor to the server's public URL.
@@ -211,38 +217,42 @@ enum Verb {
         #[command(flatten)]
         settings: ServerSettings,
     },
-    /// Log more, or less, for a while, without a restart.
+    /// Change the log level for a while without a restart.
     #[command(after_help = MORE_SETTINGS)]
     LogLevel(CommandGroup<log_level::LogLevel>),
-    /// Ask the server on this machine whether it can serve, for health checks of containers.
+    /// Check whether the server on this machine can serve.
     ///
-    /// It is looked for at the address that `listen` names, and can serve if its database answers.
+    /// For health checks of containers. The server at the address `listen` can serve if its database responds.
     #[command(after_help = EXIT_CODES)]
     Health(FewSettings),
-    /// Print what completes commands of `bellwire` in a shell. Packages have put it in its place.
+    /// Print the completion script of a shell. Packages install it.
     #[command(after_help = COMPLETIONS_EXAMPLE)]
     Completions {
         /// Name of the shell.
         shell: clap_complete::Shell,
     },
-    /// Print the description of the REST API, OpenAPI 3.1 as JSON. Needs no server and no database.
+    /// Print the OpenAPI description of the REST API as JSON.
+    ///
+    /// Needs no server and no database.
     #[command(after_help = OPENAPI_EXAMPLE)]
     Openapi,
-    /// Write man pages of all commands and of bellwire.toml into a directory. Packages have put them in their place.
+    /// Write man pages into a directory. Packages install them.
     Man {
         /// Target directory; created if missing.
         directory: PathBuf,
     },
-    /// Manage the key that protects all others.
+    /// Manage the key that encrypts all other keys.
     #[command(subcommand)]
     MasterKey(keys::MasterKey),
-    /// Manage the keys that secrets are sealed with in the database.
+    /// Manage the keys that encrypt secrets in the database.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
     /// Manage the embedded Postgres.
     #[command(subcommand)]
     Postgres(PostgresVerb),
-    /// Run push services to test against: they check, decrypt and count what they get, and fail as they are told.
+    /// Run simulated push services for tests.
+    ///
+    /// They check, decrypt and count pushes, and return the configured failures.
     ///
     /// Prints one line of JSON once it serves: the address of its HTTP interface, and where each host listens.
     #[command(after_help = SIMULATOR_EXAMPLE)]
@@ -259,7 +269,8 @@ enum PostgresVerb {
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     panics::watch();
-    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
+    let matches = help::grouped(Cli::command()).try_get_matches().unwrap_or_else(|error| refuse(&error));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
     match run(cli) {
         Ok(code) => code,
         Err(error) if ClosedPipe::ended(&error) => ExitCode::SUCCESS,

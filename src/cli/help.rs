@@ -1,4 +1,6 @@
-//! Text below the options in `--help`.
+//! Text below the options in `--help`, and the list of commands by subject.
+
+use clap::Command;
 
 pub(super) const EXIT_CODES: &str = "Exit codes:
   0  done
@@ -50,3 +52,35 @@ pub(super) const SIMULATOR_EXAMPLE: &str =
   bellwire serve --gateways fcm.bellwire.test=fcm@127.0.0.1:PORT --gateway-ca-file ca.pem --allow-loopback
 
 Its HTTP interface: POST /mint, /rules, /reset; GET /report, /received, /rules, /hosts, /ca.pem";
+
+/// Commands by subject, as the program's help lists them.
+const GROUPS: [(&str, &[&str]); 7] = [
+    ("Start", &["serve", "init", "demo"]),
+    ("Send", &["send", "message", "campaign", "template"]),
+    ("Audience", &["app", "topic", "segment", "user", "cap", "import", "export"]),
+    ("Delivery", &["watch", "metrics", "explain", "dead-letters", "policy", "webhook"]),
+    ("Access", &["key", "vapid", "admin", "audit", "keys", "master-key"]),
+    ("Operate", &["doctor", "health", "log-level", "migrate", "backup", "restore", "held", "postgres"]),
+    ("Tools", &["simulate-gateway", "openapi", "completions", "man"]),
+];
+
+/// Lists the commands of the program by subject instead of in one list.
+pub(super) fn grouped(program: Command) -> Command {
+    let mut list = String::new();
+    for (subject, names) in GROUPS {
+        list.push_str(&format!("{subject}:\n"));
+        for name in names {
+            let about = program.find_subcommand(name).and_then(Command::get_about);
+            list.push_str(&format!("  {name:<17} {}\n", about.map(ToString::to_string).unwrap_or_default()));
+        }
+        list.push('\n');
+    }
+    let list = list.trim_end().to_owned();
+    program.before_help(list).help_template(
+        "{about}\n\n{usage-heading} {usage}\n\n{before-help}`bellwire help <COMMAND>` explains a command.\n\nOptions:\n{options}{after-help}",
+    )
+}
+
+#[cfg(test)]
+#[path = "../../tests/unit/cli/help.rs"]
+mod tests;

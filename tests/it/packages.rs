@@ -28,9 +28,9 @@ fn text(output: Output) -> String {
 /// The verbs that `--help` shows below these.
 fn verbs(of: &[&str]) -> BTreeSet<String> {
     let help = text(bellwire(&[of, &["--help"]].concat()));
-    let commands = help.split("\nCommands:\n").nth(1).unwrap_or_default();
-    let lines = commands.lines().take_while(|line| line.starts_with("  "));
-    let names = lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    let (commands, _) = help.split_once("\nOptions:\n").expect("options");
+    let is_command = |line: &&str| line.strip_prefix("  ").is_some_and(|line| line.starts_with(char::is_lowercase));
+    let names = commands.lines().filter(is_command).filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
