@@ -100,7 +100,9 @@ async fn in_chromium_a_message_is_sent_and_paused() {
     chromium.click("send-test").await;
     appears(&mut chromium, "#tested").await;
     site.app.run_until_idle().await;
-    chromium.evaluate(&when("document.getElementById('tested')?.innerText.includes('the push service accepted it')")).await;
+    chromium
+        .evaluate(&when("document.getElementById('tested')?.innerText.includes('the push service accepted it')"))
+        .await;
     let tests = messages(&site, "?tier=transactional").await;
     assert_eq!((tests.len(), &tests[0]["to"]), (1, &json!({"users": ["ann"]})));
     chromium.open(&format!("{}/admin/messages/new", site.origin)).await;
@@ -207,6 +209,8 @@ async fn a_viewer_looks_and_is_told_who_could_act(chromium: &mut Chromium, site:
     assert_eq!(chromium.evaluate(secret).await, false, "nor what was said");
     look_at(chromium, "message-of-a-viewer").await;
     chromium.open(&format!("{}/admin/messages/new", site.origin)).await;
-    chromium.evaluate(&says("Your role does not allow sending messages. This requires the role sender on this app.")).await;
+    chromium
+        .evaluate(&says("Your role does not allow sending messages. This requires the role sender on this app."))
+        .await;
     assert_eq!(chromium.evaluate("document.querySelector('[name=title]')").await, Value::Null, "nor a draft");
 }

@@ -173,10 +173,14 @@ async fn in_chromium_a_person_is_tested_and_erased() {
     assert_eq!(chromium.evaluate(&ask).await, 201);
     chromium.open(&story.page(&story.delivery(0))).await;
     chromium
-        .evaluate(&says("Your role does not allow retrying or cancelling deliveries. This requires the role sender on this app."))
+        .evaluate(&says(
+            "Your role does not allow retrying or cancelling deliveries. This requires the role sender on this app.",
+        ))
         .await;
     chromium.open(&story.page("/subscribers/shop/users/ann")).await;
-    chromium.evaluate(&says("Your role does not allow erasing people. This requires the role operator on this app.")).await;
+    chromium
+        .evaluate(&says("Your role does not allow erasing people. This requires the role operator on this app."))
+        .await;
     let offered = "['retry', 'cancel', 'erase'].some((id) => document.getElementById(id)) || !!document.querySelector('[data-do=test]')";
     assert_eq!(chromium.evaluate(offered).await, false);
     chromium.evaluate("fetch('/v1/session', { method: 'DELETE' }).then((response) => response.status)").await;

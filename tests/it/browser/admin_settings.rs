@@ -195,10 +195,19 @@ async fn in_chromium_a_viewer_sees_read_only_settings() {
     chromium.listen().await;
     come_in(&site, &mut chromium, "vera@example.com", "viewer").await;
     for (path, told) in [
-        ("/settings/keys?app=shop", "Your role does not allow creating or revoking keys. This requires the role admin on this app."),
+        (
+            "/settings/keys?app=shop",
+            "Your role does not allow creating or revoking keys. This requires the role admin on this app.",
+        ),
         ("/settings/apps", "Your role does not allow creating apps. This requires the role operator for all apps."),
-        ("/settings/apps?app=shop", "Your role does not allow changing the app. This requires the role operator on this app."),
-        ("/settings/hours?app=shop", "Your role does not allow changing quiet hours. This requires the role operator on this app."),
+        (
+            "/settings/apps?app=shop",
+            "Your role does not allow changing the app. This requires the role operator on this app.",
+        ),
+        (
+            "/settings/hours?app=shop",
+            "Your role does not allow changing quiet hours. This requires the role operator on this app.",
+        ),
         ("/settings/team", "The team is visible to admins for all apps"),
     ] {
         chromium.open(&page(&site, path)).await;

@@ -139,7 +139,11 @@ async fn in_chromium_a_webhook_is_replayed() {
 
     // A viewer sees it all, and is told who could act.
     sign_in_as_viewer(&mut chromium, &site, &format!("/webhooks/{id}")).await;
-    chromium.evaluate(&says("Your role does not allow testing, changing or deleting webhooks. This requires the role admin")).await;
+    chromium
+        .evaluate(&says(
+            "Your role does not allow testing, changing or deleting webhooks. This requires the role admin",
+        ))
+        .await;
     let offered =
         "['test', 'edit', 'switch', 'rotate', 'delete', 'replay-all'].some((id) => document.getElementById(id))";
     assert_eq!(chromium.evaluate(offered).await, false);

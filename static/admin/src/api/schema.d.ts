@@ -903,7 +903,7 @@ export interface paths {
         };
         /**
          * Lists events, the newest first, or streams them.
-         * @description With `after` the response is NDJSON: the events that joined the stream after this cursor, in that order. An event joins two minutes after its minute began. The cursor skips nothing, in whatever order transactions commit. An event whose count grows later is sent again with the same `id` and a new cursor: keep the last line. Events are deleted with the archive of dead letters.
+         * @description With `after` the response is NDJSON: the events that joined the stream after this cursor, in that order. An event joins two minutes after its minute began. The cursor skips nothing, even if transactions commit out of order. An event whose count grows later is sent again with the same `id` and a new cursor: keep the last line. Events are deleted with the archive of dead letters.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
