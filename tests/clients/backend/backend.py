@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from bellwire import ProblemError, WebhookVerificationError, create_client, expect, paginate, sign_user_hmac, sign_user_token, verify_webhook
+from bellwire.rest.api.apps import apps_show
 from bellwire.rest.api.messages import messages_send, messages_show
 from bellwire.rest.api.topics import topics_list, topics_set
 from bellwire.rest.models import Accepted, MessageCounts, MessageRequest, MessageResponse, TopicRequest
@@ -26,6 +27,12 @@ try:
 except ProblemError as error:
     problem = {"status": error.status, "code": error.code, "title": error.title, "pointer": error.errors[0].pointer}
 
+busy = ""
+try:
+    apps_show.sync("busy", client=client)
+except ProblemError as error:
+    busy = f"{error.status} {error.code}"
+
 webhooks: list[list[str] | str] = []
 for request in json.loads(Path("webhooks.json").read_text()):
     try:
@@ -35,4 +42,4 @@ for request in json.loads(Path("webhooks.json").read_text()):
         webhooks.append("refused")
 
 tokens = [sign_user_token("ann", os.environ["IDENTITY_SECRET"], app="shop"), sign_user_hmac("bob", os.environ["HMAC_SECRET"])]
-print(json.dumps({"topics": topics, "message": message, "targeted": targeted, "problem": problem, "webhooks": webhooks, "tokens": tokens}))
+print(json.dumps({"topics": topics, "message": message, "targeted": targeted, "problem": problem, "busy": busy, "webhooks": webhooks, "tokens": tokens}))

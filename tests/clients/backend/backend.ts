@@ -26,6 +26,11 @@ const problem = await bellwire.POST("/v1/apps/{app}/messages", { params: { path:
   (error: unknown) => (error instanceof ProblemError ? { status: error.status, code: error.code, title: error.title, pointer: error.errors[0]?.pointer } : String(error)),
 );
 
+const busy = await bellwire.GET("/v1/apps/{app}", { params: { path: { app: "busy" } } }).then(
+  () => undefined,
+  (error: unknown) => (error instanceof ProblemError ? `${error.status} ${error.code}` : String(error)),
+);
+
 const webhooks = JSON.parse(readFileSync("webhooks.json", "utf8")).map(({ headers, body }: { headers: Record<string, string>; body: string }) => {
   try {
     return verifyWebhook(body, headers, env("WEBHOOK_SECRET")).map((event) => event.type);
@@ -34,4 +39,4 @@ const webhooks = JSON.parse(readFileSync("webhooks.json", "utf8")).map(({ header
   }
 });
 const tokens = [signUserToken("ann", env("IDENTITY_SECRET"), { app }), signUserHmac("bob", env("HMAC_SECRET"))];
-console.log(JSON.stringify({ topics, message, targeted, problem, webhooks, tokens }));
+console.log(JSON.stringify({ topics, message, targeted, problem, busy, webhooks, tokens }));

@@ -34,8 +34,8 @@ async fn request(server: SocketAddr, mut request: Request<Body>) -> Response {
     client.request(request).await.expect("the server answers").map(Body::new)
 }
 
-/// Starts a proxy that forwards all requests, but replaces the response to the first POST by a 503. Returns its address, and the method,
-/// path and `Idempotency-Key` of each request.
+/// Starts a proxy that forwards all requests, but replaces the response to the first POST, and each one about the app `busy`, by a 503.
+/// Returns its address, and the method, path and `Idempotency-Key` of each request.
 async fn lossy_proxy(server: SocketAddr) -> (String, Requests) {
     let requests = Requests::default();
     let seen = requests.clone();
@@ -43,6 +43,7 @@ async fn lossy_proxy(server: SocketAddr) -> (String, Requests) {
         let key = incoming.headers().get("idempotency-key").map_or("", |key| key.to_str().expect("ASCII"));
         let entry = (incoming.method().clone(), incoming.uri().to_string(), key.to_owned());
         let is_lost = entry.0 == Method::POST && seen.lock().iter().all(|(method, ..)| *method != Method::POST);
+        let is_lost = is_lost || entry.1.ends_with("/apps/busy");
         seen.lock().push(entry);
         let response = request(server, incoming).await;
         if is_lost { (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "0")]).into_response() } else { response }
@@ -127,9 +128,11 @@ impl Workshop {
         let output: Value = serde_json::from_str(output).expect("JSON");
         assert_eq!(output["problem"], json!({"status": 422, "code": "invalid", "title": "Invalid", "pointer": "/ttl"}));
         assert_eq!(output["webhooks"], json!([["delivery.clicked"], "refused", "refused"]));
-        assert_eq!(output["targeted"], 1, "{output}");
+        assert_eq!((&output["targeted"], &output["busy"]), (&json!(1), &json!("503 unexpected_response")), "{output}");
 
         let requests = std::mem::take(&mut *self.requests.lock());
+        let attempts = requests.iter().filter(|(_, path, _)| path.ends_with("/apps/busy")).count();
+        assert_eq!(attempts, 4, "{requests:?}");
         let topics = output["topics"].as_array().expect("names");
         let pages = requests.iter().filter(|(method, path, _)| *method == Method::GET && path.contains("/topics?"));
         assert_eq!((pages.count(), topics.len()), (3, 6), "{requests:?}");
