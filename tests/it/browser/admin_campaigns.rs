@@ -114,7 +114,7 @@ async fn in_chromium_a_campaign_runs_and_is_copied() {
     click(&mut chromium, "[name=when][value=now]").await;
     look_at(&mut chromium, "campaign-composer").await;
     click(&mut chromium, "#save").await;
-    goes(&mut chromium, "A draft").await;
+    goes(&mut chromium, "Draft: nothing is sent").await;
     assert_eq!(chromium.evaluate("location.pathname").await, "/admin/campaigns/autumn-sale");
     let plan = site.get("/campaigns/autumn-sale/plan").await;
     assert_eq!(plan["message"]["to"], json!({"all": true, "segment": "testers"}));

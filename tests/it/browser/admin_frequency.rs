@@ -100,7 +100,7 @@ async fn in_chromium_a_held_app_is_released() {
     click(&mut chromium, "#change-caps").await;
     chromium.evaluate(&says("A user gets at most 3 promotional and engagement messages together in 1 day.")).await;
     click(&mut chromium, "#do-it").await;
-    chromium.evaluate(&says("caps/1/max")).await;
+    chromium.evaluate(&says("caps, 1, max")).await;
     look_at(&mut chromium, "frequency-caps-refused").await;
     chromium.press_escape().await;
     write(&mut chromium, "[name=cap-max-1]", "1").await;

@@ -212,7 +212,8 @@ async fn in_chromium_a_viewer_sees_read_only_settings() {
     ] {
         chromium.open(&page(&site, path)).await;
         chromium.evaluate(&says(told)).await;
-        let acts = chromium.evaluate("document.querySelectorAll('.part button:not(:disabled)').length").await;
+        let acts =
+            chromium.evaluate("document.querySelectorAll('.part button:not(:disabled, [data-export])').length").await;
         assert_eq!(acts, 0, "{path}");
         let fields = ".part :is(input, select, textarea):not(:disabled)";
         assert_eq!(chromium.evaluate(&format!("document.querySelectorAll({fields:?}).length")).await, 0, "{path}");
