@@ -154,7 +154,7 @@ enum Verb {
     /// Print metrics of deliveries, receipts and subscriptions.
     #[command(after_help = METRICS_EXAMPLES)]
     Metrics(Single<Box<metrics::Figures>>),
-    /// Send a message.
+    /// Send a message to some or all subscribers.
     Send(Single<Box<send::Send>>),
     /// List, show, pause, resume and cancel messages.
     #[command(after_help = MORE_SETTINGS)]
@@ -208,7 +208,7 @@ enum Verb {
     },
     /// Check settings, server, database and network.
     ///
-    /// Changes nothing.
+    /// It changes nothing, and names the command that fixes a problem.
     #[command(after_help = EXIT_CODES)]
     Doctor {
         /// Make no network connection except to the database: neither to push services, nor to the server's public URL.
