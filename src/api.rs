@@ -8,10 +8,8 @@ mod accepted;
 pub(crate) mod alerts;
 mod api_config;
 pub(crate) mod api_keys;
-mod app_ref;
 pub(crate) mod apps;
 pub(crate) mod audit;
-pub(crate) mod auth;
 pub(crate) mod batch;
 pub(crate) mod calendar;
 pub(crate) mod campaigns;
@@ -20,7 +18,6 @@ pub(crate) mod checks;
 pub(crate) mod compose;
 pub(crate) mod config;
 mod consent;
-pub(crate) mod cors;
 pub(crate) mod counts;
 mod csv_cells;
 pub(crate) mod dead_letters;
@@ -30,65 +27,46 @@ mod docs;
 pub(crate) mod email;
 pub(crate) mod engagement;
 mod engine_handle;
-mod etag;
 pub(crate) mod events;
 pub(crate) mod example;
 pub(crate) mod explain;
 pub(crate) mod exports;
-pub(crate) mod extract;
 mod failover;
-mod fair_semaphore;
 pub(crate) mod flows;
 pub(crate) mod gateways;
 pub(crate) mod group_commit;
 pub(crate) mod guard;
 pub(crate) mod health;
-pub(crate) mod hsts;
+pub(crate) mod http;
 pub(crate) mod hygiene;
-mod idempotency;
 pub(crate) mod identity;
 pub(crate) mod identity_keys;
-mod if_match;
 pub(crate) mod imports;
-mod known_apps;
-pub(crate) mod known_keys;
-pub(crate) mod limits;
-mod location;
 pub(crate) mod log_level;
 pub(crate) mod message_content;
 pub(crate) mod message_list;
 mod message_response;
 pub(crate) mod messages;
 pub(crate) mod metrics;
-mod nul;
 pub(crate) mod openapi;
-mod outgoing;
-pub(crate) mod paging;
 pub(crate) mod partial_warnings;
 pub(crate) mod passwords;
 pub(crate) mod policies;
 pub(crate) mod preview;
-pub(crate) mod problem;
 #[cfg(test)]
 mod properties;
 mod push_address;
-mod query_parameters;
 pub(crate) mod receipts;
-pub(crate) mod remembered;
 mod restores;
 pub(crate) mod retry_headers;
-mod routes;
-pub(crate) mod schema_errors;
 pub(crate) mod segments;
 mod send_at;
 mod series;
 pub(crate) mod session;
-mod signed_in;
 pub(crate) mod simulation;
 pub(crate) mod site;
 pub(crate) mod slas;
 
-mod keyed_lock;
 mod state;
 pub(crate) mod stream;
 pub(crate) mod subscription_input;
@@ -122,8 +100,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 pub use api_config::{ApiConfig, Example, OidcSignInConfig, RequestRate};
 pub use engine_handle::{EngineHandle, Work};
-use limits::KeyUsage;
-use problem::{Problem, ProblemCode};
+use http::limits::KeyUsage;
+use http::problem::{Problem, ProblemCode};
 use session::cookie::Renewal;
 pub use state::ApiState;
 
@@ -181,7 +159,7 @@ fn routes_by_caller() -> Routes {
             .merge(team::routes())
             .merge(health::routes()),
     };
-    if_match::describe(routes.server.get_openapi_mut());
+    http::if_match::describe(routes.server.get_openapi_mut());
     routes
 }
 
@@ -201,17 +179,19 @@ pub fn router(state: ApiState) -> Router {
     let (public, _) = public.split_for_parts();
     let (reports, _) = reports.split_for_parts();
     let (server, paths) = server.split_for_parts();
-    let edits = if_match::Edits::new(state.clone(), server.clone().with_state(state.clone()), &paths);
-    let server = server.layer(from_fn_with_state(edits, if_match::guard));
+    let edits = http::if_match::Edits::new(state.clone(), server.clone().with_state(state.clone()), &paths);
+    let server = server.layer(from_fn_with_state(edits, http::if_match::guard));
     let description = Arc::new(document());
-    let known = query_parameters::KnownParameters::of(&description);
-    let known = from_fn_with_state(known, query_parameters::guard);
+    let known = http::query_parameters::KnownParameters::of(&description);
+    let known = from_fn_with_state(known, http::query_parameters::guard);
     let (public, reports, server) = (public.layer(known.clone()), reports.layer(known.clone()), server.layer(known));
     // The fallback comes before the door: the door answers preflights, which would fall back otherwise.
-    let public =
-        public.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::public));
-    let reports =
-        reports.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::reports));
+    let public = public
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(state.clone(), http::cors::public));
+    let reports = reports
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(state.clone(), http::cors::reports));
     // One layer: each layer of a router copies all those within it with every request.
     let around_all = ServiceBuilder::new()
         .layer(from_fn_with_state(state.clone(), identify))
@@ -236,7 +216,7 @@ pub fn router(state: ApiState) -> Router {
 /// Returns the API for callers with access to database and master key: all actions are allowed, and the server's own keys are
 /// created here. Call it in this process, and never serve it on a socket.
 pub fn local_router(state: ApiState) -> Router {
-    router(state.clone()).merge(api_keys::of_server().with_state(state)).layer(axum::Extension(auth::Local))
+    router(state.clone()).merge(api_keys::of_server().with_state(state)).layer(axum::Extension(http::auth::Local))
 }
 
 async fn method_not_allowed() -> Problem {
@@ -308,5 +288,5 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     response.headers_mut().insert(REQUEST_ID, id);
-    location::add(&method, &path, response).await
+    http::location::add(&method, &path, response).await
 }

@@ -36,8 +36,8 @@ use url::Url;
 
 use crate::api::Example;
 use crate::api::RequestRate;
-use crate::api::auth::Scraper;
-use crate::api::hsts::{self, Hsts};
+use crate::api::http::auth::Scraper;
+use crate::api::http::hsts::{self, Hsts};
 use crate::api::session::relying_party::RelyingParty;
 use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, EngineHandle, Work};

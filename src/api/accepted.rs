@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::compose::SendContext;
-use super::problem::{FieldError, Problem, ProblemCode};
+use super::http::problem::{FieldError, Problem, ProblemCode};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::MessageId;
 use bellwire_core::message::MessageState;

@@ -9,11 +9,11 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{Operator, Watcher};
-use super::extract::{PathId, Query};
-use super::paging::{Page, Paging};
-use super::problem::Problem;
-use super::routes::routes;
+use super::http::auth::{Operator, Watcher};
+use super::http::extract::{PathId, Query};
+use super::http::paging::{Page, Paging};
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use bellwire_core::id::{AlertId, AppId};
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::outcomes::alerts::{self, AlertKind, AlertRow};

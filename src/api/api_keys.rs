@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{Caller, MayManageKeys, MayRead, Operator, Server, unknown_key};
-use super::extract::{PathId, Query, is_plain_text};
-use super::idempotency::{Instead, Making, Pending};
-use super::paging::{Page, Paging};
-use super::problem::{Faults, FieldError, Problem};
-use super::routes::routes;
+use super::http::auth::{Caller, MayManageKeys, MayRead, Operator, Server, unknown_key};
+use super::http::extract::{PathId, Query, is_plain_text};
+use super::http::idempotency::{Instead, Making, Pending};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Faults, FieldError, Problem};
+use super::http::routes::routes;
 use bellwire_core::id::{ApiKeyId, AppId};
 use bellwire_core::request_time;
 use bellwire_core::scope::Scope;

@@ -9,12 +9,12 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::app_ref::AppRef;
-use super::auth::{MayRead, Operator, Server};
-use super::extract::{Query, UserId, named_app};
-use super::paging::Paging;
-use super::problem::Problem;
-use super::routes::routes;
+use super::http::app_ref::AppRef;
+use super::http::auth::{MayRead, Operator, Server};
+use super::http::extract::{Query, UserId, named_app};
+use super::http::paging::Paging;
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use super::users;
 use bellwire_core::id::{ApiKeyId, AppId, EntryId, TeammateId};
 use bellwire_core::request_time;
@@ -141,7 +141,7 @@ impl AppAuditQuery {
 
 /// Lists what was done on this server with keys, by teammates and at the command line, the latest first.
 #[utoipa::path(get, path = "/v1/audit-log", tag = "Operations",
-    responses((status = 200, body = super::paging::Page<AuditEntryResponse>)))]
+    responses((status = 200, body = super::http::paging::Page<AuditEntryResponse>)))]
 pub(crate) async fn list(
     _: Operator,
     State(state): State<ApiState>,
@@ -163,7 +163,7 @@ pub(crate) async fn list(
 
 /// Lists what was done to an app with keys, by teammates and at the command line, the latest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/audit-log", tag = "Apps",
-    responses((status = 200, body = super::paging::Page<AuditEntryResponse>)))]
+    responses((status = 200, body = super::http::paging::Page<AuditEntryResponse>)))]
 pub(crate) async fn list_of_app(
     server: Server<MayRead>,
     State(state): State<ApiState>,

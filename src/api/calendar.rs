@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayRead, MaySetPolicies, Server};
-use super::extract::Json;
-use super::problem::Problem;
-use super::routes::routes;
+use super::http::auth::{MayRead, MaySetPolicies, Server};
+use super::http::extract::Json;
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use bellwire_rules::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::queue::calendars;

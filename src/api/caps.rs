@@ -7,10 +7,10 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayRead, MaySetPolicies, Server};
-use super::extract::Json;
-use super::problem::{Faults, Problem};
-use super::routes::routes;
+use super::http::auth::{MayRead, MaySetPolicies, Server};
+use super::http::extract::Json;
+use super::http::problem::{Faults, Problem};
+use super::http::routes::routes;
 use bellwire_rules::policy::caps::{Caps, WrittenCap};
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::queue::caps;

@@ -7,9 +7,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::Operator;
-use super::paging::Page;
-use super::routes::routes;
+use super::http::auth::Operator;
+use super::http::paging::Page;
+use super::http::routes::routes;
 use crate::checks::{self, CheckResult};
 use utoipa_axum::router::OpenApiRouter;
 

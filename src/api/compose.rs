@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::ApiState;
-use super::extract::{PathParam, TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
+use super::http::extract::{PathParam, TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
+use super::http::problem::{Faults, FieldError, Problem};
 use super::policies::{PolicyFault as _, check, kept, terms_of};
-use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use super::segments::SegmentChoice;
 use super::send_at;

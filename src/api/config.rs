@@ -7,9 +7,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayRead, RegistrationCaller};
-use super::problem::Problem;
-use super::routes::routes;
+use super::http::auth::{MayRead, RegistrationCaller};
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use bellwire_core::base64url;
 use bellwire_core::id::VapidKeyId;
 use bellwire_store::keys::vapid_keys;

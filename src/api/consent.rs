@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::extract::is_plain_text;
-use super::problem::Faults;
+use super::http::extract::is_plain_text;
+use super::http::problem::Faults;
 use bellwire_core::request_time;
 use bellwire_core::subscription::{CONSENT_SOURCE_CHARS_MAX, Consent};
 

@@ -16,12 +16,12 @@ use url::form_urlencoded;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{Caller, MayRead, Server};
 use super::deliveries::AttemptResponse;
-use super::extract::{PathId, parse_query};
-use super::paging::{Page, Paging};
-use super::problem::Problem;
-use super::routes::{Argument, routes};
+use super::http::auth::{Caller, MayRead, Server};
+use super::http::extract::{PathId, parse_query};
+use super::http::paging::{Page, Paging};
+use super::http::problem::Problem;
+use super::http::routes::{Argument, routes};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;

@@ -10,12 +10,12 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::auth::{MayRead, MaySteerMessages, Server};
-use super::extract::{PathId, Query};
+use super::http::auth::{MayRead, MaySteerMessages, Server};
+use super::http::extract::{PathId, Query};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Problem, ProblemCode};
+use super::http::routes::routes;
 use super::message_response::missing;
-use super::paging::{Page, Paging};
-use super::problem::{Problem, ProblemCode};
-use super::routes::routes;
 use super::subscription_response::current;
 use super::{ApiState, Work};
 use bellwire_core::delivery::{Ending, ReceiptKind};

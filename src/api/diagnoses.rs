@@ -11,14 +11,14 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
 use super::accept::accept;
-use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller};
 use super::compose::MessageRequest;
 use super::deliveries::DeliveryStatus;
 use super::deliveries::search::state_of;
-use super::extract::{Json, PathId, is_plain_text};
-use super::problem::{Faults, Problem, ProblemCode};
+use super::http::auth::{MayChangeSubscribers, MayRead, RegistrationCaller};
+use super::http::extract::{Json, PathId, is_plain_text};
+use super::http::problem::{Faults, Problem, ProblemCode};
+use super::http::routes::routes;
 use super::retry_headers::RetryHeaders;
-use super::routes::routes;
 use super::subscription_response::unknown;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};

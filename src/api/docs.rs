@@ -15,7 +15,7 @@ use maud::{DOCTYPE, Markup, html};
 use serde_json::Value;
 
 use super::ApiState;
-use super::problem::{PROBLEM_KINDS, Problem, ProblemKind};
+use super::http::problem::{PROBLEM_KINDS, Problem, ProblemKind};
 
 const STYLE: &str = include_str!("docs/docs.css");
 /// The pages run nothing, and load nothing from anywhere else.

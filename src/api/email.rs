@@ -1,6 +1,6 @@
 //! E-mail addresses of teammates.
 
-use super::extract::is_plain_text;
+use super::http::extract::is_plain_text;
 
 pub(crate) const EMAIL_RULE: &str = "must be an email address of at most 254 characters, such as ann@example.com";
 

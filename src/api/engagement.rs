@@ -11,10 +11,10 @@ use sqlx::PgConnection;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{MayRead, Server};
-use super::extract::Query;
-use super::problem::{FieldError, Problem};
-use super::routes::routes;
+use super::http::auth::{MayRead, Server};
+use super::http::extract::Query;
+use super::http::problem::{FieldError, Problem};
+use super::http::routes::routes;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::fact::{Fact, FactCounts};

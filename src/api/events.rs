@@ -13,12 +13,12 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{MayRead, Server};
-use super::extract::Query;
-use super::outgoing::Outgoing;
-use super::paging::{Page, Paging};
-use super::problem::Problem;
-use super::routes::routes;
+use super::http::auth::{MayRead, Server};
+use super::http::extract::Query;
+use super::http::outgoing::Outgoing;
+use super::http::paging::{Page, Paging};
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::{AppId, EventId};
 use bellwire_store::outcomes::events::{self, DeadLetterCreated, EventRow, SlaMissed, StreamRow, SubscriptionGone};

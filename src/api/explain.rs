@@ -8,13 +8,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayRead, Server};
 use super::campaigns::part_of;
-use super::extract::PathId;
+use super::http::auth::{MayRead, Server};
+use super::http::extract::PathId;
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use super::message_response::missing;
 use super::policies::restore;
-use super::problem::Problem;
-use super::routes::routes;
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::delivery::{Ending, ReceiptKind, Tier};
 use bellwire_core::id::{MessageId, SubscriptionId};

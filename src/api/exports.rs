@@ -15,12 +15,12 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
-use super::auth::{MayExport, MayRead, Server};
-use super::extract::Query;
-use super::outgoing::Outgoing;
-use super::paging::{Page, Paging};
-use super::problem::Problem;
-use super::routes::routes;
+use super::http::auth::{MayExport, MayRead, Server};
+use super::http::extract::Query;
+use super::http::outgoing::Outgoing;
+use super::http::paging::{Page, Paging};
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ExportId, SubscriptionId};
 use bellwire_core::named;

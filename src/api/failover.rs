@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::ApiState;
-use super::problem::{Problem, ProblemCode};
+use super::http::problem::{Problem, ProblemCode};
 
 /// Time for which a request waits for a primary: enough for the promotion of a standby.
 const PATIENCE: Duration = Duration::from_secs(8);

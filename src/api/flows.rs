@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{Caller, MayRead, MaySetPolicies, Needed, Onlooker, Operator, Server, Watcher};
-use super::extract::{Json, PathId};
 use super::gateways::{LaneNumber, visible_lane};
-use super::problem::{Faults, Problem};
-use super::routes::{Access, Argument, routes};
+use super::http::auth::{Caller, MayRead, MaySetPolicies, Needed, Onlooker, Operator, Server, Watcher};
+use super::http::extract::{Json, PathId};
+use super::http::problem::{Faults, Problem};
+use super::http::routes::{Access, Argument, routes};
 use super::{ApiState, Work};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;

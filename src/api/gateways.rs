@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::app_ref::AppRef;
-use super::auth::{Onlooker, Operator};
-use super::extract::{Octets, PathId, PathParam, Query, is_plain_text, named_app, parse};
-use super::paging::{Page, Paging};
-use super::problem::{Faults, Problem};
-use super::routes::{Access, Argument, routes};
+use super::http::app_ref::AppRef;
+use super::http::auth::{Onlooker, Operator};
+use super::http::extract::{Octets, PathId, PathParam, Query, is_plain_text, named_app, parse};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Faults, Problem};
+use super::http::routes::{Access, Argument, routes};
 use super::{ApiState, Work};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, VapidKeyId};

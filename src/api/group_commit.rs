@@ -15,7 +15,7 @@ use sqlx::{PgConnection, PgPool};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::keyed_lock::KeyedLockGuard;
+use super::http::keyed_lock::KeyedLockGuard;
 use super::{EngineHandle, Work};
 use bellwire_core::clock::Clock;
 use bellwire_store as store;

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{MayChangeSettings, MayRead, MaySetPolicies, Server};
-use super::extract::Json;
-use super::problem::{Faults, Problem};
-use super::routes::routes;
+use super::http::auth::{MayChangeSettings, MayRead, MaySetPolicies, Server};
+use super::http::extract::Json;
+use super::http::problem::{Faults, Problem};
+use super::http::routes::routes;
 use super::{ApiState, Work};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::AppId;

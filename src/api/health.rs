@@ -5,8 +5,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::problem::{Problem, ProblemCode};
-use super::routes::routes;
+use super::http::problem::{Problem, ProblemCode};
+use super::http::routes::routes;
 use bellwire_store as store;
 use utoipa_axum::router::OpenApiRouter;
 

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{MayRead, Server};
-use super::extract::Query;
-use super::paging::Page;
-use super::problem::Problem;
-use super::routes::routes;
+use super::http::auth::{MayRead, Server};
+use super::http::extract::Query;
+use super::http::paging::Page;
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use bellwire_core::id::VapidKeyId;
 use bellwire_core::lane::Gateway;
 use bellwire_store::audience::hygiene::{self, LossRow};

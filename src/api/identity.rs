@@ -22,7 +22,7 @@ use p256::pkcs8::DecodePublicKey as _;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::problem::ProblemCode;
+use super::http::problem::ProblemCode;
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::IdentityKeyId;

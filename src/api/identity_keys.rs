@@ -11,12 +11,12 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::ApiState;
-use super::auth::{MayManageKeys, MayRead, Server, unknown_key};
-use super::extract::{PathId, Query, is_plain_text};
-use super::idempotency::{Instead, Making};
-use super::paging::{Page, Paging};
-use super::problem::{Faults, FieldError, Problem, ProblemCode};
-use super::routes::routes;
+use super::http::auth::{MayManageKeys, MayRead, Server, unknown_key};
+use super::http::extract::{PathId, Query, is_plain_text};
+use super::http::idempotency::{Instead, Making};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::http::routes::routes;
 use crate::api::identity::{Key, ProofForm, prove};
 use bellwire_core::id::IdentityKeyId;
 use bellwire_store::WriteOutcome;

@@ -18,11 +18,11 @@ use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{MayChangeSubscribers, MayRead, Server};
-use super::extract::{PathId, Query, Recheck};
-use super::paging::{Page, Paging};
-use super::problem::{Problem, ProblemCode};
-use super::routes::routes;
+use super::http::auth::{MayChangeSubscribers, MayRead, Server};
+use super::http::extract::{PathId, Query, Recheck};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Problem, ProblemCode};
+use super::http::routes::routes;
 use bellwire_core::id::ImportId;
 use bellwire_store::audience::imports::{self, ImportPosition, ImportRow, LineFault};
 use bellwire_store::keys::audit::AuditAction;

@@ -7,10 +7,10 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::Operator;
-use super::extract::Json;
-use super::problem::{Faults, Problem};
-use super::routes::routes;
+use super::http::auth::Operator;
+use super::http::extract::Json;
+use super::http::problem::{Faults, Problem};
+use super::http::routes::routes;
 use bellwire_core::log_filter::LogFilter;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::operations::log_level::{self, LogLevelOverride};

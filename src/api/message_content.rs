@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayRead, Server};
 use super::dead_letters::ContentState;
-use super::extract::PathId;
+use super::http::auth::{MayRead, Server};
+use super::http::extract::PathId;
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use super::message_response::missing;
-use super::problem::Problem;
-use super::routes::routes;
 use bellwire_core::id::MessageId;
 use bellwire_core::message::{Content, Notification, Payload};
 use bellwire_core::scope::Scope;

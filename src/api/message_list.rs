@@ -11,11 +11,11 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::accepted::SendState;
-use super::auth::{MayRead, Server};
-use super::extract::{Query, TOPIC_NAME_RULE, TopicName};
+use super::http::auth::{MayRead, Server};
+use super::http::extract::{Query, TOPIC_NAME_RULE, TopicName};
+use super::http::paging::{Page, PageRequest, Paging};
+use super::http::problem::Problem;
 use super::message_response::{MessageProgress, MessageResponse};
-use super::paging::{Page, PageRequest, Paging};
-use super::problem::Problem;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId};

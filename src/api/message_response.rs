@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::accepted::{Links, SendState};
 use super::counts::MessageCounts;
-use super::problem::Problem;
+use super::http::problem::Problem;
 use super::sunset::SunsetBody;
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::delivery::{Tier, Urgency};

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{MayRead, Server, Watcher};
-use super::extract::Query;
-use super::problem::Problem;
-use super::routes::routes;
+use super::http::auth::{MayRead, Server, Watcher};
+use super::http::extract::Query;
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_core::lane::Gateway;

@@ -15,7 +15,7 @@ use utoipa::PartialSchema as _;
 use utoipa::openapi::OpenApi;
 
 use super::ApiState;
-use super::problem::{Details, FieldError, PROBLEM_KINDS};
+use super::http::problem::{Details, FieldError, PROBLEM_KINDS};
 
 const ABOUT: &str = "Self-hosted web-push delivery.
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::problem::{Faults, FieldError};
+use super::http::problem::{Faults, FieldError};
 use bellwire_core::permission::{BrowserRight, RefusedField};
 use bellwire_store::audience::topics::BROWSER_TOPICS_MAX;
 use bellwire_store::keys::apps::App;

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
-use super::problem::{Problem, ProblemCode};
+use super::http::problem::{Problem, ProblemCode};
 
 /// Memory of one hash, in KiB; passes over it; threads. What OWASP's Password Storage Cheat Sheet asks of argon2id.
 const COST: (u32, u32, u32) = (19 * 1024, 2, 1);

@@ -10,11 +10,11 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{Caller, MayRead, MaySetPolicies, Server};
-use super::extract::{Json, PathId, Query, TopicName};
-use super::paging::{Page, Paging};
-use super::problem::{Faults, FieldError, Problem};
-use super::routes::routes;
+use super::http::auth::{Caller, MayRead, MaySetPolicies, Server};
+use super::http::extract::{Json, PathId, Query, TopicName};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Faults, FieldError, Problem};
+use super::http::routes::routes;
 use super::subscription_response::{current, unknown};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{MayRead, Server};
-use super::extract::{Json, Query, TOPIC_NAME_RULE, TopicName};
-use super::paging::Page;
+use super::http::auth::{MayRead, Server};
+use super::http::extract::{Json, Query, TOPIC_NAME_RULE, TopicName};
+use super::http::paging::Page;
+use super::http::problem::{Faults, FieldError, Problem};
+use super::http::routes::routes;
 use super::policies::{PolicyFault as _, check, restore, terms_of, written};
-use super::problem::{Faults, FieldError, Problem};
-use super::routes::routes;
 use super::subscription_response::current;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::SubscriptionId;

@@ -12,11 +12,11 @@ use uuid::Uuid;
 
 use super::api_keys::NewApiKey;
 use super::compose::MessageRequest;
-use super::etag::{self, Comparison};
 use super::flows::FlowRequest;
-use super::paging::{Page, Paging};
-use super::problem::FieldError;
-use super::schema_errors::mismatches;
+use super::http::etag::{self, Comparison};
+use super::http::paging::{Page, Paging};
+use super::http::problem::FieldError;
+use super::http::schema_errors::mismatches;
 use super::topics::TopicRequest;
 use bellwire_store::keyset::{Keyset, Towards};
 

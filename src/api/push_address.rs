@@ -8,7 +8,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::problem::Faults;
+use super::http::problem::Faults;
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
 use bellwire_gateway::HostRefused;

@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::extract::{is_plain_text, parse, read_body};
-use super::problem::{Problem, ProblemCode};
-use super::routes::routes;
+use super::http::extract::{is_plain_text, parse, read_body};
+use super::http::problem::{Problem, ProblemCode};
+use super::http::routes::routes;
 use crate::receipts::NotTaken;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::ReceiptKind;

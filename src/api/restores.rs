@@ -8,10 +8,10 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
-use super::auth::{MayChangeSubscribers, Server};
-use super::extract::Json;
-use super::problem::{Faults, Problem};
-use super::routes::routes;
+use super::http::auth::{MayChangeSubscribers, Server};
+use super::http::extract::Json;
+use super::http::problem::{Faults, Problem};
+use super::http::routes::routes;
 use bellwire_core::id::LaneId;
 use bellwire_core::request_time;
 use bellwire_store::audience::restoring::{self, Pruned};

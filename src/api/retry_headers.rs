@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{Context, Digest, SHA256};
 use axum::http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::problem::{Faults, Problem};
+use super::http::problem::{Faults, Problem};
 use bellwire_rules::policy::{Layer, Terms};
 
 const RETRIES: [&str; 2] = ["Bellwire-Retries", "Upstash-Retries"];

@@ -12,11 +12,11 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayRead, MaySteerMessages, Server};
-use super::extract::{Json, PathId, PathParam, Query, is_plain_text};
-use super::paging::{Page, Paging};
-use super::problem::{Faults, FieldError, Problem, ProblemCode};
-use super::routes::routes;
+use super::http::auth::{MayRead, MaySteerMessages, Server};
+use super::http::extract::{Json, PathId, PathParam, Query, is_plain_text};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::http::routes::routes;
 use bellwire_segment::{AudienceFilter, Expression};
 use bellwire_store::WriteOutcome;
 use bellwire_store::audience::reach::{self, AudienceReach};

@@ -2,7 +2,7 @@
 
 use chrono::{NaiveDateTime, TimeDelta};
 
-use super::problem::Faults;
+use super::http::problem::Faults;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::request_time;
 use bellwire_rules::policy::calendar;

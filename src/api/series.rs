@@ -17,12 +17,12 @@ use sqlx::PgConnection;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::app_ref::AppRef;
-use super::auth::{MayRead, Server, Watcher};
-use super::extract::named_app;
-use super::fair_semaphore::Busy;
-use super::problem::{Problem, ProblemCode};
-use super::routes::routes;
+use super::http::app_ref::AppRef;
+use super::http::auth::{MayRead, Server, Watcher};
+use super::http::extract::named_app;
+use super::http::fair_semaphore::Busy;
+use super::http::problem::{Problem, ProblemCode};
+use super::http::routes::routes;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, MessageId};
 use bellwire_core::lane::Gateway;

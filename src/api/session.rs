@@ -19,13 +19,13 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::CallerIdentity;
-use super::extract::{Json, PathId, Query};
-use super::paging::{Page, Paging};
+use super::http::auth::CallerIdentity;
+use super::http::extract::{Json, PathId, Query};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Faults, Problem};
+use super::http::routes::{Access, Argument, routes};
+use super::http::signed_in::{SignedIn, ended, enter};
 use super::passwords::Password;
-use super::problem::{Faults, Problem};
-use super::routes::{Access, Argument, routes};
-use super::signed_in::{SignedIn, ended, enter};
 use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
 use bellwire_core::role::{Grant, Role};
 

@@ -9,12 +9,12 @@ use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{MayRead, Server};
-use super::extract::{Json, Query};
-use super::fair_semaphore::Busy;
+use super::http::auth::{MayRead, Server};
+use super::http::extract::{Json, Query};
+use super::http::fair_semaphore::Busy;
+use super::http::problem::{FieldError, Problem, ProblemCode};
+use super::http::routes::routes;
 use super::preview::PolicyPreviewRequest;
-use super::problem::{FieldError, Problem, ProblemCode};
-use super::routes::routes;
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::Policy;
 use bellwire_simulator::policies::{self, BuiltIn, FaultPeriod, Scenario, SimulationReport, TooLong};

@@ -12,9 +12,9 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 
-use super::etag::{self, Comparison};
 use super::example::ExampleVisitor;
-use super::problem::Problem;
+use super::http::etag::{self, Comparison};
+use super::http::problem::Problem;
 use super::{ApiState, example};
 
 /// Paths, and the content in each of [`CODINGS`], from build.rs. Empty: the content is not served in that coding.

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::ApiState;
-use super::auth::{Caller, MayRead, Onlooker, Server};
-use super::extract::Query;
-use super::problem::{Problem, ProblemCode};
-use super::routes::routes;
-use super::signed_in::Entered;
+use super::http::auth::{Caller, MayRead, Onlooker, Server};
+use super::http::extract::Query;
+use super::http::problem::{Problem, ProblemCode};
+use super::http::routes::routes;
+use super::http::signed_in::Entered;
 use crate::live::{ListenError, Listener, ListenerFilter, ListenerInput, LiveEvent, Right};
 use bellwire_core::event_type::EventType;
 use bellwire_core::id::AppId;

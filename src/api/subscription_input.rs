@@ -4,8 +4,8 @@
 
 use serde_json::{Map, Value};
 
-use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text, is_user_id};
-use super::problem::{Faults, pointer_segment};
+use super::http::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text, is_user_id};
+use super::http::problem::{Faults, pointer_segment};
 use bellwire_core::locale::language_tag;
 use bellwire_core::permission::Speaker;
 use bellwire_core::time_zone::time_zone;

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::ApiState;
-use super::auth::{MayRead, Server};
-use super::extract::Query;
-use super::paging::{Page, PageRequest, Paging};
-use super::problem::Problem;
+use super::http::auth::{MayRead, Server};
+use super::http::extract::Query;
+use super::http::paging::{Page, PageRequest, Paging};
+use super::http::problem::Problem;
 use super::segments::SegmentChoice;
 use super::subscription_response::{SubscriptionResponse, shown};
 use bellwire_core::lane::Gateway;

@@ -8,10 +8,10 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::write_token;
 use super::consent::ConsentResponse;
+use super::http::auth::write_token;
+use super::http::problem::{FieldError, Problem, ProblemCode};
 use super::partial_warnings::PartialWarning;
-use super::problem::{FieldError, Problem, ProblemCode};
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::SubscriptionState;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::problem::Faults;
+use super::http::problem::Faults;
 use bellwire_core::delivery::Tier;
 use bellwire_core::duration;
 use bellwire_segment::Sunset;

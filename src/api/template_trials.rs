@@ -11,11 +11,11 @@ use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MaySend, Server};
 use super::compose::{Recipients, check_segment, check_to};
-use super::extract::{Json, USER_ID_RULE, is_plain_text};
-use super::problem::{Faults, FieldError, Problem};
-use super::routes::routes;
+use super::http::auth::{MaySend, Server};
+use super::http::extract::{Json, USER_ID_RULE, is_plain_text};
+use super::http::problem::{Faults, FieldError, Problem};
+use super::http::routes::routes;
 use super::subscription_response::current;
 use super::templated::{ResolvedTemplate, TemplateRef, Templates};
 use bellwire_core::id::SubscriptionId;

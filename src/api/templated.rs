@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::extract::{TEMPLATE_NAME_RULE, TemplateName};
-use super::problem::{Faults, FieldError, Problem};
+use super::http::extract::{TEMPLATE_NAME_RULE, TemplateName};
+use super::http::problem::{Faults, FieldError, Problem};
 use bellwire_core::id::AppId;
 use bellwire_core::template::{AppNames, Template, Templated};
 use bellwire_store::audience::people::{self, Behind, Member};

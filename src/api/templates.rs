@@ -8,11 +8,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayRead, MaySteerMessages, Server};
-use super::extract::{Json, PathId, Query, TemplateName};
-use super::paging::{Page, Paging};
-use super::problem::{Faults, FieldError, Problem, ProblemCode};
-use super::routes::routes;
+use super::http::auth::{MayRead, MaySteerMessages, Server};
+use super::http::extract::{Json, PathId, Query, TemplateName};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::http::routes::routes;
 use super::templated::open;
 use bellwire_core::locale::language_tag;
 use bellwire_core::template::Template;

@@ -11,12 +11,12 @@ use sqlx::PgExecutor;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayChangeSubscribers, MayRead, Server};
-use super::extract::{Json, PathId, Query, TopicName, null_is_default};
-use super::paging::{Page, Paging};
+use super::http::auth::{MayChangeSubscribers, MayRead, Server};
+use super::http::extract::{Json, PathId, Query, TopicName, null_is_default};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::http::routes::routes;
 use super::policies::of_new;
-use super::problem::{Faults, FieldError, Problem, ProblemCode};
-use super::routes::routes;
 use super::subscription_response::{ended, unknown};
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::{Join, Maker};

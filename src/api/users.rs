@@ -12,10 +12,10 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, Server};
-use super::extract::{PathId, UserId};
-use super::problem::Problem;
-use super::routes::routes;
+use super::http::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, Server};
+use super::http::extract::{PathId, UserId};
+use super::http::problem::Problem;
+use super::http::routes::routes;
 use super::subscription_response::unknown;
 use super::{ApiState, Work};
 use bellwire_core::id::{AppId, ErasureId, SubscriptionId};

@@ -10,12 +10,12 @@ use sqlx::PgConnection;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayExport, MayManageKeys, MayRead, Server};
-use super::extract::{Json, PathId, Query};
-use super::idempotency::{Instead, Making};
-use super::paging::{Page, Paging};
-use super::problem::{Faults, Problem, ProblemCode};
-use super::routes::routes;
+use super::http::auth::{MayExport, MayManageKeys, MayRead, Server};
+use super::http::extract::{Json, PathId, Query};
+use super::http::idempotency::{Instead, Making};
+use super::http::paging::{Page, Paging};
+use super::http::problem::{Faults, Problem, ProblemCode};
+use super::http::routes::routes;
 use bellwire_core::base64url;
 use bellwire_core::id::{AppId, VapidKeyId};
 use bellwire_store::WriteOutcome;

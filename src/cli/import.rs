@@ -26,7 +26,7 @@ use super::local::{Local, path, rows};
 use super::output::{Output, table, text};
 use super::refusal::{ArgumentNames, CommandError};
 use crate::api::exports::record::{APP, END, KINDS, SUBSCRIPTION};
-use crate::api::problem::ProblemCode;
+use crate::api::http::problem::ProblemCode;
 use listed::Setting;
 use settings::Making;
 

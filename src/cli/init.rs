@@ -10,7 +10,7 @@ use super::invocation;
 use super::local::{Ask, Local, path};
 use super::output::{Output, text};
 use super::refusal::CommandError;
-use crate::api::problem::ProblemCode;
+use crate::api::http::problem::ProblemCode;
 use bellwire_webpush::keys::check_subject;
 
 /// The topic that a site begins with.

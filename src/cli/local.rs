@@ -12,7 +12,7 @@ use sqlx::PgPool;
 use tower::ServiceExt as _;
 
 use super::refusal::{ArgumentNames, CommandError};
-use crate::api::problem::Problem;
+use crate::api::http::problem::Problem;
 use crate::config::Config;
 use crate::server;
 use crate::server::context::{Context, Migrations};

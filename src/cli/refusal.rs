@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::api::problem::{FieldError, Problem, ProblemCode};
+use crate::api::http::problem::{FieldError, Problem, ProblemCode};
 
 /// Pairs of a JSON pointer or parameter of the request and the argument that set it.
 pub(super) type ArgumentNames = [(&'static str, &'static str)];

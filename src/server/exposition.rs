@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use tracing::warn;
 
 use super::context::Context;
-use crate::api::remembered::Remembered;
+use crate::api::http::remembered::Remembered;
 use bellwire_core::clock::Clock;
 use bellwire_rules::policy::reliability;
 use bellwire_store as store;

@@ -4,8 +4,8 @@ use serde::Serialize;
 use sqlx::PgPool;
 use utoipa::ToSchema;
 
-use super::super::paging::Page;
-use super::super::problem::Problem;
+use super::super::http::paging::Page;
+use super::super::http::problem::Problem;
 use super::view::reports_from;
 use bellwire_core::id::{AppId, CampaignId};
 use bellwire_core::lane::Gateway;

@@ -3,7 +3,7 @@
 use super::plan::{CampaignPlan, StoredPlan};
 use super::{CampaignRef, find_any};
 use crate::api::ApiState;
-use crate::api::problem::Problem;
+use crate::api::http::problem::Problem;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::state::CampaignState;

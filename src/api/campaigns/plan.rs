@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 
 use crate::api::ApiState;
 use crate::api::compose::MessageRequest;
-use crate::api::extract::{is_plain_text, parse};
-use crate::api::problem::{Faults, Problem};
+use crate::api::http::extract::{is_plain_text, parse};
+use crate::api::http::problem::{Faults, Problem};
 use crate::api::retry_headers::RetryHeaders;
 use crate::api::send_at;
 use crate::api::templated::Templates;

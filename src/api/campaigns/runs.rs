@@ -12,10 +12,10 @@ use sqlx::PgPool;
 use utoipa::ToSchema;
 
 use super::super::ApiState;
-use super::super::auth::{MayRead, Server};
-use super::super::extract::{PathId, PathParam, Query};
-use super::super::paging::{Page, Paging};
-use super::super::problem::Problem;
+use super::super::http::auth::{MayRead, Server};
+use super::super::http::extract::{PathId, PathParam, Query};
+use super::super::http::paging::{Page, Paging};
+use super::super::http::problem::Problem;
 use super::view::{self, CampaignCounts, CampaignReports, CampaignVariantResponse};
 use super::{CampaignRef, find, open};
 use bellwire_core::id::CampaignId;

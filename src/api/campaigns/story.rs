@@ -1,7 +1,7 @@
 //! Part of a message in its campaign, for [`explain`](bellwire_rules::explain): its zones and its follow-up condition.
 
 use super::super::ApiState;
-use super::super::problem::Problem;
+use super::super::http::problem::Problem;
 use super::{CampaignRef, find_any, open};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};

@@ -5,9 +5,9 @@ use serde_json::json;
 use sqlx::{Postgres, Transaction};
 use tracing::Instrument as _;
 
-use super::super::auth::{MaySend, MaySteerMessages, Server};
-use super::super::extract::PathId;
-use super::super::problem::{Problem, ProblemCode};
+use super::super::http::auth::{MaySend, MaySteerMessages, Server};
+use super::super::http::extract::PathId;
+use super::super::http::problem::{Problem, ProblemCode};
 use super::super::send_at::LATE_MAX;
 use super::super::{ApiState, Work};
 use super::view::CampaignResponse;

@@ -11,10 +11,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{DeadLetterResponse, Filtered};
 use crate::api::ApiState;
-use crate::api::auth::{MayExport, Server};
 use crate::api::csv_cells::neutralise;
-use crate::api::outgoing::Outgoing;
-use crate::api::problem::Problem;
+use crate::api::http::auth::{MayExport, Server};
+use crate::api::http::outgoing::Outgoing;
+use crate::api::http::problem::Problem;
 use bellwire_core::clock::Clock;
 use bellwire_core::id::ActionId;
 use bellwire_store::keyset::Keyset;

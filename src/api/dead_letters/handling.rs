@@ -9,12 +9,12 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{DeadLetterDetail, Standing, find, give};
-use crate::api::auth::{Caller, MayRead, MaySteerMessages, Server};
 use crate::api::compose::TTL_MAX_S;
-use crate::api::extract::{Json, PathId, Query};
-use crate::api::idempotency::{Instead, Making};
-use crate::api::paging::{Page, Paging};
-use crate::api::problem::{Faults, Problem, ProblemCode};
+use crate::api::http::auth::{Caller, MayRead, MaySteerMessages, Server};
+use crate::api::http::extract::{Json, PathId, Query};
+use crate::api::http::idempotency::{Instead, Making};
+use crate::api::http::paging::{Page, Paging};
+use crate::api::http::problem::{Faults, Problem, ProblemCode};
 use crate::api::{ApiState, Work};
 use bellwire_core::id::{ActionId, AppId, DeadLetterId, MessageId};
 use bellwire_store::outcomes::dead_letters::handling::{self, HandlingAction, Operation, OperationPreview};

@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use super::{AttemptResponse, DeliveryStatus, standing};
 use crate::api::ApiState;
-use crate::api::auth::{MayRead, Server};
-use crate::api::extract::{Query, UserId};
+use crate::api::http::auth::{MayRead, Server};
+use crate::api::http::extract::{Query, UserId};
+use crate::api::http::paging::{self, Page, Paging};
+use crate::api::http::problem::Problem;
 use crate::api::message_response::missing;
-use crate::api::paging::{self, Page, Paging};
-use crate::api::problem::Problem;
 use bellwire_core::clock::{first_uuid_of, time_of};
 use bellwire_core::delivery::{Ending, Tier};
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{DocName, items, members, page, read, text, words};
-use crate::api::problem::Problem;
+use crate::api::http::problem::Problem;
 
 const BOUNDS: [&str; 9] =
     ["format", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "default"];

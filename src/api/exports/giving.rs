@@ -7,9 +7,9 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::super::ApiState;
-use super::super::fair_semaphore::SharePermit;
-use super::super::outgoing::{BodyInterrupted, Outgoing};
-use super::super::problem::Problem;
+use super::super::http::fair_semaphore::SharePermit;
+use super::super::http::outgoing::{BodyInterrupted, Outgoing};
+use super::super::http::problem::Problem;
 use super::record::{NoLine, SUBSCRIPTION, SubscriptionLine, columns};
 use super::{Contents, ExportFormat};
 use bellwire_core::clock::first_uuid_of;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::super::outgoing::Outgoing;
+use super::super::http::outgoing::Outgoing;
 use super::giving::{Broken, Giver, Giving};
 use super::record::END;
 use super::{Contents, ExportFormat, settings};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::super::problem::Problem;
+use super::super::http::problem::Problem;
 
 /// Most columns of a mapping.
 const MAPPED_MAX: usize = 100;

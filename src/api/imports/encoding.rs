@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use encoding_rs::{Decoder, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
-use super::super::problem::Problem;
+use super::super::http::problem::Problem;
 use super::entry::UNREADABLE;
 use super::split::ImportFormat;
 

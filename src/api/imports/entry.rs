@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::super::csv_cells::{NEUTRALISED, restore};
 use super::super::exports::record::{END, KINDS, SUBSCRIPTION};
-use super::super::nul::{self, NO_NUL, any_text};
+use super::super::http::nul::{self, NO_NUL, any_text};
 use super::columns::{Columns, Field, hides_state, looks_like_state};
 use super::sample::SampleCell;
 use super::values::{

@@ -11,9 +11,9 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::ApiState;
-use super::super::auth::{Caller, MayChangeSubscribers, Server};
-use super::super::extract::{Recheck, malformed, too_slow};
-use super::super::problem::{Problem, ProblemCode};
+use super::super::http::auth::{Caller, MayChangeSubscribers, Server};
+use super::super::http::extract::{Recheck, malformed, too_slow};
+use super::super::http::problem::{Problem, ProblemCode};
 use super::super::push_address::{Address, CheckedHosts};
 use super::encoding::Transcoder;
 use super::entry::{RecordReader, Wrong};

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
 
-use crate::api::problem::{Problem, ProblemCode};
+use crate::api::http::problem::{Problem, ProblemCode};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SessionId;
 use bellwire_vault::Vault;

@@ -12,10 +12,10 @@ use tracing::Instrument as _;
 
 use super::SessionResponse;
 use crate::api::ApiState;
-use crate::api::extract::is_plain_text;
-use crate::api::limits::RefusalScope;
-use crate::api::problem::{Problem, ProblemCode};
-use crate::api::signed_in::SignedIn;
+use crate::api::http::extract::is_plain_text;
+use crate::api::http::limits::RefusalScope;
+use crate::api::http::problem::{Problem, ProblemCode};
+use crate::api::http::signed_in::SignedIn;
 use bellwire_core::id::{SessionId, TeammateId};
 use bellwire_store::keys::api_keys::ApiKey;
 use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry, Who};

@@ -15,7 +15,7 @@ use super::entry::{SignInVisitor, begin, let_in, link_account, refuse, refuse_sa
 use super::passkeys::{challenge_mac, relying_party};
 use super::relying_party::{CHALLENGE_LASTS, PasskeyChallenge, PasskeyError, challenge_of, credential_id_of};
 use crate::api::ApiState;
-use crate::api::problem::{Problem, ProblemCode};
+use crate::api::http::problem::{Problem, ProblemCode};
 use bellwire_core::base64url;
 use bellwire_core::id::TeammateId;
 use bellwire_store::keys::oidc::ProviderAccount;

@@ -14,14 +14,14 @@ use utoipa::ToSchema;
 
 use super::label;
 use crate::api::ApiState;
-use crate::api::auth::{MayExport, Server};
 use crate::api::dead_letters::ContentState;
 use crate::api::deliveries::ReceiptResponse;
 use crate::api::deliveries::search::FoundDelivery;
-use crate::api::extract::{PathId, UserId};
+use crate::api::http::auth::{MayExport, Server};
+use crate::api::http::extract::{PathId, UserId};
+use crate::api::http::outgoing::Outgoing;
+use crate::api::http::problem::Problem;
 use crate::api::message_content::{self, MessageContentResponse};
-use crate::api::outgoing::Outgoing;
-use crate::api::problem::Problem;
 use crate::api::subscription_response::SubscriptionResponse;
 use bellwire_core::clock::time_of;
 use bellwire_core::delivery::Tier;

@@ -11,12 +11,12 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::find;
 use crate::api::ApiState;
-use crate::api::auth::{MayManageKeys, MayRead, Server};
-use crate::api::extract::{Json, PathId, Query};
-use crate::api::idempotency::{Instead, Pending};
-use crate::api::paging::{Page, Paging};
-use crate::api::problem::{Problem, ProblemCode};
-use crate::api::routes::routes;
+use crate::api::http::auth::{MayManageKeys, MayRead, Server};
+use crate::api::http::extract::{Json, PathId, Query};
+use crate::api::http::idempotency::{Instead, Pending};
+use crate::api::http::paging::{Page, Paging};
+use crate::api::http::problem::{Problem, ProblemCode};
+use crate::api::http::routes::routes;
 use crate::hooks::test_event;
 use bellwire_core::hook::{DeliveryState, WebhookState};
 use bellwire_core::id::{EventId, HookDeliveryId, WebhookId};

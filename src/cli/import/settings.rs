@@ -5,7 +5,7 @@ use axum::http::Method;
 use serde_json::{Map, Value, json};
 
 use super::fault;
-use crate::api::problem::ProblemCode;
+use crate::api::http::problem::ProblemCode;
 use crate::cli::local::{Ask, Local, path, rows};
 use crate::cli::output::text;
 use crate::cli::refusal::{ArgumentNames, CommandError};

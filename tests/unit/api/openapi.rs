@@ -3,7 +3,7 @@
 use bellwire_rules::policy::{Layer, PolicyLevel, Terms};
 
 use super::*;
-use crate::api::schema_errors;
+use crate::api::http::schema_errors;
 
 fn described() -> Value {
     crate::api::document()

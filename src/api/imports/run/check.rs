@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::super::super::consent::check_source;
-use super::super::super::extract::{USER_ID_RULE, is_user_id};
+use super::super::super::http::extract::{USER_ID_RULE, is_user_id};
+use super::super::super::http::problem::{Faults, FieldError, Problem};
 use super::super::super::policies::of_new;
-use super::super::super::problem::{Faults, FieldError, Problem};
 use super::super::super::push_address::{PushKeys, PushSubscription, check_address};
 use super::super::super::subscription_input::SubscriptionInput;
 use super::super::entry::{RecordInput, Wrong};

@@ -1,0 +1,505 @@
+//! Authentication: a server with an API key, an operator, a signed-in teammate, or a browser. Arguments of handlers declare the
+//! allowed callers.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, header};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::app_ref::AppRef;
+use super::extract::{IDEMPOTENCY_KEY, Recheck, named_app, path_param};
+use super::known_keys::{CachedKey, CredentialKey};
+use super::limits::KeyUsage;
+use super::problem::{Problem, ProblemCode};
+use super::signed_in;
+use crate::api::ApiState;
+use bellwire_core::base64url;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, TeammateId};
+use bellwire_core::permission::Speaker;
+use bellwire_core::role::{Grants, Role};
+use bellwire_core::scope::Scope;
+use bellwire_store::audience::subscriptions::Right;
+use bellwire_store::keys::api_keys::{self, ApiKey};
+use bellwire_store::keys::apps::App;
+use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry, Who};
+use bellwire_store::keys::team;
+use bellwire_store::operations::idempotency::{KeyScope, KeyedRequest};
+use bellwire_vault::Vault;
+
+pub(crate) const TOKEN_PREFIX: &str = "bt_";
+
+pub(crate) fn write_token(token: &[u8; 32]) -> String {
+    format!("{TOKEN_PREFIX}{}", base64url::encode(token))
+}
+
+pub(crate) fn read_token(text: &str) -> Option<[u8; 32]> {
+    base64url::decode(text.strip_prefix(TOKEN_PREFIX)?)?.try_into().ok()
+}
+
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, secret) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+}
+
+/// Marks a request of this process with access to database and master key, which has all rights. Requests from a socket have no extensions,
+/// so none can forge it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Local;
+
+fn is_local(extensions: &Extensions) -> bool {
+    extensions.get::<Local>().is_some()
+}
+
+/// Whether a request is not from a visitor of the site: it has an API key or a session cookie, valid or not, or is local.
+pub(crate) fn is_servers(state: &ApiState, headers: &HeaderMap, extensions: &Extensions) -> bool {
+    is_local(extensions)
+        || bearer(headers).is_some_and(|secret| secret.starts_with(api_keys::PREFIX))
+        || state.settings.cookies.shown(headers).is_some()
+}
+
+/// Identity of an accepted request: written into its extensions for [`super::idempotency`], which may respond in the handler's place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Admitted {
+    /// The API key or teammate; nil: the command line.
+    pub caller: Uuid,
+    pub app: Option<AppId>,
+}
+
+/// Records the caller of an accepted request that may be a repeat.
+fn note_admitted(parts: &mut Parts, caller: &Caller, app: Option<AppId>) {
+    if parts.headers.contains_key(IDEMPOTENCY_KEY) {
+        parts.extensions.insert(Admitted { caller: caller.counted_as().unwrap_or_default(), app });
+    }
+}
+
+/// The scope that a route asks for, as a type.
+pub(crate) trait Needed {
+    const SCOPE: Scope;
+}
+
+macro_rules! needed {
+    ($($name:ident = $scope:ident),+) => { $(
+        /// Marks routes that ask for this scope.
+        #[derive(Debug)]
+        pub(crate) struct $name;
+        impl Needed for $name { const SCOPE: Scope = Scope::$scope; }
+    )+ };
+}
+needed!(
+    MaySend = Send,
+    MayRead = Read,
+    MayChangeSubscribers = Subscribers,
+    MaySteerMessages = Messages,
+    MaySetPolicies = Policies,
+    MayChangeSettings = Settings,
+    MayManageKeys = Keys,
+    MayExport = Export
+);
+
+/// Caller that acts for the app in the path with the scope of the route: a server with its key, or a teammate with a role that
+/// includes it.
+#[derive(Debug)]
+pub(crate) struct Server<S> {
+    pub app: App,
+    pub caller: Caller,
+    scope: PhantomData<S>,
+}
+
+/// Identity and permissions of a caller.
+#[derive(Debug, Clone)]
+pub(crate) enum CallerIdentity {
+    Local,
+    Key(ApiKey),
+    Teammate(TeammateId, Grants),
+}
+
+/// Identity of a caller: key, session or command line.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    holder: CallerIdentity,
+    /// The app that the request names; none: it is about the server as a whole.
+    app: Option<AppId>,
+    address: Option<IpAddr>,
+}
+
+impl Caller {
+    const LOCAL: Self = Self { holder: CallerIdentity::Local, app: None, address: None };
+
+    fn new(holder: CallerIdentity, app: Option<AppId>, parts: &Parts, state: &ApiState) -> Self {
+        Self { holder, app, address: state.limits.known_address(&parts.headers, &parts.extensions) }
+    }
+
+    /// Whether it may do what asks for that scope.
+    pub(crate) fn may(&self, scope: Scope) -> bool {
+        match &self.holder {
+            CallerIdentity::Local => true,
+            CallerIdentity::Key(key) => key.may(scope),
+            CallerIdentity::Teammate(_, grants) => grants.may(self.app, scope),
+        }
+    }
+
+    /// 403: it may not do what asks for that scope.
+    pub(crate) fn require(&self, scope: Scope) -> Result<(), Problem> {
+        if self.may(scope) { Ok(()) } else { Err(self.lacks(scope, Role::least_for(scope))) }
+    }
+
+    /// 403: it may not do for the server as a whole what asks for that scope.
+    pub(crate) fn require_for_server(&self, scope: Scope) -> Result<(), Problem> {
+        match &self.holder {
+            CallerIdentity::Key(key) if key.app.is_some() => {
+                Err(Problem::forbidden(format!("This takes a key of the server with the scope `{}`.", scope.name())))
+            }
+            _ => Self { app: None, ..self.clone() }.require(scope),
+        }
+    }
+
+    /// 403: it would take that scope, or that role.
+    fn lacks(&self, scope: Scope, role: Role) -> Problem {
+        Problem::forbidden(match (&self.holder, self.app) {
+            (CallerIdentity::Teammate(..), Some(_)) => format!("This takes the role `{}` on this app.", role.name()),
+            (CallerIdentity::Teammate(..), None) => format!("This takes the role `{}` for all apps.", role.name()),
+            _ => format!("This takes an API key with the scope `{}`.", scope.name()),
+        })
+    }
+
+    /// Expiry of its key. `None`: no expiry. The end of a session does not limit what is created in it.
+    pub(crate) fn expires_at(&self) -> Option<Timestamp> {
+        if let CallerIdentity::Key(key) = &self.holder { key.expires_at } else { None }
+    }
+
+    /// Id of the key or teammate whose rate limit applies.
+    pub(crate) fn counted_as(&self) -> Option<Uuid> {
+        match &self.holder {
+            CallerIdentity::Local => None,
+            CallerIdentity::Key(key) => Some(key.id.into()),
+            CallerIdentity::Teammate(id, _) => Some((*id).into()),
+        }
+    }
+
+    pub(crate) fn actor(&self) -> Actor {
+        let who = match &self.holder {
+            CallerIdentity::Local => Who::Local,
+            CallerIdentity::Key(key) if key.app.is_none() => Who::Operator(key.id),
+            CallerIdentity::Key(key) => Who::ApiKey(key.id),
+            CallerIdentity::Teammate(id, _) => Who::Teammate(*id),
+        };
+        Actor { who, address: self.address }
+    }
+
+    /// Returns the log entry of its action, to be written in the same transaction, for an app or (`None`) the server.
+    pub(crate) fn did(&self, app: Option<AppId>, action: AuditAction, target: impl Display) -> AuditEntry {
+        AuditEntry::new(self.actor(), app, action, target)
+    }
+}
+
+impl<S> Server<S> {
+    /// Identifies a request of the caller to its app by an idempotency key. A repeat must have the same parts.
+    pub(crate) fn keyed_request(&self, vault: &Vault, route: &str, key: &str, parts: &[&[u8]]) -> KeyedRequest {
+        let caller = self.caller.counted_as().unwrap_or_default();
+        KeyedRequest::new(vault, KeyScope { caller, app: Some(self.app.id), route }, key, parts)
+    }
+
+    /// Returns the log entry of its action on its app, to be written in the same transaction.
+    pub(crate) fn did(&self, action: AuditAction, target: impl Display) -> AuditEntry {
+        self.caller.did(Some(self.app.id), action, target)
+    }
+}
+
+impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let app: AppRef = path_param(parts, state, "app").await?.as_str().into();
+        if is_local(&parts.extensions) {
+            let app = named_app(state, app).await?;
+            note_admitted(parts, &Caller::LOCAL, Some(app.id));
+            return Ok(Self { app, caller: Caller::LOCAL, scope: PhantomData });
+        }
+        let (holder, app) = authenticate(parts, state, Some(app)).await?;
+        let caller = Caller::new(holder, app.as_ref().map(|app| app.id), parts, state);
+        caller.require(S::SCOPE)?;
+        // Another app is not told from one that does not exist.
+        let app = app.ok_or_else(|| Problem::not_found("app"))?;
+        note_admitted(parts, &caller, Some(app.id));
+        Ok(Self { app, caller, scope: PhantomData })
+    }
+}
+
+/// Caller that operates the server: an operator's key, which is valid for all apps, or a teammate with the role operator for all
+/// apps.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    pub caller: Caller,
+}
+
+impl FromRequestParts<ApiState> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let caller = of_server(parts, state).await?;
+        caller.require(Scope::Operator)?;
+        note_admitted(parts, &caller, None);
+        Ok(Self { caller })
+    }
+}
+
+/// Caller that may read data of the server as a whole: an operator, or a teammate with any role for all apps.
+#[derive(Debug)]
+pub(crate) struct Watcher;
+
+impl FromRequestParts<ApiState> for Watcher {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let caller = of_server(parts, state).await?;
+        match &caller.holder {
+            CallerIdentity::Teammate(_, grants) if grants.may_watch_server() => Ok(Self),
+            CallerIdentity::Teammate(..) => Err(caller.lacks(Scope::Operator, Role::Viewer)),
+            _ => caller.require(Scope::Operator).map(|()| Self),
+        }
+    }
+}
+
+/// Caller that may read data about single apps: of all apps and the server, or, with roles for some apps, of those.
+#[derive(Debug)]
+pub(crate) struct Onlooker {
+    pub caller: Caller,
+    /// Apps whose data it may read. `None`: all, and the server itself.
+    pub apps: Option<Vec<AppId>>,
+}
+
+impl Onlooker {
+    pub(crate) fn sees(&self, app: AppId) -> bool {
+        self.apps.as_ref().is_none_or(|apps| apps.contains(&app))
+    }
+}
+
+impl FromRequestParts<ApiState> for Onlooker {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let caller = of_server(parts, state).await?;
+        let apps = match &caller.holder {
+            CallerIdentity::Teammate(_, grants) => grants.apps(),
+            _ => caller.require(Scope::Operator).map(|()| None)?,
+        };
+        if apps.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Problem::forbidden("This takes the role `viewer` on an app, or for all apps."));
+        }
+        Ok(Self { caller, apps })
+    }
+}
+
+/// Caller that may change the team: a signed-in admin for all apps, or the command line. No key may, because the teammates it
+/// adds would outlive it.
+#[derive(Debug)]
+pub(crate) struct TeamAdmin {
+    pub caller: Caller,
+}
+
+impl TeamAdmin {
+    /// Refuses an action on oneself. At least one admin remains after any actions of admins on one another. A stranger with a signed-in
+    /// browser cannot gain lasting access by actions without a password or a passkey.
+    pub(crate) fn must_not_be(&self, teammate: TeammateId) -> Result<(), Problem> {
+        match self.caller.holder {
+            CallerIdentity::Teammate(id, _) if id == teammate => {
+                let detail = "You cannot change, reset or remove yourself. Another admin can, or `bellwire admin` on the server.";
+                Err(Problem::new(ProblemCode::NotYourself, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl TeamAdmin {
+    /// To be asked in the transaction that changes the team. 401: another admin was faster.
+    pub(crate) async fn must_still_be(&self, conn: &mut PgConnection) -> Result<(), Problem> {
+        match self.caller.holder {
+            CallerIdentity::Teammate(id, _) if !team::may_change_team(conn, id).await? => Err(signed_in::ended()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromRequestParts<ApiState> for TeamAdmin {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let caller = of_server(parts, state).await?;
+        match &caller.holder {
+            CallerIdentity::Local => {}
+            CallerIdentity::Teammate(_, grants) if grants.may_change_team() => {}
+            CallerIdentity::Teammate(..) => return Err(caller.lacks(Scope::Operator, Role::Admin)),
+            CallerIdentity::Key(_) => {
+                return Err(Problem::forbidden(
+                    "No key changes the team: sign in as an admin, or use `bellwire admin` on the server.",
+                ));
+            }
+        }
+        note_admitted(parts, &caller, None);
+        Ok(Self { caller })
+    }
+}
+
+/// Caller that reads the server's metrics: a key without other permissions, or an operator.
+#[derive(Debug)]
+pub(crate) struct Scraper;
+
+impl FromRequestParts<ApiState> for Scraper {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        of_server(parts, state).await?.require(Scope::Metrics).map(|()| Self)
+    }
+}
+
+async fn of_server(parts: &mut Parts, state: &ApiState) -> Result<Caller, Problem> {
+    if is_local(&parts.extensions) {
+        return Ok(Caller::LOCAL);
+    }
+    let (holder, _) = authenticate(parts, state, None).await?;
+    Ok(Caller::new(holder, None, parts, state))
+}
+
+/// Returns the app in the path, if the caller has access to it.
+pub(crate) async fn app_of(parts: &Parts, state: &ApiState) -> Option<AppId> {
+    let mut parts = parts.clone();
+    let app: AppRef = path_param(&mut parts, state, "app").await.ok()?.as_str().into();
+    let app = match is_local(&parts.extensions) {
+        true => Some(named_app(state, app).await.ok()?),
+        false => authenticate(&mut parts, state, Some(app)).await.ok()?.1,
+    };
+    app.map(|app| app.id)
+}
+
+/// Authenticates a request, and returns the app in its path, if the caller has access to it.
+async fn authenticate(
+    parts: &mut Parts,
+    state: &ApiState,
+    app: Option<AppRef>,
+) -> Result<(CallerIdentity, Option<App>), Problem> {
+    let Some(signed_in) = signed_in::enter(parts, state).await? else {
+        let (key, app) = authenticate_key(parts, state, app).await?;
+        return Ok((CallerIdentity::Key(key), app));
+    };
+    let holder = CallerIdentity::from(signed_in);
+    let Some(app) = app else { return Ok((holder, None)) };
+    let app = named_app(state, app).await?;
+    match &holder {
+        CallerIdentity::Teammate(_, grants) if !grants.know(app.id) => Err(Problem::not_found("app")),
+        _ => Ok((holder, Some(app))),
+    }
+}
+
+async fn authenticate_key(
+    parts: &mut Parts,
+    state: &ApiState,
+    app: Option<AppRef>,
+) -> Result<(ApiKey, Option<App>), Problem> {
+    let secret = bearer(&parts.headers)
+        .filter(|secret| secret.starts_with(api_keys::PREFIX))
+        .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
+    let client = state.limits.client_of(&parts.headers, &parts.extensions);
+    let attempt = state.limits.keys.attempt(secret, client)?;
+    let shown = (api_keys::mac(&state.vault, secret), app);
+    let Some((key, app)) = find(state, shown.clone()).await? else {
+        attempt.failed();
+        return Err(unknown_key());
+    };
+    let budget = attempt.succeeded(key.id.into())?;
+    if let Some(account) = parts.extensions.get::<KeyUsage>() {
+        account.note(budget);
+    }
+    parts.extensions.insert(Recheck::new(move |state| {
+        let shown = shown.clone();
+        async move { find(&state, shown).await?.map(drop).ok_or_else(unknown_key) } // mostly out of memory
+    }));
+    Ok((key, app))
+}
+
+/// A valid key, and the app that is named with it if it is for that.
+pub(crate) async fn find(state: &ApiState, shown: CredentialKey) -> Result<Option<CachedKey>, Problem> {
+    let now = state.clock.now();
+    let reading = match state.known_keys.recall(&shown, now) {
+        Ok(known) => return Ok(Some(known)),
+        Err(reading) => reading,
+    };
+    let (id, slug) = shown.1.as_ref().map_or((None, None), AppRef::parts);
+    let found = api_keys::authenticate(&state.pool, &shown.0, id, slug, now).await?;
+    if let Some((key, _)) = &found
+        && key.last_used_on.is_none_or(|day| day < now.date_naive())
+        // Once a day. A failed write does not refuse the request.
+        && let Err(error) = api_keys::note_use(&state.pool, key.id, now.date_naive()).await
+    {
+        tracing::warn!(%error, "the day on which an API key was used could not be noted");
+    }
+    // What is not there yet may be there a moment later: only what is complete is remembered.
+    if let Some(read) = found.as_ref().filter(|(_, app)| app.is_some() == shown.1.is_some()) {
+        state.known_keys.remember(reading, shown, read.clone());
+    }
+    Ok(found)
+}
+
+/// 401: the key is unknown, or no longer valid.
+pub(crate) fn unknown_key() -> Problem {
+    Problem::invalid_token("The API key is unknown, expired or revoked.")
+}
+
+/// Caller that may register and manage subscriptions: a server with the scope of the route, or a browser.
+#[derive(Debug)]
+pub(crate) struct RegistrationCaller<S> {
+    pub app: App,
+    /// Whether it showed an API key, or is signed in.
+    pub server: bool,
+    pub caller: Option<Caller>,
+    token: Option<[u8; 32]>,
+    scope: PhantomData<S>,
+}
+
+impl<S> RegistrationCaller<S> {
+    pub(crate) fn right(&self) -> Right<'_> {
+        if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
+    }
+
+    /// Returns the caller's role in changes of a subscription.
+    pub(crate) fn speaker(&self) -> Speaker {
+        if self.server { Speaker::Server } else { Speaker::Browser(self.app.browsers_may.clone()) }
+    }
+
+    /// Refuses a browser without a token.
+    pub(crate) fn must_show_something(&self) -> Result<(), Problem> {
+        if self.server || self.token.is_some() {
+            return Ok(());
+        }
+        Err(Problem::unauthorized("This takes the subscription's token (`Bearer bt_…`) or an API key (`Bearer bw_…`)."))
+    }
+}
+
+impl<S: Needed> FromRequestParts<ApiState> for RegistrationCaller<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        if is_servers(state, &parts.headers, &parts.extensions) {
+            let Server { app, caller, scope } = Server::from_request_parts(parts, state).await?;
+            return Ok(Self { app, server: true, caller: Some(caller), token: None, scope });
+        }
+        let token = match bearer(&parts.headers) {
+            None if parts.headers.contains_key(header::AUTHORIZATION) => {
+                return Err(Problem::invalid_token("`Authorization` must be `Bearer` and a token."));
+            }
+            None => None,
+            Some(text) => {
+                Some(read_token(text).ok_or_else(|| Problem::invalid_token("The token is not one of ours."))?)
+            }
+        };
+        let app = parts.extensions.get::<App>().cloned();
+        let app = app.expect("`cors::public` stands before every route that lets browsers in");
+        Ok(Self { app, server: false, caller: None, token, scope: PhantomData })
+    }
+}

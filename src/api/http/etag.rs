@@ -1,0 +1,78 @@
+//! Entity tags (RFC 9110 sections 8.8.3 and 13.1): what a representation is known by, and whether a request names it.
+
+use aws_lc_rs::digest;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+use bellwire_core::base64url;
+
+/// The strong tag of a representation.
+pub(crate) fn of(octets: &[u8]) -> HeaderValue {
+    let hash = digest::digest(&digest::SHA256, octets);
+    let tag = format!("\"{}\"", base64url::encode(&hash.as_ref()[..12]));
+    HeaderValue::try_from(tag).expect("base64url in quotes")
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    /// A weak tag equals no other tag: for changes.
+    Strong,
+    /// A weak tag equals the strong one with the same text: for reads.
+    Weak,
+}
+
+/// Whether the tags in a header name that representation, or any existing one (`*`). `None`: it does not exist.
+pub(crate) fn is_named(headers: &HeaderMap, name: &HeaderName, tag: Option<&HeaderValue>, by: Comparison) -> bool {
+    let Some(tag) = tag else { return false };
+    let given = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    given.flat_map(named_tags).any(|named| match named.strip_prefix("W/") {
+        Some(weak) => by == Comparison::Weak && tag == weak,
+        None => named == "*" || tag == named,
+    })
+}
+
+/// Returns the tags of a list, up to the first malformed one. A tag may contain commas.
+fn named_tags(list: &str) -> impl Iterator<Item = &str> {
+    let mut rest = list;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let opens = if rest.starts_with("W/") { 2 } else { 0 };
+        let length = match rest.get(opens..)?.strip_prefix('"') {
+            Some(opaque) => opens + opaque.find('"')? + 2,
+            None => rest.starts_with('*').then_some(1)?,
+        };
+        let (tag, behind) = rest.split_at(length);
+        rest = behind;
+        Some(tag)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::IF_MATCH;
+
+    use super::*;
+
+    #[test]
+    fn header_matches_tag_or_star() {
+        let tag = of(b"x");
+        let text = tag.to_str().unwrap();
+        for (given, strong, weak) in [
+            (text.to_owned(), true, true),
+            (format!("\"other\" , {text}"), true, true),
+            (format!("W/{text}"), false, true),
+            ("*".to_owned(), true, true),
+            ("\"other\"".to_owned(), false, false),
+            (text.trim_matches('"').to_owned(), false, false),
+            (String::new(), false, false),
+            ("\"a,*,b\"".to_owned(), false, false),
+            (format!("\"a,b\",{text}"), true, true),
+            (format!("unquoted, {text}"), false, false),
+        ] {
+            let headers = HeaderMap::from_iter([(IF_MATCH, given.parse().unwrap())]);
+            let named = |by| is_named(&headers, &IF_MATCH, Some(&tag), by);
+            assert_eq!((named(Comparison::Strong), named(Comparison::Weak)), (strong, weak), "{given}");
+            assert!(!is_named(&headers, &IF_MATCH, None, Comparison::Weak), "nothing has no name");
+        }
+        assert_ne!(tag, of(b"y"));
+    }
+}

@@ -1,0 +1,326 @@
+//! Rate limits by client, app and API key, kept in this process's memory.
+
+mod keys;
+mod refusals;
+mod sign_ins;
+mod tokens;
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::extract::ConnectInfo;
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
+use governor::clock::{Clock, DefaultClock};
+use governor::middleware::StateInformationMiddleware;
+use governor::state::keyed::DashMapStateStore;
+use governor::{NotUntil, Quota, RateLimiter};
+
+use super::problem::{Problem, ProblemCode};
+use crate::api::api_config::{ApiConfig, RequestRate};
+use bellwire_core::id::AppId;
+use bellwire_net::http_server::address::{household, site};
+pub(crate) use keys::{KeyLimits, KeyUsage};
+pub(crate) use refusals::RefusalScope;
+use refusals::Refusals;
+pub(crate) use sign_ins::{HashedName, SignInAttempt, SignIns, Wait};
+use tokens::TokenLimits;
+
+impl RequestRate {
+    fn quota(self) -> Quota {
+        let burst = NonZeroU32::new(self.burst).unwrap_or(NonZeroU32::MIN);
+        let each = Duration::from_mins(1) / self.per_minute.max(1);
+        Quota::with_period(each.max(Duration::from_nanos(1))).expect("the period is not zero").allow_burst(burst)
+    }
+
+    fn times(self, factor: u32) -> Self {
+        Self { burst: self.burst.saturating_mul(factor), per_minute: self.per_minute.saturating_mul(factor) }
+    }
+}
+
+type Limiter<K> = RateLimiter<K, DashMapStateStore<K>, DefaultClock, StateInformationMiddleware>;
+
+fn limiter<K: std::hash::Hash + Eq + Clone>(rate: RequestRate) -> Limiter<K> {
+    RateLimiter::dashmap(rate.quota()).with_middleware()
+}
+
+/// Rate of messages by a visitor of the example page.
+const TRIES: RequestRate = RequestRate { burst: 6, per_minute: 6 };
+/// Rate at which the example page stores new origins.
+const EXAMPLE_CHANGES: RequestRate = RequestRate { burst: 10, per_minute: 6 };
+
+/// Limit of an IPv6 /48, relative to each /64 in it: enough for an office, too little for a caller that alternates among its
+/// 65,536.
+const SITE_FACTOR: u32 = 16;
+
+/// Requests between two cleanups, in which limiters drop idle clients with a full budget.
+const CLEARED_EVERY: u32 = 20_000;
+
+pub(crate) struct RequestLimits {
+    pub keys: KeyLimits,
+    clients: PerClient,
+    /// Preflights, which browsers send beside requests with a token.
+    preflights: PerClient,
+    /// Limits of subscriptions' tokens.
+    pub tokens: TokenLimits,
+    apps: Limiter<AppId>,
+    /// Receipts apart: those of a campaign come in a burst, and must not keep anybody from subscribing.
+    reporters: PerClient,
+    reports: Limiter<AppId>,
+    /// Messages that visitors of the example page send to themselves.
+    tries: PerClient,
+    example_changes: PerClient,
+    pub sign_ins: SignIns,
+    refusals: Refusals,
+    requests: AtomicU32,
+    trusted_proxies: usize,
+}
+
+impl RequestLimits {
+    pub(crate) fn new(settings: &ApiConfig) -> Self {
+        Self {
+            keys: KeyLimits::new(settings),
+            clients: PerClient::new("client", settings.per_client),
+            preflights: PerClient::new("client", settings.per_client.times(SITE_FACTOR)),
+            tokens: TokenLimits::new(),
+            apps: limiter(settings.per_app),
+            reporters: PerClient::new("receipts", settings.receipts_per_client),
+            reports: limiter(settings.receipts_per_app),
+            tries: PerClient::new("client", TRIES),
+            example_changes: PerClient::new("client", EXAMPLE_CHANGES),
+            sign_ins: SignIns::default(),
+            refusals: Refusals::new(),
+            requests: AtomicU32::new(0),
+            trusted_proxies: settings.trusted_proxies,
+        }
+    }
+
+    /// Returns the client of a request. Each limit by client calls it first, so it also cleans up now and then.
+    pub(crate) fn client_of(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
+        self.clear_now_and_then();
+        self.known_address(headers, extensions).unwrap_or(IpAddr::from([0, 0, 0, 0]))
+    }
+
+    fn clear_now_and_then(&self) {
+        if self.requests.fetch_add(1, Ordering::Relaxed) % CLEARED_EVERY == CLEARED_EVERY - 1 {
+            self.keys.clear();
+            self.tokens.clear();
+            [&self.clients, &self.preflights, &self.reporters, &self.tries, &self.example_changes]
+                .into_iter()
+                .for_each(PerClient::clear);
+            self.refusals.clear();
+            self.apps.retain_recent();
+            self.reports.retain_recent();
+        }
+    }
+
+    /// Counts a public request against its client. Returns the budget left, as headers.
+    pub(crate) fn client(&self, client: IpAddr) -> Result<Budget, Problem> {
+        self.clients.take(client)
+    }
+
+    /// Counts a preflight against its client. Returns the budget left, as headers.
+    pub(crate) fn preflight(&self, client: IpAddr) -> Result<Budget, Problem> {
+        self.preflights.take(client)
+    }
+
+    pub(crate) fn app(&self, app: AppId) -> Result<(), Problem> {
+        take(&self.apps, "app", &app).map(drop)
+    }
+
+    /// Counts a request with receipts against its client. Returns the budget left, as headers.
+    pub(crate) fn reporter(&self, client: IpAddr) -> Result<Budget, Problem> {
+        self.reporters.take(client)
+    }
+
+    pub(crate) fn reports_of(&self, app: AppId) -> Result<(), Problem> {
+        take(&self.reports, "app", &app).map(drop)
+    }
+
+    /// Counts a message that a visitor of the example page sends to itself.
+    pub(crate) fn tried(&self, client: IpAddr) -> Result<(), Problem> {
+        self.tries.take(client).map(drop)
+    }
+
+    /// Counts what a visitor of the example page has it write down.
+    pub(crate) fn example_change(&self, client: IpAddr) -> Result<(), Problem> {
+        self.example_changes.take(client).map(drop)
+    }
+
+    /// Returns the number of a client's failed sign-ins for an entry of the audit log, this one included. `None`: a later entry
+    /// includes it.
+    pub(crate) fn refused(&self, client: IpAddr, at: RefusalScope) -> Option<i64> {
+        self.refusals.refused(client, at)
+    }
+
+    /// Address of the client: the other end of the connection, or with trusted proxies the entry of `X-Forwarded-For` that the
+    /// outermost of them wrote. Entries further left may be made up, and are not parsed. `None`: the request came off no socket,
+    /// or the proxies wrote no address. The address of a proxy is never that of a client.
+    pub(crate) fn known_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+        let Some(skipped) = self.trusted_proxies.checked_sub(1) else { return peer(extensions) };
+        let values: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+        let mut hops = values.into_iter().rev().flat_map(|value| value.as_bytes().rsplit(|octet| *octet == b','));
+        read_address(std::str::from_utf8(hops.nth(skipped)?).ok()?.trim())
+    }
+}
+
+/// The other end of the connection that a request came on.
+pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip())
+}
+
+/// Reads an address as proxies write it: some add the port.
+fn read_address(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
+}
+
+/// A rate for each client, and [`SITE_FACTOR`] times that for the IPv6 /48 that it is in.
+struct PerClient {
+    name: &'static str,
+    households: Limiter<IpAddr>,
+    sites: Limiter<IpAddr>,
+}
+
+impl PerClient {
+    fn new(name: &'static str, rate: RequestRate) -> Self {
+        Self { name, households: limiter(rate), sites: limiter(rate.times(SITE_FACTOR)) }
+    }
+
+    /// Counts one request. Returns the smaller budget of both.
+    fn take(&self, client: IpAddr) -> Result<Budget, Problem> {
+        let own = take(&self.households, self.name, &household(client))?;
+        let Some(site) = site(client) else { return Ok(own) };
+        let shared = take(&self.sites, "network", &site)?;
+        Ok(if shared.remaining < own.remaining { shared } else { own })
+    }
+
+    fn clear(&self) {
+        self.households.retain_recent();
+        self.sites.retain_recent();
+    }
+}
+
+/// Remaining budget of a limit, for `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    name: &'static str,
+    quota: Quota,
+    remaining: u32,
+    reset_s: u64,
+}
+
+impl Budget {
+    fn headers(&self) -> [(HeaderName, HeaderValue); 2] {
+        let Self { name, quota, remaining, reset_s } = self;
+        let window_s = quota.burst_size_replenished_in().as_secs().max(1);
+        let value = |text: String| HeaderValue::try_from(text).expect("plain ASCII");
+        [
+            (POLICY, value(format!("\"{name}\";q={};w={window_s}", quota.burst_size()))),
+            (LIMIT, value(format!("\"{name}\";r={remaining};t={reset_s}"))),
+        ]
+    }
+
+    /// Writes it, unless the response has a limit already.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        if !headers.contains_key(LIMIT) {
+            headers.extend(self.headers());
+        }
+    }
+}
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+fn take<K: std::hash::Hash + Eq + Clone>(limiter: &Limiter<K>, name: &'static str, key: &K) -> Result<Budget, Problem> {
+    match limiter.check_key(key) {
+        Ok(state) => {
+            let (quota, remaining) = (state.quota(), state.remaining_burst_capacity());
+            Ok(Budget { name, quota, remaining, reset_s: quota.replenish_interval().as_secs() + 1 })
+        }
+        Err(until) => Err(exceeded(name, &until)),
+    }
+}
+
+/// Counts `n` at once, or none of them.
+fn take_several<K: std::hash::Hash + Eq + Clone>(
+    limiter: &Limiter<K>,
+    name: &'static str,
+    key: &K,
+    n: NonZeroU32,
+) -> Result<(), Problem> {
+    // More than the whole burst are never there at once, which callers look at first.
+    let taken = limiter.check_key_n(key, n).map_err(|_| Problem::internal())?;
+    taken.map(drop).map_err(|until| exceeded(name, &until))
+}
+
+/// 429 until this time.
+fn exceeded(name: &'static str, until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
+    let wait_s = until.wait_time_from(DefaultClock::default().now()).as_secs() + 1;
+    let detail = format!("Too many requests of this {name}. Try again in {wait_s} s.");
+    let mut problem =
+        Problem::new(ProblemCode::RateLimited, detail).with_header(header::RETRY_AFTER, HeaderValue::from(wait_s));
+    for (name, value) in (Budget { name, quota: until.quota(), remaining: 0, reset_s: wait_s }).headers() {
+        problem = problem.with_header(name, value);
+    }
+    problem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(trusted_proxies: usize) -> RequestLimits {
+        let per_client = RequestRate { burst: 2, per_minute: 1 };
+        RequestLimits::new(&ApiConfig { per_client, trusted_proxies, ..ApiConfig::default() })
+    }
+
+    fn from(peer: &str, forwarded: &str) -> (HeaderMap, Extensions) {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-forwarded-for", axum::http::HeaderValue::from_bytes(forwarded.as_bytes()).unwrap());
+        let mut extensions = Extensions::new();
+        extensions.insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
+        (headers, extensions)
+    }
+
+    #[test]
+    fn client_is_limited_to_its_burst() {
+        let limits = limits(0);
+        let ask = |peer| {
+            let (headers, extensions) = from(peer, "203.0.113.1");
+            limits.client(limits.client_of(&headers, &extensions))
+        };
+        assert!(ask("192.0.2.1").is_ok());
+        assert!(ask("192.0.2.1").is_ok());
+        assert_eq!(ask("192.0.2.1").unwrap_err().code, ProblemCode::RateLimited);
+        assert!(ask("192.0.2.2").is_ok(), "a header that nobody vouches for changes nothing");
+    }
+
+    #[test]
+    fn only_what_our_own_proxies_wrote_counts() {
+        let address = |proxies, forwarded| {
+            let (headers, extensions) = from("192.0.2.1", forwarded);
+            limits(proxies).client_of(&headers, &extensions).to_string()
+        };
+        assert_eq!(address(0, "198.51.100.7"), "192.0.2.1");
+        assert_eq!(address(1, "made-up, 198.51.100.7"), "198.51.100.7");
+        assert_eq!(address(2, "198.51.100.7, 10.0.0.1"), "198.51.100.7");
+        assert_eq!(address(1, "[2001:db8::1]:443"), "2001:db8::1");
+        assert_eq!(address(1, "made-up \u{e9}, 198.51.100.7"), "198.51.100.7", "an octet from 0x80 is skipped");
+        for unusable in ["10.0.0.1", "\u{e9}, 10.0.0.1", "", ",10.0.0.1", "198.51.100.7\u{e9}, 10.0.0.1"] {
+            assert_eq!(address(2, unusable), "0.0.0.0", "{unusable}: never the proxy");
+        }
+    }
+
+    #[test]
+    fn ipv6_network_has_more_than_one_household() {
+        let limits = limits(0);
+        let at = |site: u16, household: u32| IpAddr::from([0x2001, 0xdb8, site, household as u16, 0, 0, 0, 1]);
+        let let_in = (0..1_000).filter(|n| limits.client(at(1, *n)).is_ok()).count();
+        assert_eq!(let_in, 2 * SITE_FACTOR as usize, "one request of each household");
+        let refused = limits.client(at(1, 1_000)).unwrap_err();
+        assert!(refused.detail.contains("network"), "{}", refused.detail);
+        assert_eq!(limits.client(at(2, 0)).unwrap().remaining, 1, "another customer's");
+        assert!(limits.client(at(2, 0)).is_ok() && limits.client(at(2, 0)).is_err(), "each household has its own");
+    }
+}

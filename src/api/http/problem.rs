@@ -1,0 +1,300 @@
+//! Every refusal of the API: an RFC 9457 problem with a stable `code` and the places of what is wrong.
+
+mod code;
+
+use std::ops::{Deref, DerefMut};
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+pub(crate) use code::ProblemCode;
+pub(crate) use code::{PROBLEM_KINDS, ProblemKind};
+
+/// Why a request is refused. Boxed, since every fallible function here returns one and hardly any does.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem(Box<Details>);
+
+impl Deref for Problem {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
+impl DerefMut for Problem {
+    fn deref_mut(&mut self) -> &mut Details {
+        &mut self.0
+    }
+}
+
+/// Response to a refused request, as `application/problem+json`.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Details {
+    /// Page of this kind of problem: `/docs/problems/` and the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Summary of this kind of problem.
+    pub title: String,
+    /// Status of HTTP.
+    #[schema(value_type = u16)]
+    #[serde(serialize_with = "as_number")]
+    pub status: StatusCode,
+    /// Names this kind of problem for programs; never changes.
+    #[schema(value_type = String)]
+    pub code: ProblemCode,
+    /// Description of this occurrence, for people.
+    pub detail: String,
+    /// Path of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// `X-Request-Id` of the request, which is in the log, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Each thing that is wrong with the request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    #[serde(skip)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// One thing that is wrong with a request, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct FieldError {
+    /// RFC 6901 pointer into the body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
+    /// Name of a query or path parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<String>,
+    /// Name of a header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// The fault, and the rule.
+    pub detail: String,
+}
+
+fn as_number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}
+
+impl Problem {
+    pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        let kind = code.kind();
+        Self(Box::new(Details {
+            kind: kind.page(),
+            title: kind.title(),
+            status: kind.status,
+            code,
+            detail: detail.into(),
+            instance: None,
+            request_id: None,
+            errors: Vec::new(),
+            headers: Vec::new(),
+        }))
+    }
+
+    /// 401: no key or token, or an invalid one.
+    pub(crate) fn unauthorized(detail: &'static str) -> Self {
+        Self::new(ProblemCode::Unauthorized, detail)
+            .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Bearer realm="bellwire""#))
+    }
+
+    /// 401: the key or token is malformed, unknown, expired or revoked (RFC 6750 section 3.1).
+    pub(crate) fn invalid_token(detail: &'static str) -> Self {
+        let challenge = HeaderValue::from_static(r#"Bearer realm="bellwire", error="invalid_token""#);
+        Self::new(ProblemCode::Unauthorized, detail).with_header(header::WWW_AUTHENTICATE, challenge)
+    }
+
+    /// 403: the caller is known, but may not do this.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(ProblemCode::Forbidden, detail)
+    }
+
+    /// 403 with one pointer: the rest would have been allowed.
+    pub(crate) fn forbidden_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        let (pointer, detail) = (pointer.into(), detail.into());
+        let errors = vec![FieldError::member(pointer, detail)];
+        let mut problem = Self::forbidden(summary(&errors));
+        problem.errors = errors;
+        problem
+    }
+
+    /// 404: does not exist, or the caller may not see it.
+    pub(crate) fn not_found(what: &str) -> Self {
+        Self::new(ProblemCode::NotFound, format!("There is no such {what}."))
+    }
+
+    /// 409: the app has the maximum number of topics.
+    pub(crate) fn too_many_topics() -> Self {
+        let max = bellwire_store::audience::topics::TOPICS_MAX;
+        Self::new(ProblemCode::TooManyTopics, format!("An app may have at most {max} topics."))
+    }
+
+    /// 422: well-formed, but members of the body are wrong.
+    pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
+        let mut problem = Self::new(ProblemCode::Invalid, summary(&errors));
+        problem.errors = errors;
+        problem
+    }
+
+    /// 422 with one pointer.
+    pub(crate) fn invalid_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::invalid(vec![FieldError::member(pointer, detail)])
+    }
+
+    /// 400: a query or path parameter is wrong.
+    pub(crate) fn invalid_parameter(parameter: impl Into<String>, detail: impl Into<String>) -> Self {
+        let (parameter, detail) = (parameter.into(), detail.into());
+        let mut problem = Self::new(ProblemCode::InvalidParameter, format!("Parameter `{parameter}`: {detail}"));
+        problem.errors = vec![FieldError { pointer: None, parameter: Some(parameter), header: None, detail }];
+        problem
+    }
+
+    /// 400: a header is wrong.
+    pub(crate) fn invalid_header(name: &'static str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let mut problem = Self::new(ProblemCode::InvalidHeader, format!("Header `{name}`: {detail}"));
+        problem.errors = vec![FieldError { pointer: None, parameter: None, header: Some(name.into()), detail }];
+        problem
+    }
+
+    /// 500: the server failed. The cause goes to the log only.
+    pub(crate) fn internal() -> Self {
+        Self::new(ProblemCode::Internal, "Internal error. The server's log has the cause.")
+    }
+
+    /// The same of a body that is part of another one, at `place`.
+    pub(crate) fn under(mut self, place: &str) -> Self {
+        let details = &mut *self.0;
+        for pointer in details.errors.iter_mut().filter_map(|error| error.pointer.as_mut()) {
+            pointer.insert_str(0, place);
+        }
+        if let [FieldError { pointer: Some(_), .. }] = details.errors.as_slice() {
+            details.detail = summary(&details.errors);
+        }
+        self
+    }
+
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The body, as the router's outermost layer writes it once path and request id are known.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        serde_json::to_vec(&*self.0).expect("a problem consists of strings and numbers")
+    }
+}
+
+/// Returns the detail of a problem with these faults of the body.
+fn summary(errors: &[FieldError]) -> String {
+    match errors {
+        [FieldError { pointer: Some(pointer), detail, .. }] if pointer.is_empty() => format!("The body {detail}"),
+        [FieldError { pointer: Some(pointer), detail, .. }] => format!("{pointer}: {detail}"),
+        errors => format!("{} members of the body are wrong.", errors.len()),
+    }
+}
+
+impl FieldError {
+    /// A member of the body is wrong.
+    pub(crate) fn member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { pointer: Some(pointer.into()), parameter: None, header: None, detail: detail.into() }
+    }
+}
+
+/// Gathers what is wrong with a body, so that its author hears of everything at once.
+#[derive(Debug, Default)]
+pub(crate) struct Faults(Vec<FieldError>);
+
+impl Faults {
+    pub(crate) fn refuse(&mut self, pointer: impl Into<String>, detail: impl Into<String>) {
+        self.0.push(FieldError::member(pointer, detail));
+    }
+
+    /// Notes one more unless the condition holds.
+    pub(crate) fn require(&mut self, holds: bool, pointer: &str, detail: &str) {
+        if !holds {
+            self.refuse(pointer, detail);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn into_errors(self) -> Vec<FieldError> {
+        self.0
+    }
+
+    /// The problem, if anything was noted.
+    pub(crate) fn finish(self) -> Result<(), Problem> {
+        if self.0.is_empty() { Ok(()) } else { Err(Problem::invalid(self.0)) }
+    }
+}
+
+/// Writes a member's name as one segment of a pointer (RFC 6901 section 3).
+pub(crate) fn pointer_segment(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&sqlx::Error> for Problem {
+    /// The only place where a failing database is logged.
+    fn from(error: &sqlx::Error) -> Self {
+        if bellwire_store::is_unstorable(error) {
+            tracing::warn!(error = %error, "a request contained a value that the database does not store");
+            return Self::new(
+                ProblemCode::Invalid,
+                "A text contains NUL (U+0000), or a time lies outside the years 1 to 9999.",
+            );
+        }
+        let transient = bellwire_store::is_transient(error) || matches!(error, sqlx::Error::PoolClosed);
+        tracing::error!(error = %error, transient, "a request failed in the database");
+        if !transient {
+            return Self::internal();
+        }
+        let (code, detail) = if bellwire_store::is_conflict(error) {
+            (
+                ProblemCode::DatabaseConflict,
+                "Other transactions kept changing what this request needs, so that it was undone. Try again shortly.",
+            )
+        } else if bellwire_store::is_statement_timeout(error) {
+            (
+                ProblemCode::DatabaseTimeout,
+                "A statement took longer than it may, so that the request was undone. Try again shortly.",
+            )
+        } else {
+            (ProblemCode::DatabaseUnavailable, "The database cannot be reached. Try again shortly.")
+        };
+        Self::new(code, detail).with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+}
+
+impl From<bellwire_vault::Unopenable> for Problem {
+    fn from(error: bellwire_vault::Unopenable) -> Self {
+        tracing::error!(error = %error, "a request failed on a sealed value");
+        Self::internal()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.body()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.extend(self.headers.iter().cloned());
+        response.extensions_mut().insert(self);
+        response
+    }
+}

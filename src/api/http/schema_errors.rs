@@ -1,0 +1,266 @@
+//! All faults in the shape of a body at once, by the published schema. Serde stops at the first fault, and names the program's
+//! types. It decides whether a body is accepted. This only explains a refusal.
+
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::problem::{FieldError, pointer_segment};
+
+/// Maximum faults in a response.
+pub(crate) const TOLD_MAX: usize = 100;
+
+/// Returns the differences between a body and the schema of `T`: types, missing or unknown members, values outside of an enum.
+pub(crate) fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {
+    let mut components = Vec::new();
+    T::schemas(&mut components);
+    let json = |schema| serde_json::to_value(schema).expect("a schema consists of strings and numbers");
+    let named = components.into_iter().map(|(name, schema)| (name, json(schema))).collect();
+    between(&named, &json(T::schema()), body)
+}
+
+/// Returns the differences between a value and a schema that may refer to these.
+pub(crate) fn between(named: &Map<String, Value>, schema: &Value, value: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    SchemaReader { named }.compare(schema, value, "", &mut errors);
+    errors.truncate(TOLD_MAX);
+    errors
+}
+
+struct SchemaReader<'a> {
+    named: &'a Map<String, Value>,
+}
+
+impl SchemaReader<'_> {
+    fn compare(&self, schema: &Value, value: &Value, at: &str, errors: &mut Vec<FieldError>) {
+        if errors.len() > TOLD_MAX {
+            return;
+        }
+        if let Some(reference) = schema["$ref"].as_str() {
+            let name = reference.rsplit('/').next().unwrap_or_default();
+            return self.named.get(name).into_iter().for_each(|schema| self.compare(schema, value, at, errors));
+        }
+        if let Some(choices) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
+            return self.compare_with_nearest(choices, value, at, errors);
+        }
+        for part in schema["allOf"].as_array().into_iter().flatten() {
+            self.compare(part, value, at, errors);
+        }
+        let mut refuse = |detail: String| errors.push(FieldError::member(at, detail));
+        let types = types(schema);
+        let is_of_type = types.is_empty() || types.iter().any(|kind| is_of(value, kind));
+        if let Some(words) = schema["enum"].as_array() {
+            if !(words.contains(value) || (value.is_null() && is_of_type)) {
+                refuse(format!("must be {}", one_of(words.iter().map(|word| format!("`{}`", plain(word))))));
+            }
+            return;
+        }
+        if !is_of_type {
+            return refuse(format!("must be {}", one_of(types.iter().filter_map(|kind| in_words(kind)))));
+        }
+        match value {
+            Value::Object(members) => self.compare_members(schema, members, at, errors),
+            Value::Array(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    self.compare(&schema["items"], item, &format!("{at}/{i}"), errors);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn compare_members(&self, schema: &Value, members: &Map<String, Value>, at: &str, errors: &mut Vec<FieldError>) {
+        for missing in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            if !members.contains_key(missing) {
+                errors.push(FieldError::member(format!("{at}/{}", pointer_segment(missing)), "is missing"));
+            }
+        }
+        let known = schema["properties"].as_object();
+        for (name, member) in members {
+            let at = format!("{at}/{}", pointer_segment(name));
+            match (known.and_then(|known| known.get(name)), &schema["additionalProperties"]) {
+                (Some(schema), _) => self.compare(schema, member, &at, errors),
+                (None, Value::Bool(false)) => {
+                    let known = known.into_iter().flat_map(|known| known.keys());
+                    let known = known.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+                    errors.push(FieldError::member(at, format!("is not known here; known are {known}")));
+                }
+                (None, schema) => self.compare(schema, member, &at, errors),
+            }
+        }
+    }
+
+    /// Compares with the choice that the value is nearest to: one of its own type, with the fewest mistakes.
+    fn compare_with_nearest(&self, choices: &[Value], value: &Value, at: &str, errors: &mut Vec<FieldError>) {
+        let told = choices.iter().map(|choice| {
+            let mut told = Vec::new();
+            self.compare(choice, value, at, &mut told);
+            told
+        });
+        let told: Vec<_> = told.collect();
+        let is_of_another_type = |told: &Vec<FieldError>| told.iter().any(|error| error.pointer.as_deref() == Some(at));
+        if told.iter().all(is_of_another_type) {
+            let choices = told.into_iter().flatten().filter(|error| error.pointer.as_deref() == Some(at));
+            let words = choices.filter_map(|error| error.detail.strip_prefix("must be ").map(str::to_owned));
+            let words = words.filter(|words| words != "null");
+            errors.push(FieldError::member(at, format!("must be {}", one_of(words))));
+        } else {
+            let nearest = told.into_iter().filter(|told| !is_of_another_type(told)).min_by_key(Vec::len);
+            errors.extend(nearest.into_iter().flatten());
+        }
+    }
+}
+
+fn types(schema: &Value) -> Vec<&str> {
+    match &schema["type"] {
+        Value::String(kind) => vec![kind],
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn is_of(value: &Value, kind: &str) -> bool {
+    match kind {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        _ => value.is_object(),
+    }
+}
+
+/// None for null, which is as good as to leave a member out.
+fn in_words(kind: &str) -> Option<String> {
+    let words = match kind {
+        "null" => return None,
+        "boolean" => "true or false",
+        "integer" => "a whole number",
+        "number" => "a number",
+        "string" => "a string",
+        "array" => "an array",
+        _ => "an object",
+    };
+    Some(words.to_owned())
+}
+
+fn plain(word: &Value) -> String {
+    word.as_str().map_or_else(|| word.to_string(), str::to_owned)
+}
+
+/// Joins a list: `a`, `a or b`, `a, b or c`.
+fn one_of(words: impl Iterator<Item = String>) -> String {
+    let mut words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    words.dedup();
+    match words.pop() {
+        Some(last) if words.is_empty() => last,
+        Some(last) => format!("{} or {last}", words.join(", ")),
+        None => "null".to_owned(),
+    }
+}
+
+/// Rewrites an error of serde about a body or a parameter without names of the program's types: `invalid type: string "x",
+/// expected u8`.
+pub(crate) fn in_plain_words(said: &str) -> String {
+    let (found, expected) = said.rsplit_once(", expected ").unwrap_or((said, ""));
+    let kind = found.split(':').next().unwrap_or_default();
+    if kind == "invalid type" || kind == "invalid value" || kind == "invalid length" {
+        return format!("must be {}", of_program(expected));
+    }
+    if let Some(name) = found.strip_prefix("unknown field ") {
+        return format!("{name} is not known here; known are {}", expected.trim_start_matches("one of "));
+    }
+    if found.starts_with("unknown variant ") {
+        return format!("must be {expected}");
+    }
+    let known = match said {
+        "invalid digit found in string" | "cannot parse integer from empty string" => "must be a whole number",
+        "number too large to fit in target type" => "is too large",
+        "number too small to fit in target type" => "is too small",
+        "provided string was not `true` or `false`" => "must be true or false",
+        "invalid float literal" | "cannot parse float from empty string" => "must be a number",
+        "data did not match any variant of untagged enum" => "has none of the forms that are known",
+        said => said,
+    };
+    known.to_owned()
+}
+
+/// A type of the program in the words of JSON.
+fn of_program(expected: &str) -> String {
+    let words = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number that is not negative",
+        "i16" => "a whole number from -32768 to 32767",
+        "i32" => "a whole number from -2147483648 to 2147483647",
+        "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "an array",
+        "a map" => "an object",
+        "a borrowed string" | "str" => "a string",
+        other if ["struct ", "enum ", "internally ", "variant ", "tuple "].iter().any(|own| other.starts_with(own)) => {
+            "an object"
+        }
+        other => other,
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::compose::MessageRequest;
+
+    fn told<T: ToSchema>(body: &Value) -> Vec<(String, String)> {
+        mismatches::<T>(body).into_iter().map(|error| (error.pointer.expect("a member"), error.detail)).collect()
+    }
+
+    #[test]
+    fn all_faults_are_reported_in_json_terms() {
+        let body = json!({
+            "to": {"users": ["ann", 3], "topics": "news"}, "ttl": "1h", "tier": "urgent", "envelope": 1, "nmae": 1,
+            "content": {"body": 2, "actions": [{"action": "a"}]}, "payload": 3
+        });
+        let told = told::<MessageRequest>(&body);
+        let expected = [
+            ("/content/actions/0/title", "is missing"),
+            ("/content/body", "must be a string"),
+            ("/content/title", "is missing"),
+            ("/envelope", "must be true or false"),
+            ("/nmae", "is not known here; known are"),
+            ("/payload", "must be a string or an object"),
+            ("/tier", "must be `transactional`, `promotional` or `engagement`"),
+            ("/to/topics", "is not known here; known are `all`, `segment`, `subscriptions`, `topic`, `users`"),
+            ("/to/users/1", "must be a string"),
+            ("/ttl", "must be a whole number"),
+        ];
+        for (pointer, words) in expected {
+            let found = told.iter().find(|(at, _)| at == pointer).unwrap_or_else(|| panic!("{pointer} in {told:?}"));
+            assert!(found.1.starts_with(words), "{found:?}");
+        }
+        assert_eq!(told.len(), expected.len(), "{told:?}");
+        assert_eq!(super::mismatches::<MessageRequest>(&json!({})), [FieldError::member("/to", "is missing")]);
+        assert_eq!(super::mismatches::<MessageRequest>(&json!(3)), [FieldError::member("", "must be an object")]);
+        let right = json!({"to": {"all": true}, "tier": 1, "ttl": null, "payload": {"base64": "AA"}});
+        assert_eq!(super::mismatches::<MessageRequest>(&right), []);
+    }
+
+    #[test]
+    fn no_word_of_the_program_is_told() {
+        for (said, plain) in [
+            ("invalid type: string \"x\", expected u32", "must be a whole number from 0 to 4294967295"),
+            ("invalid type: integer `3`, expected struct MessageRequest", "must be an object"),
+            ("invalid value: integer `256`, expected u8", "must be a whole number from 0 to 255"),
+            ("unknown variant `loud`, expected one of `low`, `high`", "must be one of `low`, `high`"),
+            ("unknown field `x`, expected `n` or `m`", "`x` is not known here; known are `n` or `m`"),
+            ("invalid digit found in string", "must be a whole number"),
+            ("must lie ahead", "must lie ahead"),
+        ] {
+            assert_eq!(in_plain_words(said), plain);
+        }
+    }
+}
