@@ -16,8 +16,10 @@ use super::accepted::Accepted;
 use super::api_config::BATCH_MAX;
 use super::compose::{Composed, MessageRequest};
 use super::http::auth::{MaySend, Server};
-use super::http::extract::{BodyLimit, IDEMPOTENCY_KEY, Json, parse};
-use super::http::idempotency::{IDEMPOTENCY_KEY_RULE, Replay, first_response, is_idempotency_key, reused};
+use super::http::extract::{BodyLimit, Json, parse};
+use super::http::idempotency::{
+    IDEMPOTENCY_KEY_RULE, Replay, first_response, idempotency_key, is_idempotency_key, reused,
+};
 use super::http::problem::{Details, Problem};
 use super::http::routes::routes;
 use super::retry_headers::RetryHeaders;
@@ -105,9 +107,11 @@ impl BatchResult {
 /// Messages of a batch are not stored in their order: of those with the same `key` any may be the one that is taken.
 ///
 /// An interrupted batch may be repeated if its messages have idempotency keys: accepted messages get their first response again.
+/// With the header `Idempotency-Key`, messages without a key get one from the header and their place.
 /// Keys in batches are separate from those of single requests. The retry headers apply to each message.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/batch", tag = "Messages",
-    params(("Bellwire-Retries" = Option<u32>, Header, description = "Beats each policy's `retries`; also `Upstash-Retries`"),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Gives a key to each message without one, by its place"),
+        ("Bellwire-Retries" = Option<u32>, Header, description = "Beats each policy's `retries`; also `Upstash-Retries`"),
         ("Bellwire-Retry-Delay" = Option<String>, Header,
             description = "Beats each policy's `retryDelay`; also `Upstash-Retry-Delay`")), request_body = MessageBatch,
     responses((status = 200, body = MessageBatchResponse)))]
@@ -117,10 +121,7 @@ pub(crate) async fn send(
     mut request: Request,
 ) -> Result<axum::Json<MessageBatchResponse>, Problem> {
     let retries = RetryHeaders::read(request.headers())?;
-    if request.headers().contains_key(IDEMPOTENCY_KEY) {
-        let detail = "is not for batches: give each message an `idempotency_key`";
-        return Err(Problem::invalid_header(IDEMPOTENCY_KEY, detail));
-    }
+    let of_batch = idempotency_key(request.headers())?.map(str::to_owned);
     request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
     let Json(MessageBatch { messages }, _) = Json::<MessageBatch>::from_request(request, &state).await?;
     let n = messages.len();
@@ -130,7 +131,7 @@ pub(crate) async fn send(
     if let Some(caller) = server.caller.counted_as() {
         state.limits.keys.count_as(caller, u32::try_from(n).unwrap_or(u32::MAX))?;
     }
-    let sorted = Sorted::check(&state, &server, &retries, &messages).await;
+    let sorted = Sorted::check(&state, &server, &retries, of_batch.as_deref(), &messages).await;
     let results: Vec<_> = sorted.send(&state, &server.app, n).await?.into_iter().map(BatchResult::new).collect();
     let accepted = results.iter().filter(|result| result.problem.is_none()).count();
     Ok(axum::Json(MessageBatchResponse { accepted, refused: n - accepted, results }))
@@ -154,6 +155,7 @@ impl Sorted {
         state: &ApiState,
         server: &Server<MaySend>,
         retries: &RetryHeaders,
+        of_batch: Option<&str>,
         messages: &[Box<RawValue>],
     ) -> Self {
         let sender = server.caller.counted_as();
@@ -165,6 +167,8 @@ impl Sorted {
                 tokio::task::yield_now().await;
             }
             let (key, composed) = compose(state, &server.app, retries, &mut templates, raw).await;
+            // No key contains a line feed, so that this one differs from each of a message's own.
+            let key = key.or_else(|| of_batch.map(|key| format!("{place}\n{key}")));
             let digest = retries.digest(raw.get().as_bytes());
             let request = key.map(|key| server.keyed_request(&state.vault, ROUTE, &key, &[digest.as_ref()]));
             let composed = match composed {

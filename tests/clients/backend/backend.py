@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bellwire import ProblemError, WebhookVerificationError, create_client, expect, paginate, sign_user_hmac, sign_user_token, verify_webhook
 from bellwire.rest.api.apps import apps_show
-from bellwire.rest.api.messages import messages_send, messages_show
+from bellwire.rest.api.messages import messages_batch_send, messages_send, messages_show
 from bellwire.rest.api.topics import topics_list, topics_set
-from bellwire.rest.models import Accepted, MessageCounts, MessageRequest, MessageResponse, TopicRequest
+from bellwire.rest.models import Accepted, MessageBatch, MessageBatchResponse, MessageCounts, MessageRequest, MessageResponse, TopicRequest
 
 client = create_client(os.environ["ADDRESS"], os.environ["KEY"])
 for name in ("a", "b", "c", "d", "e"):
@@ -18,6 +18,8 @@ topics: list[str] = [topic.name for topic in paginate(topics_list.sync, "shop", 
 
 body = MessageRequest.from_dict({"to": {"topic": "news"}, "tier": "transactional", "content": {"title": "Hello"}})
 message: str = expect(Accepted, messages_send.sync("shop", client=client, body=body)).id
+batch = MessageBatch.from_dict({"messages": [{"to": {"users": ["ann"]}, "content": {"title": "Code"}}]})
+accepted: int = expect(MessageBatchResponse, messages_batch_send.sync("shop", client=client, body=batch)).accepted
 shown = expect(MessageResponse, asyncio.run(messages_show.asyncio("shop", message, client=client)))
 targeted: int = expect(MessageCounts, shown.counts).targeted
 
@@ -42,4 +44,4 @@ for request in json.loads(Path("webhooks.json").read_text()):
         webhooks.append("refused")
 
 tokens = [sign_user_token("ann", os.environ["IDENTITY_SECRET"], app="shop"), sign_user_hmac("bob", os.environ["HMAC_SECRET"])]
-print(json.dumps({"topics": topics, "message": message, "targeted": targeted, "problem": problem, "busy": busy, "webhooks": webhooks, "tokens": tokens}))
+print(json.dumps({"accepted": accepted, "topics": topics, "message": message, "targeted": targeted, "problem": problem, "busy": busy, "webhooks": webhooks, "tokens": tokens}))

@@ -16,6 +16,10 @@ for await (const topic of paginate(list)) topics.push(topic.name);
 const body: Schemas["MessageRequest"] = { to: { topic: "news" }, tier: "transactional", content: { title: "Hello" } };
 const { data: sent } = await bellwire.POST("/v1/apps/{app}/messages", { params: { path: { app } }, body });
 const message: string = "id" in sent ? sent.id : "";
+const { data: batch } = await bellwire.POST("/v1/apps/{app}/messages/batch", {
+  params: { path: { app } },
+  body: { messages: [{ to: { users: ["ann"] }, content: { title: "Code" } }] },
+});
 const { data: shown } = await bellwire.GET("/v1/apps/{app}/messages/{message}", { params: { path: { app, message } } });
 const targeted: number | undefined = shown.counts?.targeted;
 
@@ -39,4 +43,4 @@ const webhooks = JSON.parse(readFileSync("webhooks.json", "utf8")).map(({ header
   }
 });
 const tokens = [signUserToken("ann", env("IDENTITY_SECRET"), { app }), signUserHmac("bob", env("HMAC_SECRET"))];
-console.log(JSON.stringify({ topics, message, targeted, problem, busy, webhooks, tokens }));
+console.log(JSON.stringify({ accepted: batch.accepted, topics, message, targeted, problem, busy, webhooks, tokens }));

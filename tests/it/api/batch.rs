@@ -107,16 +107,41 @@ async fn batch_size_counts_as_its_messages() {
     assert_eq!(send(&api, &vec![one.clone(); 9]).await.refusal(), (422, "invalid", vec!["/messages"]), "never");
     let long = json!({"to": {"users": ["ann"]}, "content": {"title": "x".repeat(8_000)}});
     assert_eq!(send(&api, &[long]).await.refusal(), (413, "body_too_large", vec![]), "eight bodies' worth");
-    let headers = [("idempotency-key", "k")];
-    let body = Some(json!({"messages": [one]}));
-    let path = "/v1/apps/shop/messages/batch";
-    let keyed = api.call_with(Method::POST, path, Some(&api.key), body, &headers).await;
+    let keyed = send_under(&api, "", std::slice::from_ref(&one)).await;
     assert_eq!(keyed.refusal(), (400, "invalid_header", vec!["Idempotency-Key"]));
     // Five requests were refused, each of which counts as one; three are left.
     assert_eq!(send(&api, &vec![one.clone(); 4]).await.refusal(), (429, "rate_limited", vec![]));
     assert_eq!(status(&results(&api, &vec![one.clone(); 2]).await), [202; 2]);
     assert_eq!(send(&api, &[one]).await.refusal(), (429, "rate_limited", vec![]));
     assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 2, "a refused batch leaves nothing");
+}
+
+async fn send_under(api: &TestApi, key: &str, messages: &[Value]) -> Reply {
+    let (path, body) = ("/v1/apps/shop/messages/batch", json!({"messages": messages}));
+    api.call_with(Method::POST, path, Some(&api.key), Some(body), &[("idempotency-key", key)]).await
+}
+
+#[tokio::test]
+async fn header_gives_keys_to_messages_without_one() {
+    let api = TestApi::start().await;
+    let message = json!({"to": {"users": ["ann"]}, "content": content()});
+    let mut own = message.clone();
+    own["idempotency_key"] = "mine".into();
+    let batch = [message.clone(), message.clone(), own.clone()];
+    let ids = |reply: Value| -> Vec<(Value, bool)> {
+        let results = reply["results"].as_array().unwrap().iter();
+        results.map(|it| (it["message"]["id"].clone(), it["replayed"] == true)).collect()
+    };
+    let first = ids(send_under(&api, "17", &batch).await.ok(200));
+    assert_eq!(first.iter().filter(|(_, replayed)| *replayed).count(), 0, "equal messages at two places are two");
+    let again = ids(send_under(&api, "17", &batch).await.ok(200));
+    assert_eq!(again, first.iter().map(|(id, _)| (id.clone(), true)).collect::<Vec<_>>());
+    let other = ids(send_under(&api, "18", &batch).await.ok(200));
+    assert_eq!(other.iter().map(|(_, replayed)| *replayed).collect::<Vec<_>>(), [false, false, true]);
+    let changed = json!({"to": {"users": ["bob"]}, "content": content()});
+    let reused = send_under(&api, "17", &[changed]).await.ok(200);
+    assert_eq!(reused["results"][0]["problem"]["code"], "idempotency_key_reused");
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 5);
 }
 
 #[tokio::test]

@@ -1287,7 +1287,7 @@ export interface paths {
          *
          *     Messages of a batch are not stored in their order: of those with the same `key` any may be the one that is taken.
          *
-         *     An interrupted batch may be repeated if its messages have idempotency keys: accepted messages get their first response again. Keys in batches are separate from those of single requests. The retry headers apply to each message.
+         *     An interrupted batch may be repeated if its messages have idempotency keys: accepted messages get their first response again. With the header `Idempotency-Key`, messages without a key get one from the header and their place. Keys in batches are separate from those of single requests. The retry headers apply to each message.
          *
          *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
@@ -14223,6 +14223,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Gives a key to each message without one, by its place */
+                "Idempotency-Key"?: string | null;
                 /** @description Beats each policy's `retries`; also `Upstash-Retries` */
                 "Bellwire-Retries"?: number | null;
                 /** @description Beats each policy's `retryDelay`; also `Upstash-Retry-Delay` */
