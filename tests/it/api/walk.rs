@@ -45,12 +45,13 @@ const PUBLIC: [&str; 9] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 25] = [
+const UNDESCRIBED: [&str; 26] = [
     "/",
     "/{*__private__axum_fallback}",
     "/admin",
     "/admin/",
     "/admin/{*file}",
+    "/clients/{*file}",
     "/docs",
     "/docs/",
     "/docs/docs.css",
