@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::http::auth::{Caller, MayManageKeys, MayRead, Operator, Server, unknown_key};
+use super::http::auth::{MayManageKeys, MayRead, Operator, Server, unknown_key};
+use super::http::caller::Caller;
 use super::http::extract::{PathId, Query, is_plain_text};
 use super::http::idempotency::{Instead, Making, Pending};
 use super::http::paging::{Page, Paging};

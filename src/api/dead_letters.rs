@@ -17,7 +17,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
 use super::deliveries::AttemptResponse;
-use super::http::auth::{Caller, MayRead, Server};
+use super::http::auth::{MayRead, Server};
+use super::http::caller::Caller;
 use super::http::extract::{PathId, parse_query};
 use super::http::paging::{Page, Paging};
 use super::http::problem::Problem;

@@ -12,7 +12,8 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::gateways::{LaneNumber, visible_lane};
-use super::http::auth::{Caller, MayRead, MaySetPolicies, Needed, Onlooker, Operator, Server, Watcher};
+use super::http::auth::{MayRead, MaySetPolicies, Needed, Onlooker, Operator, Server, Watcher};
+use super::http::caller::Caller;
 use super::http::extract::{Json, PathId};
 use super::http::problem::{Faults, Problem};
 use super::http::routes::{Access, Argument, routes};

@@ -2,6 +2,7 @@
 
 pub(crate) mod app_ref;
 pub(crate) mod auth;
+pub(crate) mod caller;
 pub(crate) mod cors;
 pub(crate) mod etag;
 pub(crate) mod extract;

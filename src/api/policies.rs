@@ -10,7 +10,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::http::auth::{Caller, MayRead, MaySetPolicies, Server};
+use super::http::auth::{MayRead, MaySetPolicies, Server};
+use super::http::caller::Caller;
 use super::http::extract::{Json, PathId, Query, TopicName};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, FieldError, Problem};

@@ -19,7 +19,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::http::auth::CallerIdentity;
+use super::http::caller::CallerIdentity;
 use super::http::extract::{Json, PathId, Query};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem};

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::ApiState;
-use super::http::auth::{Caller, MayRead, Onlooker, Server};
+use super::http::auth::{MayRead, Onlooker, Server};
+use super::http::caller::Caller;
 use super::http::extract::Query;
 use super::http::problem::{Problem, ProblemCode};
 use super::http::routes::routes;

@@ -16,7 +16,8 @@ use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
-use super::http::auth::{Caller, MayManageKeys, MayRead, Server};
+use super::http::auth::{MayManageKeys, MayRead, Server};
+use super::http::caller::Caller;
 use super::http::extract::{Json, PathId, Query, is_plain_text, not_null, nullable};
 use super::http::idempotency::{Instead, Making};
 use super::http::paging::{Page, Paging};

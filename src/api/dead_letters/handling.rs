@@ -10,7 +10,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{DeadLetterDetail, Standing, find, give};
 use crate::api::compose::TTL_MAX_S;
-use crate::api::http::auth::{Caller, MayRead, MaySteerMessages, Server};
+use crate::api::http::auth::{MayRead, MaySteerMessages, Server};
+use crate::api::http::caller::Caller;
 use crate::api::http::extract::{Json, PathId, Query};
 use crate::api::http::idempotency::{Instead, Making};
 use crate::api::http::paging::{Page, Paging};

@@ -3,7 +3,6 @@
 
 use std::fmt::Display;
 use std::marker::PhantomData;
-use std::net::IpAddr;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -12,6 +11,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::app_ref::AppRef;
+use super::caller::{Caller, CallerIdentity};
 use super::extract::{IDEMPOTENCY_KEY, Recheck, named_app, path_param};
 use super::known_keys::{CachedKey, CredentialKey};
 use super::limits::KeyUsage;
@@ -19,15 +19,14 @@ use super::problem::{Problem, ProblemCode};
 use super::signed_in;
 use crate::api::ApiState;
 use bellwire_core::base64url;
-use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, TeammateId};
 use bellwire_core::permission::Speaker;
-use bellwire_core::role::{Grants, Role};
+use bellwire_core::role::Role;
 use bellwire_core::scope::Scope;
 use bellwire_store::audience::subscriptions::Right;
 use bellwire_store::keys::api_keys::{self, ApiKey};
 use bellwire_store::keys::apps::App;
-use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry, Who};
+use bellwire_store::keys::audit::{AuditAction, AuditEntry};
 use bellwire_store::keys::team;
 use bellwire_store::operations::idempotency::{KeyScope, KeyedRequest};
 use bellwire_vault::Vault;
@@ -109,93 +108,6 @@ pub(crate) struct Server<S> {
     pub app: App,
     pub caller: Caller,
     scope: PhantomData<S>,
-}
-
-/// Identity and permissions of a caller.
-#[derive(Debug, Clone)]
-pub(crate) enum CallerIdentity {
-    Local,
-    Key(ApiKey),
-    Teammate(TeammateId, Grants),
-}
-
-/// Identity of a caller: key, session or command line.
-#[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    holder: CallerIdentity,
-    /// The app that the request names; none: it is about the server as a whole.
-    app: Option<AppId>,
-    address: Option<IpAddr>,
-}
-
-impl Caller {
-    const LOCAL: Self = Self { holder: CallerIdentity::Local, app: None, address: None };
-
-    fn new(holder: CallerIdentity, app: Option<AppId>, parts: &Parts, state: &ApiState) -> Self {
-        Self { holder, app, address: state.limits.known_address(&parts.headers, &parts.extensions) }
-    }
-
-    /// Whether it may do what asks for that scope.
-    pub(crate) fn may(&self, scope: Scope) -> bool {
-        match &self.holder {
-            CallerIdentity::Local => true,
-            CallerIdentity::Key(key) => key.may(scope),
-            CallerIdentity::Teammate(_, grants) => grants.may(self.app, scope),
-        }
-    }
-
-    /// 403: it may not do what asks for that scope.
-    pub(crate) fn require(&self, scope: Scope) -> Result<(), Problem> {
-        if self.may(scope) { Ok(()) } else { Err(self.lacks(scope, Role::least_for(scope))) }
-    }
-
-    /// 403: it may not do for the server as a whole what asks for that scope.
-    pub(crate) fn require_for_server(&self, scope: Scope) -> Result<(), Problem> {
-        match &self.holder {
-            CallerIdentity::Key(key) if key.app.is_some() => {
-                Err(Problem::forbidden(format!("This takes a key of the server with the scope `{}`.", scope.name())))
-            }
-            _ => Self { app: None, ..self.clone() }.require(scope),
-        }
-    }
-
-    /// 403: it would take that scope, or that role.
-    fn lacks(&self, scope: Scope, role: Role) -> Problem {
-        Problem::forbidden(match (&self.holder, self.app) {
-            (CallerIdentity::Teammate(..), Some(_)) => format!("This takes the role `{}` on this app.", role.name()),
-            (CallerIdentity::Teammate(..), None) => format!("This takes the role `{}` for all apps.", role.name()),
-            _ => format!("This takes an API key with the scope `{}`.", scope.name()),
-        })
-    }
-
-    /// Expiry of its key. `None`: no expiry. The end of a session does not limit what is created in it.
-    pub(crate) fn expires_at(&self) -> Option<Timestamp> {
-        if let CallerIdentity::Key(key) = &self.holder { key.expires_at } else { None }
-    }
-
-    /// Id of the key or teammate whose rate limit applies.
-    pub(crate) fn counted_as(&self) -> Option<Uuid> {
-        match &self.holder {
-            CallerIdentity::Local => None,
-            CallerIdentity::Key(key) => Some(key.id.into()),
-            CallerIdentity::Teammate(id, _) => Some((*id).into()),
-        }
-    }
-
-    pub(crate) fn actor(&self) -> Actor {
-        let who = match &self.holder {
-            CallerIdentity::Local => Who::Local,
-            CallerIdentity::Key(key) if key.app.is_none() => Who::Operator(key.id),
-            CallerIdentity::Key(key) => Who::ApiKey(key.id),
-            CallerIdentity::Teammate(id, _) => Who::Teammate(*id),
-        };
-        Actor { who, address: self.address }
-    }
-
-    /// Returns the log entry of its action, to be written in the same transaction, for an app or (`None`) the server.
-    pub(crate) fn did(&self, app: Option<AppId>, action: AuditAction, target: impl Display) -> AuditEntry {
-        AuditEntry::new(self.actor(), app, action, target)
-    }
 }
 
 impl<S> Server<S> {

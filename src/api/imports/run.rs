@@ -11,7 +11,8 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::ApiState;
-use super::super::http::auth::{Caller, MayChangeSubscribers, Server};
+use super::super::http::auth::{MayChangeSubscribers, Server};
+use super::super::http::caller::Caller;
 use super::super::http::extract::{Recheck, malformed, too_slow};
 use super::super::http::problem::{Problem, ProblemCode};
 use super::super::push_address::{Address, CheckedHosts};

@@ -44,8 +44,8 @@ const TEXTS: &[(&[&str], Text)] = &[
     (&["path.identity_key"], Id("ik_")),
     (&["path.import"], Id("imp_")),
     (&["format"], Like("^(ndjson|csv|json)$")),
-    (&["ignored", "SampleCell.field", "WebhookAttempt.reason"], Long(1, 300)),
-    (&["ImportFault.field"], Long(0, 300)),
+    (&["SampleCell.field", "WebhookAttempt.reason"], Long(1, 300)),
+    (&["ImportFault.field", "ignored"], Long(0, 300)), // a member of a line may have an empty name
     (&["query.map"], Long(0, 8_192)),
     (&["query.charset"], Long(1, 40)),
     (&["SampleRow.outcome"], Like("^(read|left_out|refused)$")),

@@ -24,7 +24,7 @@ describe("whether it is too much", () => {
   it.each<[string, GatewayEngagement[], string, string]>([
     ["hardly anybody wants it", [at("fcm", "warning"), at("mozilla", "watch"), at("wns", "warning")], "lost", "in browsers of Google and Microsoft."],
     ["it turns", [at("fcm", "fine"), at("mozilla", "watch")], "retrying", "in browsers of Mozilla."],
-    ["nobody can tell", [at("fcm", "unknown")], "cancelled", "Unknown: browsers reported too few displays in 28 days."],
+    ["the state is unknown", [at("fcm", "unknown")], "cancelled", "Unknown: browsers reported too few displays in 28 days."],
     ["it is welcome", [at("fcm", "fine", 1_000, 50), at("mozilla", "fine", 3_000, 70), at("apple", "unknown", 9, 9)], "accepted", "Good: of 4,000 notifications shown in 28 days, 3 % were clicked."],
   ])("is what people make of it: %s", (_, gateways, tone, words) => {
     const said = says({}, ...gateways);

@@ -193,6 +193,15 @@ fn uses(modules: &BTreeMap<Name, Module>) -> Uses {
     uses
 }
 
+/// Modules of the server that use each other.
+pub fn modules_of(root: &Path) -> BTreeSet<(String, String)> {
+    let uses = uses(&modules(root, &root.join("src")));
+    let tops = uses.iter().filter(|(from, _)| !from.is_empty()).flat_map(|(from, targets)| {
+        targets.keys().map(|to| (from[0].clone(), to[0].clone())).filter(|(from, to)| from != to)
+    });
+    tops.collect()
+}
+
 /// Files that a file uses, also by others.
 fn reached(uses: &Uses, from: &Name) -> BTreeSet<Name> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![from.clone()]);

@@ -41,12 +41,12 @@ interface Props {
 export function Editor({ app, name, stored, draft, change, button, onSaved, reload, isSame = false, clear, children }: Props) {
   const [wanted, choose] = useState(0);
   const n = Math.min(wanted, draft.languages.length - 1);
-  const [somebody, setSomebody] = useState(ANYBODY);
+  const [recipient, setRecipient] = useState(ANYBODY);
   const [data, tell] = useState("");
   const [isAsked, ask] = useState(false);
   const template = templateOf(draft);
   const isTitled = draft.languages.every(({ said }) => said.title.trim() !== "");
-  const [whom, told] = [whomOf(somebody), objectOf(data)];
+  const [whom, told] = [whomOf(recipient), objectOf(data)];
   const question = isTitled && whom && told ? { template, data: told as Record<string, never>, ...whom } : undefined;
   const filled = useAsked(question, (body, stop) => preview(app.id, body, stop));
   const body = JSON.stringify([name, template]);
@@ -87,7 +87,7 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
             Texts can use attributes of the recipient, {code("{{ attributes.name }}")}, and data of the message, {code("{{ data.what }}")}. An undefined value is an error without a default: {code("{{ attributes.name | default('there') }}")}.
           </p>
         </Card>
-        <TryCard somebody={somebody} change={(changes) => setSomebody({ ...somebody, ...changes })} data={data} tell={tell} filled={filled} chosen={locale} look={(locale) => choose(draft.languages.findIndex((one) => one.locale === locale))} />
+        <TryCard recipient={recipient} change={(changes) => setRecipient({ ...recipient, ...changes })} data={data} tell={tell} filled={filled} chosen={locale} look={(locale) => choose(draft.languages.findIndex((one) => one.locale === locale))} />
         {told && isTitled && <AudienceCard app={app} body={{ template, data: told as Record<string, never> }} />}
         <Card title="Save">
           {lacking ? <p class="soft">{lacking}</p> : <Refused problem={saved === body ? problem : undefined} />}
@@ -171,7 +171,7 @@ const KINDS = [
 ] as const;
 
 interface TryProps {
-  somebody: PreviewRecipient;
+  recipient: PreviewRecipient;
   change: (changes: Partial<PreviewRecipient>) => void;
   data: string;
   tell: (data: string) => void;
@@ -182,8 +182,8 @@ interface TryProps {
 }
 
 /** User and data of the preview. */
-function TryCard({ somebody, change, data, tell, filled: { shown, problem, isOld }, chosen, look }: TryProps) {
-  const { kind, id, locale, attributes } = somebody;
+function TryCard({ recipient, change, data, tell, filled: { shown, problem, isOld }, chosen, look }: TryProps) {
+  const { kind, id, locale, attributes } = recipient;
   const given = shown?.locale ?? "";
   return (
     <Card title="Preview recipient">
