@@ -1,82 +1,46 @@
-//! The REST API: a file per resource with its routes, served at `/v1`, described at `/openapi.json`.
+//! The REST API, served at `/v1`, described at `/openapi.json`: a module per resource with its routes, and a folder of the same name
+//! for what only that resource needs. [`http`] has what any resource uses.
 //!
-//! Extractors authenticate the caller ([`auth`]), faults of a request are problems ([`problem`]), and lists are paged by cursor
-//! ([`paging`]). Handlers read, check, call one transition of [`bellwire_store`], and respond.
+//! Extractors authenticate the caller ([`http::auth`]), faults of a request are problems ([`http::problem`]), and lists are paged by
+//! cursor ([`http::paging`]). Handlers read, check, call one transition of [`bellwire_store`], and respond.
 
-mod accept;
-mod accepted;
 pub(crate) mod alerts;
-mod api_config;
 pub(crate) mod api_keys;
 pub(crate) mod apps;
 pub(crate) mod audit;
-pub(crate) mod batch;
-pub(crate) mod calendar;
 pub(crate) mod campaigns;
 pub(crate) mod caps;
 pub(crate) mod checks;
-pub(crate) mod compose;
-pub(crate) mod config;
-mod consent;
-pub(crate) mod counts;
-mod csv_cells;
 pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
-mod diagnoses;
 mod docs;
-pub(crate) mod email;
 pub(crate) mod engagement;
-mod engine_handle;
 pub(crate) mod events;
 pub(crate) mod example;
-pub(crate) mod explain;
 pub(crate) mod exports;
-mod failover;
 pub(crate) mod flows;
 pub(crate) mod gateways;
-pub(crate) mod group_commit;
-pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod http;
-pub(crate) mod hygiene;
 pub(crate) mod identity;
-pub(crate) mod identity_keys;
 pub(crate) mod imports;
 pub(crate) mod log_level;
-pub(crate) mod message_content;
-pub(crate) mod message_list;
-mod message_response;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
-pub(crate) mod partial_warnings;
-pub(crate) mod passwords;
 pub(crate) mod policies;
-pub(crate) mod preview;
 #[cfg(test)]
 mod properties;
-mod push_address;
 pub(crate) mod receipts;
 mod restores;
-pub(crate) mod retry_headers;
 pub(crate) mod segments;
-mod send_at;
 mod series;
 pub(crate) mod session;
-pub(crate) mod simulation;
 pub(crate) mod site;
 pub(crate) mod slas;
-
 mod state;
-pub(crate) mod stream;
-pub(crate) mod subscription_input;
-mod subscription_list;
-mod subscription_response;
 mod subscriptions;
-pub(crate) mod sunset;
 pub(crate) mod team;
-pub(crate) mod template_trials;
-pub(crate) mod templated;
 pub(crate) mod templates;
 pub(crate) mod topics;
 pub(crate) mod users;
@@ -98,12 +62,12 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use tracing::Instrument as _;
 use utoipa_axum::router::OpenApiRouter;
 
-pub use api_config::{ApiConfig, Example, OidcSignInConfig, RequestRate};
-pub use engine_handle::{EngineHandle, Work};
 use http::limits::KeyUsage;
 use http::problem::{Problem, ProblemCode};
 use session::cookie::Renewal;
 pub use state::ApiState;
+pub use state::config::{ApiConfig, Example, OidcSignInConfig, RequestRate};
+pub use state::engine_handle::{EngineHandle, Work};
 
 struct Routes {
     public: OpenApiRouter<ApiState>,
@@ -113,13 +77,16 @@ struct Routes {
 
 fn routes_by_caller() -> Routes {
     let mut routes = Routes {
-        public: OpenApiRouter::new().merge(config::routes()).merge(subscriptions::routes()).merge(diagnoses::routes()),
+        public: OpenApiRouter::new()
+            .merge(apps::config::routes())
+            .merge(subscriptions::routes())
+            .merge(subscriptions::diagnoses::routes()),
         reports: OpenApiRouter::new().merge(receipts::routes()),
         server: OpenApiRouter::new()
             .merge(apps::routes())
             .merge(audit::routes())
             .merge(api_keys::routes())
-            .merge(identity_keys::routes())
+            .merge(identity::keys::routes())
             .merge(vapid_keys::routes())
             .merge(users::routes())
             .merge(topics::routes())
@@ -128,25 +95,25 @@ fn routes_by_caller() -> Routes {
             .merge(exports::routes())
             .merge(segments::routes())
             .merge(policies::routes())
-            .merge(preview::routes())
-            .merge(simulation::routes())
+            .merge(policies::preview::routes())
+            .merge(policies::simulation::routes())
             .merge(templates::routes())
-            .merge(template_trials::routes())
+            .merge(templates::trials::routes())
             .merge(messages::routes())
-            .merge(message_content::routes())
-            .merge(batch::routes())
+            .merge(messages::content::routes())
+            .merge(messages::batch::routes())
             .merge(campaigns::routes())
             .merge(deliveries::routes())
             .merge(dead_letters::routes())
             .merge(webhooks::routes())
-            .merge(explain::routes())
+            .merge(messages::explain::routes())
             .merge(events::routes())
-            .merge(stream::routes())
-            .merge(hygiene::routes())
+            .merge(events::live_stream::routes())
+            .merge(apps::hygiene::routes())
             .merge(gateways::routes())
-            .merge(calendar::routes())
+            .merge(campaigns::calendar::routes())
             .merge(caps::routes())
-            .merge(guard::routes())
+            .merge(apps::guard::routes())
             .merge(engagement::routes())
             .merge(slas::routes())
             .merge(metrics::routes())
@@ -195,7 +162,7 @@ pub fn router(state: ApiState) -> Router {
     // One layer: each layer of a router copies all those within it with every request.
     let around_all = ServiceBuilder::new()
         .layer(from_fn_with_state(state.clone(), identify))
-        .layer(from_fn_with_state(state.clone(), failover::wait))
+        .layer(from_fn_with_state(state.clone(), http::failover::wait))
         .layer(set(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
         .layer(set(header::CACHE_CONTROL, "no-store"))
         .layer(set(header::REFERRER_POLICY, "no-referrer"))

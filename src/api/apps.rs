@@ -1,5 +1,9 @@
 //! `/v1/apps`: operators make and list apps; an app's own servers read and change it.
 
+pub(crate) mod config;
+pub(crate) mod guard;
+pub(crate) mod hygiene;
+
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
@@ -15,9 +19,9 @@ use super::http::idempotency::{Instead, Making};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem, ProblemCode};
 use super::http::routes::routes;
-use super::subscription_input::check_topics;
 use super::vapid_keys::{self, VapidKeyResponse};
 use super::{ApiState, Work};
+use crate::api::subscriptions::input::check_topics;
 use bellwire_core::id::AppId;
 use bellwire_core::origin::{is_origin, is_this_machine};
 use bellwire_core::permission::{BrowserRight, BrowsersMay, Speaker};

@@ -1,6 +1,7 @@
 //! `/v1/apps/{app}/campaigns`: plans that end in messages.
 
 mod breakdowns;
+pub(crate) mod calendar;
 mod dry_run;
 mod export;
 mod plan;
@@ -17,17 +18,17 @@ use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::accept::accept_under;
-use super::accepted::Accepted;
-use super::compose::Composed;
 use super::http::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::http::extract::{Json, PathId, PathParam, Query};
 use super::http::idempotency::{Instead, Making, Once, first_response, idempotency_key};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Problem, ProblemCode};
 use super::http::routes::routes;
-use super::retry_headers::RetryHeaders;
-use super::templated::Templates;
+use crate::api::messages::accept::accept_under;
+use crate::api::messages::accepted::Accepted;
+use crate::api::messages::compose::Composed;
+use crate::api::messages::retry_headers::RetryHeaders;
+use crate::api::templates::templated::Templates;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
 use bellwire_rules::campaign::state::CampaignState;

@@ -1,5 +1,7 @@
 //! `/v1/apps/{app}/events`: history of an app's events, as a list and as a stream for warehouses.
 
+pub(crate) mod live_stream;
+
 use std::io;
 
 use axum::body::Bytes;

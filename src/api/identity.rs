@@ -10,6 +10,8 @@
 //! HMAC of a user id of the form `header.payload` is the signature of that JWT, so a backend that computes HMACs of chosen user
 //! ids would sign JWTs.
 
+pub(crate) mod keys;
+
 use std::fmt;
 
 use aws_lc_rs::hmac;

@@ -1,5 +1,19 @@
 //! `/v1/apps/{app}/messages`: sending, and steering what is being sent. Checks of a new message are in
-//! [`super::compose`].
+//! [`crate::api::messages::compose`].
+
+pub(in crate::api) mod accept;
+pub(in crate::api) mod accepted;
+pub(crate) mod batch;
+pub(crate) mod compose;
+pub(crate) mod content;
+pub(crate) mod counts;
+pub(crate) mod explain;
+pub(crate) mod group_commit;
+pub(crate) mod list;
+pub(in crate::api) mod response;
+pub(crate) mod retry_headers;
+pub(in crate::api) mod send_at;
+pub(crate) mod sunset;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -7,20 +21,20 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::accept::accept_under;
-use super::accepted::Accepted;
-use super::compose::{Composed, MessageKey, MessageRequest};
-use super::counts::MessageCounts;
 use super::engagement;
 use super::http::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::http::extract::{Json, PathId, Query};
 use super::http::idempotency::{first_response, idempotency_key};
 use super::http::problem::{FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
-use super::message_response::{MessageResponse, missing};
-use super::retry_headers::RetryHeaders;
-use super::templated::Templates;
 use super::{ApiState, Work};
+use crate::api::messages::accept::accept_under;
+use crate::api::messages::accepted::Accepted;
+use crate::api::messages::compose::{Composed, MessageKey, MessageRequest};
+use crate::api::messages::counts::MessageCounts;
+use crate::api::messages::response::{MessageResponse, missing};
+use crate::api::messages::retry_headers::RetryHeaders;
+use crate::api::templates::templated::Templates;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::MessageId;
 use bellwire_store as store;
@@ -34,7 +48,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(super::message_list::list, send))
+        .routes(routes!(crate::api::messages::list::list, send))
         .routes(routes!(show))
         .routes(routes!(pause))
         .routes(routes!(resume))

@@ -1,5 +1,8 @@
 //! `/v1/apps/{app}/policies`: delivery policies of tiers, topics and subscriptions. A message brings its own. What comes of
-//! them together is shown by [`super::preview`].
+//! them together is shown by [`crate::api::policies::preview`].
+
+pub(crate) mod preview;
+pub(crate) mod simulation;
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -16,7 +19,7 @@ use super::http::extract::{Json, PathId, Query, TopicName};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, FieldError, Problem};
 use super::http::routes::routes;
-use super::subscription_response::{current, unknown};
+use crate::api::subscriptions::response::{current, unknown};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::SubscriptionId;

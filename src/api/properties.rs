@@ -11,13 +11,13 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::api_keys::NewApiKey;
-use super::compose::MessageRequest;
 use super::flows::FlowRequest;
 use super::http::etag::{self, Comparison};
 use super::http::paging::{Page, Paging};
 use super::http::problem::FieldError;
 use super::http::schema_errors::mismatches;
 use super::topics::TopicRequest;
+use crate::api::messages::compose::MessageRequest;
 use bellwire_store::keyset::{Keyset, Towards};
 
 /// A page of the rows with these ids, as a statement with the page's conditions and limit returns it.

@@ -1,5 +1,5 @@
 //! `/v1/apps/{app}/segments`: expressions by name, and how many they reach. What messages do with them is in
-//! [`super::compose`].
+//! [`crate::api::messages::compose`].
 
 use std::str::FromStr;
 

@@ -1,10 +1,12 @@
 //! `/v1/session` and `/v1/sessions`: signing in and out, and who is signed in where.
 
 pub(crate) mod cookie;
+pub(crate) mod email;
 mod entry;
 mod methods;
 pub(crate) mod oidc;
 pub(crate) mod passkeys;
+pub(crate) mod passwords;
 pub(crate) mod relying_party;
 pub(crate) mod second_factor;
 mod sign_in;
@@ -25,7 +27,7 @@ use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem};
 use super::http::routes::{Access, Argument, routes};
 use super::http::signed_in::{SignedIn, ended, enter};
-use super::passwords::Password;
+use crate::api::session::passwords::Password;
 use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
 use bellwire_core::role::{Grant, Role};
 

@@ -1,14 +1,14 @@
 //! Shared state of handlers: the database, limits, and caches of this process.
 
+pub(in crate::api) mod config;
+pub(in crate::api) mod engine_handle;
+
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{PgPool, Postgres, Transaction};
 
-use super::api_config::ApiConfig;
-use super::engine_handle::EngineHandle;
-use super::group_commit::Intake;
 use super::http::fair_semaphore::{Busy, Places, SharePermit};
 use super::http::keyed_lock::Turns;
 use super::http::known_apps::KnownApps;
@@ -16,7 +16,10 @@ use super::http::known_keys::KnownKeys;
 use super::http::limits::RequestLimits;
 use super::http::problem::{Problem, ProblemCode};
 use super::http::remembered::Remembered;
-use super::passwords::Passwords;
+use crate::api::messages::group_commit::Intake;
+use crate::api::session::passwords::Passwords;
+use crate::api::state::config::ApiConfig;
+use crate::api::state::engine_handle::EngineHandle;
 use crate::checks;
 use crate::live::Live;
 use crate::receipts::Receipts;

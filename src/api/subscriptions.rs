@@ -1,5 +1,13 @@
 //! `/v1/apps/{app}/subscriptions`: registered by browsers or servers, managed by the holder of their token.
 
+pub(in crate::api) mod consent;
+pub(in crate::api) mod diagnoses;
+pub(crate) mod input;
+pub(in crate::api) mod list;
+pub(crate) mod partial_warnings;
+pub(in crate::api) mod push_address;
+pub(in crate::api) mod response;
+
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -7,21 +15,20 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::consent::NewConsent;
 use super::http::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, read_token};
 use super::http::cors::allowed_origin;
 use super::http::extract::{Json, PathId, nullable};
 use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
-use super::identity_keys::check_user;
-use super::partial_warnings::{self, PartialWarning};
 use super::policies;
-use super::push_address::{CheckedHosts, PushSubscription, check_address};
-use super::subscription_input::{SubscriptionInput, user_id};
-use super::subscription_list;
-use super::subscription_response::{SubscriptionResponse, ended, shown, unknown, with_token};
 use super::users;
 use super::{ApiState, Work};
+use crate::api::identity::keys::check_user;
+use crate::api::subscriptions::consent::NewConsent;
+use crate::api::subscriptions::input::{SubscriptionInput, user_id};
+use crate::api::subscriptions::partial_warnings::PartialWarning;
+use crate::api::subscriptions::push_address::{CheckedHosts, PushSubscription, check_address};
+use crate::api::subscriptions::response::{SubscriptionResponse, ended, shown, unknown, with_token};
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::permission::RefusedField;
 use bellwire_rules::policy::{DeliveryPolicy, PolicyLevel};
@@ -31,11 +38,7 @@ use bellwire_store::keys::vapid_keys;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    let routes = OpenApiRouter::new().routes(routes!(subscription_list::list, register)).routes(routes!(
-        show,
-        change,
-        unsubscribe
-    ));
+    let routes = OpenApiRouter::new().routes(routes!(list::list, register)).routes(routes!(show, change, unsubscribe));
     routes.routes(routes!(users::erase_subscription))
 }
 

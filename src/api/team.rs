@@ -11,7 +11,6 @@ use sqlx::{PgConnection, PgExecutor};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::email::{EMAIL_RULE, normal_email};
 use super::http::app_ref::AppRef;
 use super::http::auth::TeamAdmin;
 use super::http::extract::{Json, PathId, Query, named_app, null_is_default};
@@ -20,6 +19,7 @@ use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem, ProblemCode};
 use super::http::routes::routes;
 use super::session::{GrantResponse, LINK_PREFIX, link_mac};
+use crate::api::session::email::{EMAIL_RULE, normal_email};
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::TeammateId;

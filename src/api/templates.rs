@@ -1,4 +1,7 @@
-//! `/v1/apps/{app}/templates`: what is written once and sent often. Trying them out is in [`super::template_trials`].
+//! `/v1/apps/{app}/templates`: what is written once and sent often. Trying them out is in [`crate::api::templates::trials`].
+
+pub(crate) mod templated;
+pub(crate) mod trials;
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -13,7 +16,7 @@ use super::http::extract::{Json, PathId, Query, TemplateName};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
-use super::templated::open;
+use crate::api::templates::templated::open;
 use bellwire_core::locale::language_tag;
 use bellwire_core::template::Template;
 use bellwire_store::WriteOutcome;

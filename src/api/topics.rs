@@ -17,7 +17,7 @@ use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
 use super::policies::of_new;
-use super::subscription_response::{ended, unknown};
+use crate::api::subscriptions::response::{ended, unknown};
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::{Join, Maker};
 use bellwire_rules::policy::{DeliveryPolicy, PolicyLevel};

@@ -16,8 +16,8 @@ use super::http::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, Serve
 use super::http::extract::{PathId, UserId};
 use super::http::problem::Problem;
 use super::http::routes::routes;
-use super::subscription_response::unknown;
 use super::{ApiState, Work};
+use crate::api::subscriptions::response::unknown;
 use bellwire_core::id::{AppId, ErasureId, SubscriptionId};
 use bellwire_store as store;
 use bellwire_store::audience::erasures::{self, Erasure, ErasureRequest};

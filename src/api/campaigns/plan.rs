@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::ApiState;
-use crate::api::compose::MessageRequest;
 use crate::api::http::extract::{is_plain_text, parse};
 use crate::api::http::problem::{Faults, Problem};
-use crate::api::retry_headers::RetryHeaders;
-use crate::api::send_at;
-use crate::api::templated::Templates;
+use crate::api::messages::compose::MessageRequest;
+use crate::api::messages::retry_headers::RetryHeaders;
+use crate::api::messages::send_at;
+use crate::api::templates::templated::Templates;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
 use bellwire_core::named;

@@ -11,8 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{DeadLetterResponse, Filtered};
 use crate::api::ApiState;
-use crate::api::csv_cells::neutralise;
 use crate::api::http::auth::{MayExport, Server};
+use crate::api::http::csv_cells::neutralise;
 use crate::api::http::outgoing::Outgoing;
 use crate::api::http::problem::Problem;
 use bellwire_core::clock::Clock;

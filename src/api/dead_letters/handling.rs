@@ -9,13 +9,13 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{DeadLetterDetail, Standing, find, give};
-use crate::api::compose::TTL_MAX_S;
 use crate::api::http::auth::{MayRead, MaySteerMessages, Server};
 use crate::api::http::caller::Caller;
 use crate::api::http::extract::{Json, PathId, Query};
 use crate::api::http::idempotency::{Instead, Making};
 use crate::api::http::paging::{Page, Paging};
 use crate::api::http::problem::{Faults, Problem, ProblemCode};
+use crate::api::messages::compose::TTL_MAX_S;
 use crate::api::{ApiState, Work};
 use bellwire_core::id::{ActionId, AppId, DeadLetterId, MessageId};
 use bellwire_store::outcomes::dead_letters::handling::{self, HandlingAction, Operation, OperationPreview};

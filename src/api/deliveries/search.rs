@@ -14,7 +14,7 @@ use crate::api::http::auth::{MayRead, Server};
 use crate::api::http::extract::{Query, UserId};
 use crate::api::http::paging::{self, Page, Paging};
 use crate::api::http::problem::Problem;
-use crate::api::message_response::missing;
+use crate::api::messages::response::missing;
 use bellwire_core::clock::{first_uuid_of, time_of};
 use bellwire_core::delivery::{Ending, Tier};
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::csv_cells::{NEUTRALISED, neutralise};
+use crate::api::http::csv_cells::{NEUTRALISED, neutralise};
 use bellwire_core::base64url;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::subscription::SubscriptionState;

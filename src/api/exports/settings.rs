@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::ApiState;
-use super::super::calendar::CalendarSettings;
 use super::super::campaigns::plan_for_export;
 use super::super::caps::CapSettings;
-use super::super::identity_keys::{Algorithm, algorithm_of};
 use super::giving::{Broken, Giving};
 use super::record::APP;
+use crate::api::campaigns::calendar::CalendarSettings;
+use crate::api::identity::keys::{Algorithm, algorithm_of};
 use crate::hooks::Secret;
 use bellwire_core::base64url;
 use bellwire_core::delivery::Tier;

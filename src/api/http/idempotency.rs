@@ -3,7 +3,7 @@
 //! A handler takes [`Making`] (or [`Pending`], without a body) as its last argument, validates, [begins](Pending::begin), works
 //! in the returned transaction, and [finishes](Once::finish) with its response: work and response commit together. A repeat gets
 //! the stored response and never reaches the handler. The key of a refused request stays unused. Responses are sealed, since some
-//! contain a secret. Messages commit in groups: see [`crate::api::accept`]. Work of several transactions begins [in
+//! contain a secret. Messages commit in groups: see [`crate::api::messages::accept`]. Work of several transactions begins [in
 //! parts](Pending::begin_in_parts).
 
 use std::time::Duration;

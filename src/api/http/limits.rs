@@ -18,7 +18,7 @@ use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
 
 use super::problem::{Problem, ProblemCode};
-use crate::api::api_config::{ApiConfig, RequestRate};
+use crate::api::state::config::{ApiConfig, RequestRate};
 use bellwire_core::id::AppId;
 use bellwire_net::http_server::address::{household, site};
 pub(crate) use keys::{KeyLimits, KeyUsage};

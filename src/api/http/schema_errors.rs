@@ -213,7 +213,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::compose::MessageRequest;
+    use crate::api::messages::compose::MessageRequest;
 
     fn told<T: ToSchema>(body: &Value) -> Vec<(String, String)> {
         mismatches::<T>(body).into_iter().map(|error| (error.pointer.expect("a member"), error.detail)).collect()

@@ -3,7 +3,6 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
-use super::super::csv_cells::{NEUTRALISED, restore};
 use super::super::exports::record::{END, KINDS, SUBSCRIPTION};
 use super::super::http::nul::{self, NO_NUL, any_text};
 use super::columns::{Columns, Field, hides_state, looks_like_state};
@@ -11,6 +10,7 @@ use super::sample::SampleCell;
 use super::values::{
     self, ParsedValue, is_null, is_rewritten_number, is_subscribed, key, list, parsed, text, time, truth,
 };
+use crate::api::http::csv_cells::{NEUTRALISED, restore};
 
 /// Most unknown columns that are reported.
 const IGNORED_MAX: usize = 20;

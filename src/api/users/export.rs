@@ -21,8 +21,8 @@ use crate::api::http::auth::{MayExport, Server};
 use crate::api::http::extract::{PathId, UserId};
 use crate::api::http::outgoing::Outgoing;
 use crate::api::http::problem::Problem;
-use crate::api::message_content::{self, MessageContentResponse};
-use crate::api::subscription_response::SubscriptionResponse;
+use crate::api::messages::content::{self, MessageContentResponse};
+use crate::api::subscriptions::response::SubscriptionResponse;
 use bellwire_core::clock::time_of;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
@@ -305,7 +305,7 @@ impl Pages {
         ids.dedup();
         let mut said = HashMap::new();
         for (id, sealed) in messages::contents(&self.state.pool, &ids).await? {
-            said.insert(id, message_content::opened(&self.state, id, &sealed).map_err(|_| PersonExportError::Sealed)?);
+            said.insert(id, content::opened(&self.state, id, &sealed).map_err(|_| PersonExportError::Sealed)?);
         }
         for delivery in found {
             let said = said.get(&delivery.message).cloned();

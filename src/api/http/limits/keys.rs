@@ -109,7 +109,7 @@ impl KeyUsage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::api_config::RequestRate;
+    use crate::api::state::config::RequestRate;
 
     #[test]
     fn guesses_are_limited_known_keys_not_delayed() {

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::super::super::consent::check_source;
 use super::super::super::http::extract::{USER_ID_RULE, is_user_id};
 use super::super::super::http::problem::{Faults, FieldError, Problem};
 use super::super::super::policies::of_new;
-use super::super::super::push_address::{PushKeys, PushSubscription, check_address};
-use super::super::super::subscription_input::SubscriptionInput;
 use super::super::entry::{RecordInput, Wrong};
 use super::{CheckedRecord, ImportSource, KEYS_MAX};
+use crate::api::subscriptions::consent::check_source;
+use crate::api::subscriptions::input::SubscriptionInput;
+use crate::api::subscriptions::push_address::{PushKeys, PushSubscription, check_address};
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::VapidKeyId;

@@ -1,0 +1,45 @@
+//! `GET /v1/apps/{app}/config`: what a page needs to subscribe.
+
+use axum::extract::State;
+use axum::http::{HeaderName, header};
+use axum::response::IntoResponse;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::ApiState;
+use crate::api::http::auth::{MayRead, RegistrationCaller};
+use crate::api::http::problem::Problem;
+use crate::api::http::routes::routes;
+use bellwire_core::base64url;
+use bellwire_core::id::VapidKeyId;
+use bellwire_store::keys::vapid_keys;
+use utoipa_axum::router::OpenApiRouter;
+
+pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show))
+}
+
+/// Data that a page needs to subscribe.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Config {
+    /// Argument of `pushManager.subscribe`, in base64url.
+    application_server_key: String,
+    /// Id of the key, for the registration of the subscription.
+    vapid_key_id: VapidKeyId,
+}
+
+/// Time for which browsers may cache it: a new key reaches all of them within a minute.
+const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
+
+/// Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew. A page
+/// of an origin that the app does not let in is answered 403 `origin_not_allowed`, here and by all routes for browsers.
+#[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions", security(()),
+    responses((status = 200, body = Config)))]
+pub(crate) async fn show(
+    client: RegistrationCaller<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<impl IntoResponse, Problem> {
+    let key = vapid_keys::active(&state.pool, client.app.id).await?;
+    let application_server_key = base64url::encode(&key.public_key);
+    Ok((CACHED, axum::Json(Config { application_server_key, vapid_key_id: key.id })))
+}

@@ -1,0 +1,88 @@
+//! `/v1/apps/{app}/lost-subscriptions`: which subscriptions an app lost.
+
+use axum::extract::State;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::api::ApiState;
+use crate::api::http::auth::{MayRead, Server};
+use crate::api::http::extract::Query;
+use crate::api::http::paging::Page;
+use crate::api::http::problem::Problem;
+use crate::api::http::routes::routes;
+use bellwire_core::id::VapidKeyId;
+use bellwire_core::lane::Gateway;
+use bellwire_store::audience::hygiene::{self, LossRow};
+use utoipa_axum::router::OpenApiRouter;
+
+pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(report))
+}
+
+/// Default number of days.
+const DAYS_DEFAULT: u16 = 30;
+const DAYS_MAX: u16 = 366;
+
+/// Time of the report.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HygieneQuery {
+    /// Days up to today, 1 to 366. By default 30. Subscriptions that ended longer ago than the server's retention are no longer
+    /// counted.
+    days: Option<u16>,
+}
+
+/// Subscriptions that were lost on one day, of one push service and VAPID key.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SubscriptionLoss {
+    /// The day, in UTC.
+    #[schema(format = Date)]
+    day: String,
+    /// Push service of the subscriptions.
+    gateway: Gateway,
+    /// The key that they were made with.
+    vapid_key_id: VapidKeyId,
+    /// Subscriptions that the push service reported as gone.
+    gone: i64,
+    /// Subscriptions that were refused too often and get no pushes any longer.
+    suspended: i64,
+}
+
+impl From<LossRow> for SubscriptionLoss {
+    fn from(row: LossRow) -> Self {
+        let LossRow { day, gateway, vapid_key, gone, suspended } = row;
+        Self { day, gateway, vapid_key_id: vapid_key, gone, suspended }
+    }
+}
+
+/// Report on lost subscriptions.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LostSubscriptions {
+    /// Start of the report: a midnight in UTC.
+    since: DateTime<Utc>,
+    /// Losses, the latest day first. Days without losses are left out.
+    #[serde(flatten)]
+    page: Page<SubscriptionLoss>,
+}
+
+/// Reports which subscriptions were lost, by day, push service and VAPID key.
+#[utoipa::path(get, path = "/v1/apps/{app}/lost-subscriptions", tag = "Subscriptions", responses((status = 200, body = LostSubscriptions)))]
+pub(crate) async fn report(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    Query(query): Query<HygieneQuery>,
+) -> Result<axum::Json<LostSubscriptions>, Problem> {
+    let days = query.days.unwrap_or(DAYS_DEFAULT);
+    if !(1..=DAYS_MAX).contains(&days) {
+        return Err(Problem::invalid_parameter("days", format!("must be 1 to {DAYS_MAX}")));
+    }
+    let first = state.clock.now().date_naive() - TimeDelta::days(i64::from(days) - 1);
+    let since = first.and_time(chrono::NaiveTime::MIN).and_utc();
+    let losses = hygiene::losses(state.reads.pool(), server.app.id, since).await?;
+    Ok(axum::Json(LostSubscriptions {
+        since,
+        page: Page::complete(losses.into_iter().map(SubscriptionLoss::from).collect()),
+    }))
+}

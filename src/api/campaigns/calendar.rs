@@ -1,0 +1,91 @@
+//! `/v1/apps/{app}/calendar`: when promotional and engagement deliveries may be sent.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::ApiState;
+use crate::api::http::auth::{MayRead, MaySetPolicies, Server};
+use crate::api::http::extract::Json;
+use crate::api::http::problem::Problem;
+use crate::api::http::routes::routes;
+use bellwire_rules::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
+use bellwire_store::keys::audit::AuditAction;
+use bellwire_store::queue::calendars;
+use utoipa_axum::router::OpenApiRouter;
+
+pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show, change, delete))
+}
+
+/// Times at which deliveries may be sent. Transactional ones may at any time. Others wait for their time, if their time to live
+/// lasts that long.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CalendarSettings {
+    /// The app's zone, by its IANA name: for the windows, and for recipients whose own is unknown.
+    #[schema(example = "Europe/Berlin")]
+    timezone: String,
+    /// Hours of the recipient's zone in which promotional and engagement deliveries wait. Null: none.
+    #[serde(default)]
+    quiet_hours: Option<Hours>,
+    /// Windows of the app's zone for engagement deliveries, at most 50. Empty: at any time.
+    #[serde(default)]
+    #[schema(value_type = Vec<WrittenWindow>)]
+    off_peak: Vec<Window>,
+}
+
+impl From<Calendar> for CalendarSettings {
+    fn from(Calendar { zone, quiet_hours, off_peak }: Calendar) -> Self {
+        Self { timezone: zone.name().to_owned(), quiet_hours, off_peak }
+    }
+}
+
+/// Shows the app's calendar.
+#[utoipa::path(get, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarSettings)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<CalendarSettings>, Problem> {
+    Ok(axum::Json(calendars::read(&state.pool, server.app.id).await?.into()))
+}
+
+/// Replaces the app's calendar. It holds within a minute, also for what is under way.
+#[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarSettings)))]
+pub(crate) async fn change(
+    server: Server<MaySetPolicies>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<CalendarSettings>,
+) -> Result<axum::Json<CalendarSettings>, Problem> {
+    let Some(zone) = zone(&body.timezone) else {
+        return Err(Problem::invalid_member(
+            "/timezone",
+            "must be the IANA name of a time zone, such as Europe/Berlin",
+        ));
+    };
+    if body.off_peak.len() > WINDOWS_MAX {
+        return Err(Problem::invalid_member("/off_peak", format!("must be at most {WINDOWS_MAX} windows")));
+    }
+    let calendar = Calendar { zone, quiet_hours: body.quiet_hours, off_peak: body.off_peak };
+    write(&server, &state, &calendar).await?;
+    Ok(axum::Json(calendar.into()))
+}
+
+/// Resets the app's calendar: UTC, and deliveries at any time.
+#[utoipa::path(delete, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 204)))]
+pub(crate) async fn delete(
+    server: Server<MaySetPolicies>,
+    State(state): State<ApiState>,
+) -> Result<StatusCode, Problem> {
+    write(&server, &state, &Calendar::default()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn write(server: &Server<MaySetPolicies>, state: &ApiState, calendar: &Calendar) -> Result<(), Problem> {
+    let (app, now) = (server.app.id, state.clock.now());
+    let mut tx = state.begin().await?;
+    calendars::write(&mut *tx, app, calendar, now).await?;
+    server.did(AuditAction::CalendarChanged, app).record(&mut tx, 1, now).await?;
+    Ok(tx.commit().await?)
+}

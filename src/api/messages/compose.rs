@@ -1,0 +1,499 @@
+//! Checks a new message from end to end before anything is stored.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::api::ApiState;
+use crate::api::http::extract::{PathParam, TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
+use crate::api::http::problem::{Faults, FieldError, Problem};
+use crate::api::messages::retry_headers::RetryHeaders;
+use crate::api::messages::send_at;
+use crate::api::messages::sunset::SunsetBody;
+use crate::api::policies::{PolicyFault as _, check, kept, terms_of};
+use crate::api::segments::SegmentChoice;
+use crate::api::templates::templated::{ResolvedTemplate, TemplateRef, Templates, Trial};
+use bellwire_core::clock::uuid_of;
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_core::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
+use bellwire_core::openapi::TierSchema;
+use bellwire_core::permission::BrowserRight;
+use bellwire_core::template::MessageContent;
+use bellwire_rules::policy::{DeliveryPolicy, Parsed, PolicyLevel, Request, SILENT_OF_RETRIES, TierDefaults};
+use bellwire_segment::{AudienceFilter, Sunset};
+use bellwire_store::keys::apps::App;
+use bellwire_store::queue::sending::{Addressed, Audience, NewMessage, Sent};
+use bellwire_telemetry::otlp;
+use bellwire_vault::CONTENT;
+use bellwire_webpush::payload::PayloadTemplate;
+
+const NAMED_MAX: usize = 1000;
+/// Longest name that a sender gives a message, in characters.
+const KEY_MAX: usize = 255;
+const KEY_RULE: &str = "must be 1 to 255 characters without control characters";
+/// Longest time to live: four weeks, which is what FCM keeps to.
+pub(in crate::api) const TTL_MAX_S: i64 = 2_419_200;
+
+/// Recipients of a message: exactly one of `subscriptions`, `users`, `topic` and `all`. `segment` is used alone, or with `topic`
+/// or `all`.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Recipients {
+    /// These subscriptions, at most 1,000. The id of a replaced one stands for its successor, which gets the message once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subscriptions: Option<Vec<SubscriptionId>>,
+    /// Every subscription of these users, at most 1,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<Vec<String>>,
+    /// Everyone in this topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<String>,
+    /// All subscribers, if `true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    all: Option<bool>,
+    /// Segment that narrows these, or all, recipients: its name, or an expression such as `plan = "pro" and last_seen < 30d`.
+    /// Membership is decided at the fan-out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segment: Option<String>,
+}
+
+impl Recipients {
+    /// The segment that it names. None: it names none.
+    pub(in crate::api) async fn segment(
+        &self,
+        state: &ApiState,
+        app: &App,
+    ) -> Result<Option<Result<SegmentChoice, String>>, Problem> {
+        match &self.segment {
+            Some(given) => SegmentChoice::read(state, app, given).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Message to send to recipients.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MessageRequest {
+    /// Recipients of the message.
+    pub(in crate::api) to: Recipients,
+    /// Decides policy, weight and defaults; `promotional` by default.
+    #[schema(value_type = Option<TierSchema>)]
+    tier: Option<Tier>,
+    /// Leave out those who do not click what they are shown; for messages to a topic, a segment or all.
+    sunset: Option<SunsetBody>,
+    /// A notification. Exactly one of this, `payload` and `template`.
+    content: Option<Notification>,
+    /// Notification for push services that refuse `content` as too large.
+    compact: Option<Notification>,
+    /// For the page's own handler: a string, or `{"base64": "…"}`.
+    payload: Option<Payload>,
+    /// Instead of `content`: the name of a stored template, or one in the same form. It is filled in for each recipient.
+    pub(in crate::api) template: Option<TemplateRef>,
+    /// Data for the template, in addition to its recipient: any JSON, at most 8,192 octets.
+    #[schema(value_type = Option<Object>)]
+    data: Option<Map<String, Value>>,
+    /// False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown.
+    envelope: Option<bool>,
+    /// Time to live in seconds, 0 to 2,419,200; by default the tier's.
+    ttl: Option<i64>,
+    /// Urgency for push services. By default the tier's.
+    urgency: Option<Urgency>,
+    /// A push service keeps only the newest message of this key for a browser that is away; 1 to 200 characters.
+    collapse_key: Option<String>,
+    /// Delivery policy of the message.
+    #[schema(value_type = Option<DeliveryPolicy>)]
+    policy: Option<Value>,
+    /// Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
+    /// begins then. A time in the past by less than five minutes counts as now.
+    #[schema(min_length = 16, max_length = 40, examples("2026-12-01T09:00:00Z", "2026-12-01T09:00:00"))]
+    send_at: Option<String>,
+    /// The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`.
+    timezone: Option<String>,
+    /// Your own name for it, by which it can be cancelled; 1 to 255 characters. Free again once all its deliveries have ended.
+    key: Option<String>,
+    /// In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters.
+    #[schema(min_length = 1, max_length = 255)]
+    pub(in crate::api) idempotency_key: Option<String>,
+}
+
+/// A sender's own name for a message, as routes have it.
+#[derive(Debug, Clone)]
+pub(crate) struct MessageKey(pub String);
+
+impl std::str::FromStr for MessageKey {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if is_plain_text(text, KEY_MAX) { Ok(Self(text.to_owned())) } else { Err(KEY_RULE) }
+    }
+}
+
+impl PathParam for MessageKey {
+    const NAME: &'static str = "key";
+}
+
+#[derive(Debug)]
+pub(crate) struct Composed {
+    pub addressed: Addressed,
+    pub asked: SendContext,
+    /// Personal template of the message, to be tried before its acceptance.
+    pub trial: Option<Trial>,
+}
+
+impl Composed {
+    /// The same, as sent by the API key or teammate of that id.
+    pub(crate) fn sent_by(mut self, sender: Option<Uuid>) -> Self {
+        self.addressed.message.sent_by = sender;
+        self
+    }
+
+    /// Fills a personal template in for a few recipients, see [`Templates::try_out`].
+    pub(crate) async fn try_out(
+        &mut self,
+        templates: &mut Templates,
+        state: &ApiState,
+        app: AppId,
+    ) -> Result<(), Problem> {
+        match self.trial.take() {
+            None => Ok(()),
+            Some(trial) => templates.try_out(state, app, trial, &self.addressed, &mut self.asked.warnings).await,
+        }
+    }
+}
+
+/// Information for the author of a message.
+#[derive(Debug, Clone)]
+pub(crate) struct SendContext {
+    pub id: MessageId,
+    /// Warnings for the author.
+    pub warnings: Vec<FieldError>,
+    named: Vec<SubscriptionId>,
+    /// Whether the topic that it is for, if it is for one, may still have to be made.
+    topic_may_be_missing: bool,
+    pub is_for_later: bool,
+}
+
+impl MessageRequest {
+    /// Checks everything that can be checked without the database, and seals the content. What [`Recipients::segment`] gave comes
+    /// along; `template` is the one that it names or brings.
+    pub(crate) fn compose(
+        mut self,
+        state: &ApiState,
+        app: &App,
+        retries: &RetryHeaders,
+        segment: Option<Result<SegmentChoice, String>>,
+        template: Option<ResolvedTemplate>,
+    ) -> Result<Composed, Problem> {
+        let mut faults = Faults::default();
+        let named = self.to.subscriptions.clone().unwrap_or_default();
+        let audience_json = serde_json::to_value(&self.to).map_err(|_| Problem::internal())?;
+        let segment = check_segment(&self.to, segment, &mut faults);
+        let audience = check_to(std::mem::take(&mut self.to), app, &mut faults);
+        let tier = self.tier.unwrap_or(Tier::Promotional);
+        let is_named = audience.as_ref().is_some_and(Audience::is_named);
+        let sunset = self.sunset.as_ref().and_then(|rule| rule.check(tier, is_named, &mut faults));
+        let defaults = TierDefaults::of(tier);
+        let ttl_s = self.ttl.unwrap_or(defaults.ttl_s.into());
+        faults.require((0..=TTL_MAX_S).contains(&ttl_s), "/ttl", "must be 0 to 2419200 seconds");
+        self.check_names(&mut faults);
+        let now = state.clock.now();
+        let send_at = send_at::read(self.send_at.as_deref(), self.timezone.as_deref(), now, &mut faults);
+        let policy = check_policy(self.policy.as_ref(), retries, app, &mut faults)?;
+        let mut warnings: Vec<FieldError> =
+            policy.warnings.into_iter().map(|warning| warning.under("/policy")).collect();
+        let told = segment.iter().flat_map(|segment| &segment.warnings);
+        warnings.extend(told.map(|what| FieldError::member("/to/segment", what)));
+        let site = app.origins.first().map(String::as_str);
+        self.complete(site, &mut warnings);
+        let (said, trial) = match template {
+            Some(template) => self.check_templated(template, app, &mut faults).unzip(),
+            None => (self.check_literal(policy.layer.request.as_ref(), &mut faults).map(MessageContent::Literal), None),
+        };
+        faults.finish()?;
+        let (audience, said) = audience.zip(said).expect("missing members were refused");
+        let (accepted_at, is_for_later) = (send_at.unwrap_or(now), send_at.is_some());
+        // History is partitioned by message id, so the id tells the server's time, not the host's.
+        let id = MessageId(uuid_of(accepted_at));
+        let plain = zeroize::Zeroizing::new(said.to_json().map_err(|_| Problem::internal())?);
+        let message = NewMessage {
+            id,
+            app: app.id,
+            tier,
+            audience: audience_json,
+            filter: filter(segment, sunset),
+            content: state.vault.seal(CONTENT, id, &plain),
+            ttl_s: i32::try_from(ttl_s).expect("checked against TTL_MAX_S"),
+            urgency: self.urgency.unwrap_or(defaults.urgency),
+            topic_header: self.collapse_key.map(|key| topic_header(app.id, &key)),
+            policy: retries.over(self.policy).map(kept),
+            enveloped: said.is_enveloped(),
+            accepted_at,
+            received_at: is_for_later.then_some(now),
+            by_cursors: false,
+            key: self.key,
+            traceparent: otlp::current(),
+            sent_by: None,
+        };
+        let topic_may_be_missing = matches!(audience, Audience::Topic { may_be_missing: true, .. });
+        let asked = SendContext { id, warnings, named, topic_may_be_missing, is_for_later };
+        let trial = trial.filter(|trial: &Trial| trial.compiled.is_personal());
+        Ok(Composed { addressed: Addressed { message, audience }, asked, trial })
+    }
+
+    /// Checks the names by which a message is found again.
+    fn check_names(&self, faults: &mut Faults) {
+        let detail = "is for batches: send the header `Idempotency-Key`";
+        faults.require(self.idempotency_key.is_none(), "/idempotency_key", detail);
+        if let Some(key) = &self.collapse_key {
+            let detail = "must be 1 to 200 characters without control characters";
+            faults.require(is_plain_text(key, COLLAPSE_KEY_MAX), "/collapse_key", detail);
+        }
+        if let Some(key) = &self.key {
+            faults.require(is_plain_text(key, KEY_MAX), "/key", KEY_RULE);
+        }
+    }
+
+    /// Completes paths in what is shown by the app's site, and warns of what browsers do not show.
+    fn complete(&mut self, site: Option<&str>, warnings: &mut Vec<FieldError>) {
+        for (content, pointer) in [(&mut self.content, "/content"), (&mut self.compact, "/compact")] {
+            let Some(content) = content else { continue };
+            content.complete(site);
+            if content.actions.len() > ACTIONS_SHOWN {
+                let detail = format!("browsers show {ACTIONS_SHOWN}, if any; the rest may never be seen");
+                warnings.push(FieldError::member(format!("{pointer}/actions"), detail));
+            }
+        }
+    }
+
+    /// Checks the content of a message with a template, and its trial.
+    fn check_templated(
+        &mut self,
+        template: ResolvedTemplate,
+        app: &App,
+        faults: &mut Faults,
+    ) -> Option<(MessageContent, Trial)> {
+        for (pointer, is_there) in [
+            ("/content", self.content.is_some()),
+            ("/compact", self.compact.is_some()),
+            ("/payload", self.payload.is_some()),
+            ("/envelope", self.envelope == Some(false)),
+        ] {
+            faults.require(!is_there, pointer, "cannot be combined with `template`");
+        }
+        check_template(template, app, self.data.take(), faults)
+    }
+
+    /// Checks the content of a message without a template.
+    fn check_literal(&mut self, request: Option<&Request>, faults: &mut Faults) -> Option<Content> {
+        faults.require(self.data.is_none(), "/data", "may stand only beside `template`");
+        let content =
+            check_content(self.content.take(), self.compact.take(), self.payload.take(), self.envelope, faults);
+        if let Some((content, request)) = content.as_ref().zip(request) {
+            check_label(content, request, faults);
+        }
+        content
+    }
+}
+
+/// Returns the filter of a message. `None`: all of its audience.
+fn filter(segment: Option<SegmentChoice>, sunset: Option<Sunset>) -> Option<AudienceFilter> {
+    let filter = segment.map(|segment| segment.filter());
+    if sunset.is_none() {
+        return filter;
+    }
+    Some(AudienceFilter { sunset, ..filter.unwrap_or_default() })
+}
+
+impl SendContext {
+    /// Refuses unknown subscriptions, each with its place, and a missing topic. Where browsers may create topics, the first of
+    /// its members may be registering, so a missing topic is only a warning. Recipients without an active subscription are one, too.
+    pub(crate) fn refuse_unknown(&mut self, sent: &Sent) -> Result<(), Problem> {
+        let mut faults = Faults::default();
+        match self.topic_may_be_missing {
+            true if sent.lacks_topic => {
+                let detail = match sent.expands {
+                    true => {
+                        "this topic did not exist, so it was created; members who join before `send_at` are reached"
+                    }
+                    false => "this topic does not exist, so this message reached no subscriber; check its spelling",
+                };
+                self.warnings.push(FieldError::member("/to/topic", detail));
+            }
+            _ => faults.require(
+                !sent.lacks_topic,
+                "/to/topic",
+                "names a topic that does not exist in this app; check the spelling",
+            ),
+        }
+        for (i, id) in self.named.iter().enumerate() {
+            if sent.unknown.contains(id) {
+                faults.refuse(format!("/to/subscriptions/{i}"), "names a subscription that does not exist in this app");
+            }
+        }
+        faults.finish()?;
+        if sent.estimate == 0 && !self.is_for_later && !sent.lacks_topic {
+            let detail = match sent.expands {
+                true => "has no active subscription in a sample, so few or none are reached",
+                false => "has no active subscription now, so nothing is sent",
+            };
+            self.warnings.push(FieldError::member("/to", detail));
+        }
+        Ok(())
+    }
+}
+
+/// Checks the segment in `to`. One that was not read is refused, so that the message never reaches all subscribers.
+pub(in crate::api) fn check_segment(
+    to: &Recipients,
+    read: Option<Result<SegmentChoice, String>>,
+    faults: &mut Faults,
+) -> Option<SegmentChoice> {
+    const AT: &str = "/to/segment";
+    match read {
+        Some(Ok(chosen)) => Some(chosen),
+        Some(Err(what)) => {
+            faults.refuse(AT, what);
+            None
+        }
+        None => {
+            faults.require(to.segment.is_none(), AT, "is for messages that are sent in a request of their own");
+            None
+        }
+    }
+}
+
+pub(in crate::api) fn check_to(to: Recipients, app: &App, faults: &mut Faults) -> Option<Audience> {
+    let Recipients { subscriptions, users, topic, all, segment } = to;
+    if segment.is_some() && (subscriptions.is_some() || users.is_some()) {
+        faults.refuse("/to/segment", "may stand alone or beside `topic` or `all`");
+        return None;
+    }
+    let all = all.or((segment.is_some() && topic.is_none()).then_some(true));
+    match (subscriptions, users, topic, all) {
+        (Some(ids), None, None, None) => {
+            in_number(ids.len(), "/to/subscriptions", faults).then(|| Audience::Subscriptions(each_once(ids)))
+        }
+        (None, Some(users), None, None) => {
+            let mut fit = in_number(users.len(), "/to/users", faults);
+            for (i, user) in users.iter().enumerate().take(NAMED_MAX) {
+                if !is_plain_text(user, 255) {
+                    faults.refuse(format!("/to/users/{i}"), USER_ID_RULE);
+                    fit = false;
+                }
+            }
+            fit.then(|| Audience::Users(each_once(users)))
+        }
+        (None, None, Some(topic), None) => {
+            let topic = topic.parse::<TopicName>();
+            faults.require(topic.is_ok(), "/to/topic", TOPIC_NAME_RULE);
+            let may_be_missing = app.browsers_may.has(BrowserRight::CreateTopics);
+            topic.ok().map(|TopicName(name)| Audience::Topic { name, may_be_missing })
+        }
+        (None, None, None, Some(all)) => {
+            faults.require(all, "/to/all", "must be true");
+            all.then_some(Audience::All)
+        }
+        _ => {
+            faults.refuse("/to", "must hold exactly one of `subscriptions`, `users`, `topic`, `all`, or a `segment`");
+            None
+        }
+    }
+}
+
+fn in_number(n: usize, pointer: &str, faults: &mut Faults) -> bool {
+    let fits = (1..=NAMED_MAX).contains(&n);
+    faults.require(fits, pointer, "must hold 1 to 1000 items");
+    fits
+}
+
+fn each_once<T: Clone + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
+    let mut seen = HashSet::with_capacity(items.len());
+    items.retain(|item| seen.insert(item.clone()));
+    items
+}
+
+/// Checks the message's own policy, and the headers that override it. Returns the body's policy without retries, if the headers
+/// set some.
+fn check_policy(
+    policy: Option<&Value>,
+    retries: &RetryHeaders,
+    app: &App,
+    faults: &mut Faults,
+) -> Result<Parsed, Problem> {
+    let terms = terms_of(app, PolicyLevel::Message);
+    let checked = retries.check(policy, &terms, faults)?;
+    let parsed = policy.filter(|_| !checked).and_then(|policy| check(policy, &terms, "/policy", faults));
+    let mut parsed = parsed.unwrap_or_default();
+    parsed.warnings.retain(|warning| retries.is_empty() || warning.detail != SILENT_OF_RETRIES);
+    Ok(parsed)
+}
+
+/// Refuses a raw payload that leaves no room for the content type that its own policy names. Policies of other places
+/// name theirs only where it fits.
+fn check_label(content: &Content, request: &Request, faults: &mut Faults) {
+    let excess = PayloadTemplate::new(content).map_or(0, |template| template.excess_with(&request.header_content_type));
+    if excess > 0 {
+        let detail = format!("is {excess} octets too long to be sent with the policy's headerContentType");
+        faults.refuse("/payload", detail);
+    }
+}
+
+fn check_template(
+    template: ResolvedTemplate,
+    app: &App,
+    data: Option<Map<String, Value>>,
+    faults: &mut Faults,
+) -> Option<(MessageContent, Trial)> {
+    match template.compile(app, data) {
+        Ok((templated, compiled)) => {
+            Some((MessageContent::Template(Box::new(templated)), Trial { of: template, compiled }))
+        }
+        Err(errors) => {
+            for FieldError { pointer, detail, .. } in errors {
+                faults.refuse(pointer.unwrap_or_default(), detail);
+            }
+            None
+        }
+    }
+}
+
+fn check_content(
+    content: Option<Notification>,
+    compact: Option<Notification>,
+    payload: Option<Payload>,
+    envelope: Option<bool>,
+    faults: &mut Faults,
+) -> Option<Content> {
+    let content = match Content::from_request(content, compact, payload, envelope) {
+        Ok(content) => content,
+        Err(problems) => {
+            for problem in problems {
+                faults.refuse(problem.pointer, problem.detail);
+            }
+            return None;
+        }
+    };
+    let mut fits = true;
+    let mut measure = |content: &Content, pointer: &str| {
+        if let Err(error) = PayloadTemplate::new(content) {
+            faults.refuse(pointer, error.to_string());
+            fits = false;
+        }
+    };
+    match &content {
+        Content::Raw { .. } => measure(&content, "/payload"),
+        Content::Notification { content: full, compact } => {
+            measure(&content, "/content");
+            if let Some(compact) = compact.as_ref().filter(|compact| *compact != full) {
+                measure(&Content::Notification { content: compact.clone(), compact: None }, "/compact");
+            }
+        }
+    }
+    fits.then_some(content)
+}

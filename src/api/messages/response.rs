@@ -1,0 +1,163 @@
+//! Messages as responses show them, without their content.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::api::ApiState;
+use crate::api::http::problem::Problem;
+use crate::api::messages::accepted::{Links, SendState};
+use crate::api::messages::counts::MessageCounts;
+use crate::api::messages::sunset::SunsetBody;
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::id::{ApiKeyId, CampaignId, MessageId, TeammateId};
+use bellwire_rules::policy::DeliveryPolicy;
+use bellwire_store::keys::apps::App;
+use bellwire_store::outcomes::receipts::kept_since;
+use bellwire_store::queue::messages::{Ended, MessageRow};
+
+/// A message, without its content.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MessageResponse {
+    /// Id of the message.
+    id: MessageId,
+    /// State of the message.
+    state: SendState,
+    /// Tier of the message.
+    tier: Tier,
+    /// `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once.
+    #[schema(value_type = Object)]
+    to: Value,
+    /// Expression of its segment at the acceptance, which narrows these recipients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segment: Option<String>,
+    /// Sunset rule, which leaves out recipients who do not click.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sunset: Option<SunsetBody>,
+    /// Time to live, in seconds.
+    ttl: i32,
+    /// Urgency for push services.
+    urgency: Urgency,
+    /// Value of the `Topic` header: a hash of the collapse key.
+    topic_header: Option<String>,
+    /// Delivery policy of the message, including the retry headers of its request.
+    #[schema(value_type = Option<DeliveryPolicy>)]
+    policy: Option<Value>,
+    /// The message that it sends again to those whose deliveries of it died.
+    replay_of: Option<MessageId>,
+    /// The campaign that made it; the campaign may have been deleted since.
+    campaign: Option<CampaignId>,
+    /// Whether its content was deleted, since every delivery has ended and no open dead letter needs it.
+    content_deleted: bool,
+    /// Your own name for it; null if a later message has taken that over.
+    key: Option<String>,
+    /// Time of `send_at`, else of the acceptance. The time to live begins then.
+    accepted_at: DateTime<Utc>,
+    /// Time at which its request was accepted, also with `send_at`.
+    received_at: DateTime<Utc>,
+    /// End of its time to live.
+    expires_at: DateTime<Utc>,
+    /// Whether every recipient has been found.
+    expanded: bool,
+    /// Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
+    audience_estimate: i64,
+    /// Sender: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis.
+    sent_by: Option<String>,
+    /// Counts of its deliveries. Not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts: Option<MessageCounts>,
+    /// Progress of its deliveries. Only in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<MessageProgress>,
+    /// Links to related resources.
+    links: Links,
+}
+
+impl MessageResponse {
+    /// Shows a row, without its account.
+    pub(in crate::api) fn new(app: &App, row: MessageRow, now: Timestamp) -> Self {
+        let sent_by = row.sent_by.map(|id| match row.sent_by_key {
+            true => ApiKeyId(id).to_string(),
+            false => TeammateId(id).to_string(),
+        });
+        let sunset = row.filter.as_ref().and_then(|filter| filter.0.sunset.as_ref()).map(SunsetBody::from);
+        Self {
+            id: row.id,
+            state: SendState::of(&row, now),
+            tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
+            to: row.audience,
+            segment: row.filter.and_then(|filter| filter.0.segment).map(|segment| segment.to_string()),
+            sunset,
+            ttl: row.ttl_s,
+            urgency: Urgency::from_code(row.urgency).unwrap_or(Urgency::Normal),
+            topic_header: row.topic_header,
+            policy: row.policy,
+            replay_of: row.replay_of,
+            campaign: row.campaign,
+            content_deleted: row.content_deleted,
+            key: row.key,
+            accepted_at: row.accepted_at,
+            received_at: row.received_at.unwrap_or(row.accepted_at),
+            expires_at: row.expires_at,
+            expanded: !row.expanding,
+            audience_estimate: row.audience_estimate,
+            sent_by,
+            counts: None,
+            progress: None,
+            links: Links::new(app, row.id),
+        }
+    }
+
+    /// The same with the counts of its deliveries.
+    pub(in crate::api) fn with_counts(self, counts: MessageCounts) -> Self {
+        Self { counts: Some(counts), ..self }
+    }
+
+    /// The same in a list.
+    pub(in crate::api) fn with_progress(self, progress: MessageProgress) -> Self {
+        Self { progress: Some(progress), ..self }
+    }
+}
+
+/// Progress of a message's deliveries. Recipients that `targeted` does not count yet are still to be found.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = MessageProgress)]
+pub(crate) struct MessageProgress {
+    /// Deliveries that there are so far.
+    targeted: i64,
+    /// Of these, those that have not ended.
+    waiting: i64,
+    /// Accepted by a push service, which does not prove that a person saw them.
+    accepted: i64,
+    /// Deliveries whose subscription no longer exists.
+    gone: i64,
+    /// Deliveries whose time to live ended first.
+    expired: i64,
+    /// Deliveries that failed for good.
+    dead: i64,
+    /// Cancelled, or their subscriber unsubscribed.
+    cancelled: i64,
+    /// Held back by a frequency cap.
+    capped: i64,
+}
+
+impl From<Ended> for MessageProgress {
+    fn from(it: Ended) -> Self {
+        let Ended { message: _, targeted, accepted, gone, expired, dead, cancelled, capped } = it;
+        let ended = accepted + gone + expired + dead + cancelled + capped;
+        Self { targeted, waiting: targeted - ended, accepted, gone, expired, dead, cancelled, capped }
+    }
+}
+
+/// 404: there is no such message, or no more.
+pub(in crate::api) fn missing(state: &ApiState, id: MessageId) -> Problem {
+    let days = state.settings.receipts.retention_days;
+    let mut problem = Problem::not_found("message");
+    if id.0 < first_uuid_of(kept_since(state.clock.now(), days)) {
+        problem.detail =
+            format!("There is no such message. Messages are kept for {days} days; one of that id would be older.");
+    }
+    problem
+}

@@ -1,0 +1,132 @@
+//! Request headers that set the retries of one message, in our spelling and in QStash's.
+
+use aws_lc_rs::digest::{Context, Digest, SHA256};
+use axum::http::HeaderMap;
+use serde_json::{Map, Value, json};
+
+use crate::api::http::problem::{Faults, Problem};
+use bellwire_rules::policy::{Layer, Terms};
+
+const RETRIES: [&str; 2] = ["Bellwire-Retries", "Upstash-Retries"];
+const DELAY: [&str; 2] = ["Bellwire-Retry-Delay", "Upstash-Retry-Delay"];
+/// Members of QStash's form, which the headers replace.
+const TIMETABLE: [&str; 2] = ["retries", "retryDelay"];
+/// Members that stay next to a timetable from headers, in any form of the body.
+const BESIDE: [&str; 2] = ["throttlePolicy", "requestPolicy"];
+
+#[derive(Debug, PartialEq, Eq)]
+struct ParsedHeader<T> {
+    header: &'static str,
+    value: T,
+}
+
+/// The headers of one request, read but not yet checked as a policy.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct RetryHeaders {
+    retries: Option<ParsedHeader<u32>>,
+    delay: Option<ParsedHeader<String>>,
+}
+
+impl RetryHeaders {
+    /// Reads them. Refused: what is no number or no text, and spellings that contradict each other.
+    pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
+        let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        Ok(Self {
+            retries: read(headers, RETRIES, "must be an integer from 0 to the app's `max_retries`", number)?,
+            delay: read(headers, DELAY, "must be an expression of milliseconds over `retried`", |text| {
+                Some(text.to_owned())
+            })?,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.retries.is_none() && self.delay.is_none()
+    }
+
+    /// The body's policy as it stands with the headers: they replace QStash's members; of a policy in another form what
+    /// does not concern retries stays.
+    pub(crate) fn over(&self, policy: Option<Value>) -> Option<Value> {
+        if self.is_empty() {
+            return policy;
+        }
+        let mut members = match policy {
+            Some(Value::Object(members)) => members,
+            _ => Map::new(),
+        };
+        members.retain(|name, _| TIMETABLE.contains(&name.as_str()) || BESIDE.contains(&name.as_str()));
+        let [retries, delay] = TIMETABLE;
+        members.extend(self.retries.as_ref().map(|said| (retries.to_owned(), json!(said.value))));
+        members.extend(self.delay.as_ref().map(|said| (delay.to_owned(), json!(said.value))));
+        Some(Value::Object(members))
+    }
+
+    /// Checks the timetable of the headers together with the body's policy. Faults of headers are returned as a problem, those of
+    /// the body go to `faults` with a pointer. Returns whether this covers the body's policy, because it has only members that
+    /// the headers replace or complete.
+    pub(crate) fn check(&self, policy: Option<&Value>, terms: &Terms, faults: &mut Faults) -> Result<bool, Problem> {
+        if self.is_empty() {
+            return Ok(false);
+        }
+        let beside = policy
+            .and_then(Value::as_object)
+            .filter(|members| members.keys().all(|name| TIMETABLE.contains(&name.as_str())));
+        let timetable = self.over(beside.cloned().map(Value::Object)).unwrap_or_default();
+        for error in Layer::parse(&timetable, terms).err().into_iter().flatten() {
+            match self.named(&error.pointer) {
+                Some(header) => return Err(Problem::invalid_header(header, error.detail)),
+                None => faults.refuse(format!("/policy{}", error.pointer), error.detail),
+            }
+        }
+        Ok(beside.is_some())
+    }
+
+    /// The header that a member of the timetable stems from.
+    fn named(&self, pointer: &str) -> Option<&'static str> {
+        match pointer {
+            "/retries" => self.retries.as_ref().map(|said| said.header),
+            "/retryDelay" => self.delay.as_ref().map(|said| said.header),
+            _ => None,
+        }
+    }
+
+    /// Returns the digest that identifies a request: its body, and the values of its headers. JSON contains no NUL.
+    pub(crate) fn digest(&self, body: &[u8]) -> Digest {
+        let mut digest = Context::new(&SHA256);
+        digest.update(body);
+        if let Some(said) = &self.retries {
+            digest.update(format!("\0retries {}", said.value).as_bytes());
+        }
+        if let Some(said) = &self.delay {
+            digest.update(format!("\0retryDelay {}", said.value).as_bytes());
+        }
+        digest.finish()
+    }
+}
+
+/// One value out of all headers of these names, if there is one.
+fn read<T: PartialEq>(
+    headers: &HeaderMap,
+    names: [&'static str; 2],
+    rule: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<ParsedHeader<T>>, Problem> {
+    let mut known: Option<ParsedHeader<T>> = None;
+    for header in names {
+        for given in headers.get_all(header) {
+            let value = given.to_str().ok().map(str::trim).filter(|text| !text.is_empty()).and_then(&parse);
+            let value = value.ok_or_else(|| Problem::invalid_header(header, rule))?;
+            match &known {
+                Some(first) if first.value != value => {
+                    return Err(Problem::invalid_header(header, format!("contradicts `{}`", first.header)));
+                }
+                Some(_) => {}
+                None => known = Some(ParsedHeader { header, value }),
+            }
+        }
+    }
+    Ok(known)
+}
+
+#[cfg(test)]
+#[path = "../../../tests/unit/api/messages/retry_headers.rs"]
+mod tests;

@@ -1,0 +1,221 @@
+//! Passwords of teammates: what one must be like, and hashing them without letting strangers use up the machine.
+
+use std::sync::{Arc, LazyLock};
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use argon2::{Algorithm, Argon2, Params, Version};
+use aws_lc_rs::rand;
+use axum::http::{HeaderValue, header};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use zeroize::Zeroizing;
+
+use crate::api::http::problem::{Problem, ProblemCode};
+
+/// Memory of one hash, in KiB; passes over it; threads. What OWASP's Password Storage Cheat Sheet asks of argon2id.
+const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
+/// Characters of a password, at least.
+const CHARS_MIN: usize = 12;
+/// Octets of a password, at most.
+const OCTETS_MAX: usize = 512;
+/// Hashes that are computed at once: each takes a core for some tens of milliseconds, and 19 MiB.
+const AT_ONCE: usize = 2;
+/// Maximum waiting hashes: about a second's work. Further callers are asked to retry.
+const WAITING_MAX: usize = 32;
+/// Places of these that strangers cannot take from those who are known.
+const KEPT_FREE: usize = 12;
+
+/// Password as typed. `Debug` hides it, and its memory is wiped.
+#[derive(Clone, serde::Deserialize)]
+#[serde(from = "String")]
+pub(crate) struct Password(Zeroizing<String>);
+
+impl From<String> for Password {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+impl Password {
+    /// Returns the fault of a new password for the owner of that address.
+    pub(in crate::api) fn fault(&self, email: &str) -> Option<&'static str> {
+        let text = self.0.as_str();
+        let own_name = email.split('@').next().unwrap_or_default();
+        if text.chars().count() < CHARS_MIN || text.len() > OCTETS_MAX {
+            return Some("must have at least 12 characters, and at most 512 octets");
+        }
+        // The first guess of an attacker.
+        let rest = text.to_lowercase().replace(email, "").replace(own_name, "");
+        (rest.chars().count() < CHARS_MIN / 2).then_some("must not be the address that you sign in with")
+    }
+
+    /// Whether it could be anybody's: what is longer is not hashed.
+    fn is_bounded(&self) -> bool {
+        self.0.len() <= OCTETS_MAX
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::api) enum Requester {
+    ByAnybody,
+    /// A person who has signed in from there before, is signed in, or uses a one-time link.
+    ByKnown,
+}
+
+pub(in crate::api) struct PasswordPermit {
+    _place: OwnedSemaphorePermit,
+    _as_stranger: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Passwords {
+    /// A place for each hash that is computed or waits.
+    places: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
+}
+
+impl Passwords {
+    /// With nothing under way.
+    pub(in crate::api) fn new() -> Self {
+        let [places, strangers, turns] =
+            [AT_ONCE + WAITING_MAX, AT_ONCE + WAITING_MAX - KEPT_FREE, AT_ONCE].map(|n| Arc::new(Semaphore::new(n)));
+        Self { places, strangers, turns }
+    }
+
+    /// Takes a place in line. 503: too many others wait.
+    pub(in crate::api) fn place(&self, wanted: Requester) -> Result<PasswordPermit, Problem> {
+        let take = |places: &Arc<Semaphore>| places.clone().try_acquire_owned().map_err(|_| busy());
+        let as_stranger = match wanted {
+            Requester::ByAnybody => Some(take(&self.strangers)?),
+            Requester::ByKnown => None,
+        };
+        Ok(PasswordPermit { _place: take(&self.places)?, _as_stranger: as_stranger })
+    }
+
+    /// Hashes the new password of a known person into a PHC string. 503: too many others wait.
+    pub(in crate::api) async fn hash(&self, password: Password) -> Result<String, Problem> {
+        let place = self.place(Requester::ByKnown)?;
+        self.compute(place, move || {
+            let mut salt = [0; 16];
+            rand::fill(&mut salt).expect("the system's randomness");
+            let hash = argon2id().hash_password_with_salt(password.0.as_bytes(), &salt);
+            hash.expect("password and salt are within argon2's bounds").to_string()
+        })
+        .await
+    }
+
+    /// Whether a password is the one that was hashed. Takes as long where there is no hash.
+    pub(in crate::api) async fn verify(
+        &self,
+        place: PasswordPermit,
+        password: Password,
+        hash: Option<String>,
+    ) -> Result<bool, Problem> {
+        if !password.is_bounded() {
+            return Ok(false);
+        }
+        self.compute(place, move || {
+            let known = hash.as_deref().and_then(|hash| PasswordHash::new(hash).ok());
+            let hash = known.as_ref().unwrap_or(&NOBODYS);
+            argon2id().verify_password(password.0.as_bytes(), hash).is_ok() && known.is_some()
+        })
+        .await
+    }
+
+    async fn compute<T: Send + 'static>(
+        &self,
+        place: PasswordPermit,
+        compute: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let turn = self.turns.clone().acquire_owned().await.expect("it is never closed");
+        let permits = (place, turn);
+        // The permits go along: a client that goes away does not make room while its hash is still being computed.
+        let computed = spawn_blocking(move || {
+            let computed = compute();
+            drop(permits);
+            computed
+        });
+        computed.await.map_err(|_| Problem::internal())
+    }
+}
+
+/// Hash that is compared if there is no password, so that it takes as long.
+static NOBODYS: LazyLock<PasswordHash> = LazyLock::new(|| {
+    let mut secret = [0; 48];
+    rand::fill(&mut secret).expect("the system's randomness");
+    let (password, salt) = secret.split_at(32);
+    argon2id().hash_password_with_salt(password, salt).expect("both are within argon2's bounds")
+});
+
+fn argon2id() -> Argon2<'static> {
+    let (memory_kib, passes, threads) = COST;
+    let params = Params::new(memory_kib, passes, threads, None).expect("they are within argon2's bounds");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+/// 503: too many sign-ins at once.
+fn busy() -> Problem {
+    let detail = "Too many people are signing in at this moment. Try again shortly.";
+    Problem::new(ProblemCode::SignInBusy, detail).with_header(header::RETRY_AFTER, HeaderValue::from_static("2"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn password(text: &str) -> Password {
+        text.to_owned().into()
+    }
+
+    #[tokio::test]
+    async fn password_is_stored_as_argon2id() {
+        let passwords = Passwords::new();
+        let hash = passwords.hash(password("correct horse")).await.unwrap();
+        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
+        assert_ne!(hash, passwords.hash(password("correct horse")).await.unwrap(), "the salt differs");
+        let verify = async |text: &str, hash: Option<&str>| {
+            let place = passwords.place(Requester::ByAnybody).unwrap();
+            passwords.verify(place, password(text), hash.map(str::to_owned)).await.unwrap()
+        };
+        assert!(verify("correct horse", Some(&hash)).await);
+        assert!(!verify("correct house", Some(&hash)).await);
+        assert!(!verify("correct horse", None).await && !verify("correct horse", Some("damaged")).await);
+        assert!(!verify(&"x".repeat(OCTETS_MAX + 1), Some(&hash)).await);
+        assert_eq!(format!("{:?}", password("correct horse")), "Password(…)");
+    }
+
+    #[tokio::test]
+    async fn excess_sign_ins_are_refused_with_a_time() {
+        let passwords = Passwords::new();
+        let all = u32::try_from(AT_ONCE + WAITING_MAX).unwrap();
+        let taken = passwords.places.clone().try_acquire_many_owned(all).unwrap();
+        let refused = passwords.hash(password("correct horse")).await.unwrap_err();
+        assert_eq!(refused.code, ProblemCode::SignInBusy);
+        drop(taken);
+        let strangers: Vec<_> = std::iter::from_fn(|| passwords.place(Requester::ByAnybody).ok()).collect();
+        assert_eq!(strangers.len(), AT_ONCE + WAITING_MAX - KEPT_FREE);
+        assert!(passwords.place(Requester::ByKnown).is_ok(), "strangers leave room for whoever is known");
+        drop(strangers);
+        assert!(passwords.hash(password("correct horse")).await.is_ok());
+        assert_eq!((passwords.places.available_permits(), passwords.turns.available_permits()), (34, AT_ONCE));
+    }
+
+    #[test]
+    fn new_password_is_long_and_not_the_address() {
+        let fault = |text: &str| password(text).fault("ann@example.com");
+        for good in ["correct horse", "ann likes horses", "ünlängliches!"] {
+            assert_eq!(fault(good), None, "{good}");
+        }
+        for bad in ["short", "elevenchars", "ann@example.com", "Ann@Example.com1", &"x".repeat(513)] {
+            assert!(fault(bad).is_some(), "{bad}");
+        }
+    }
+}
