@@ -1,6 +1,7 @@
 //! Clusters of Postgres that replicate: a primary, and standbys made of it.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,11 +14,14 @@ use tokio::task::block_in_place;
 
 use super::TempDir;
 use super::app::PATIENCE;
+use super::https::Pair;
 
 /// One Postgres, or the place for one. It ends with its value, and with the process, however that ends.
 pub struct Cluster {
     dir: TempDir,
     programs: PathBuf,
+    /// Port at 127.0.0.1; `None`: only the socket.
+    port: Option<u16>,
     guard: Option<Child>,
 }
 
@@ -28,7 +32,7 @@ impl Cluster {
         if let Some(user) = user() {
             chown(dir.path(), Some(user.uid), Some(user.gid)).expect("we are root");
         }
-        Self { dir, programs: programs(), guard: None }
+        Self { dir, programs: programs(), port: None, guard: None }
     }
 
     /// Makes a new database and starts it.
@@ -64,10 +68,12 @@ impl Cluster {
 
     /// Starts it, and waits until it takes connections.
     pub async fn start(&mut self) {
-        let settings = format!(
-            "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c max_connections=150",
-            self.dir.path().display()
-        );
+        let dir = self.dir.path().display();
+        let mut settings =
+            format!("-c unix_socket_directories={dir} -c fsync=off -c max_connections=150 -c listen_addresses=");
+        if let Some(port) = self.port {
+            settings.push_str(&format!("127.0.0.1 -c port={port}"));
+        }
         let mut start = self.command("pg_ctl");
         start.args(["start", "-w", "-t", "120", "-l"]).arg(self.dir.path().join("log")).args(["-o", &settings]);
         self.run(start.arg("-D").arg(self.data()));
@@ -89,6 +95,49 @@ impl Cluster {
             self.configure(target);
             self.crash();
             self.start().await;
+        }
+    }
+
+    /// Starts again with TLS at a port of 127.0.0.1, and returns the port. `root` is the certificate that client certificates need.
+    pub async fn listen(&mut self, pair: &Pair, root: &str) -> u16 {
+        self.crash();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        self.write("root.crt", root);
+        self.certify(pair);
+        self.configure("ssl = on\nssl_ca_file = 'root.crt'");
+        self.port = Some(port);
+        self.start().await;
+        port
+    }
+
+    /// Writes certificate and key of the server.
+    pub fn certify(&self, pair: &Pair) {
+        self.write("server.crt", &pair.chain);
+        self.write("server.key", &pair.key);
+    }
+
+    /// Has these lines decide who may connect by TCP, and reads all files again.
+    pub async fn allow(&self, lines: &str) {
+        self.write("pg_hba.conf", &format!("local all all trust\n{lines}\n"));
+        let mut admin = PgConnection::connect_with(&self.options(DATABASE)).await.expect("it runs");
+        let sql = "SELECT pg_conf_load_time()::text";
+        let before: String = sqlx::query_scalar(sql).fetch_one(&mut admin).await.expect("the statement is right");
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut admin).await.expect("it is a superuser");
+        let read = async {
+            while sqlx::query_scalar::<_, String>(sql).fetch_one(&mut admin).await.expect("it runs") == before {}
+        };
+        tokio::time::timeout(PATIENCE, read).await.expect("Postgres reads its settings");
+    }
+
+    /// Writes a file of the data directory that only the user of Postgres can read.
+    fn write(&self, name: &str, text: &str) {
+        let path = self.data().join(name);
+        std::fs::write(&path, text).expect("a directory of ours");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+        if let Some(user) = user() {
+            chown(&path, Some(user.uid), Some(user.gid)).expect("we are root");
         }
     }
 
@@ -139,6 +188,7 @@ impl Cluster {
     pub fn options(&self, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .socket(self.dir.path())
+            .port(self.port.unwrap_or(5432))
             .username("postgres")
             .database(database)
             .ssl_mode(PgSslMode::Disable)

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
+use super::tls;
+
 const HOSTS_MAX: usize = 8;
 /// Parameter of libpq that selects the host by its state.
 const WHICH: &str = "target_session_attrs";
@@ -19,6 +21,8 @@ pub enum WrongUrl {
     InQuery,
     #[error("names more than {HOSTS_MAX} hosts")]
     TooMany,
+    #[error("has an unknown sslmode: it takes {}", tls::MODES.join(", "))]
+    SslMode,
     /// The requested kind of host does not fit this URL.
     #[error("asks for {WHICH} that it cannot be used with: it takes {allowed}")]
     Which { allowed: &'static str },
@@ -64,7 +68,10 @@ impl DatabaseHosts {
         if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
             return Err(WrongUrl::Invalid);
         }
-        let parse = |host: &&str| format!("{scheme}://{user}{host}{tail}").parse().map_err(|_| WrongUrl::Invalid);
+        let parse = |host: &&str| {
+            let url = format!("{scheme}://{user}{host}{tail}");
+            url.parse().map(tls::verify_by_root).map_err(|_| WrongUrl::Invalid)
+        };
         hosts.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 
@@ -96,6 +103,7 @@ fn without_which(tail: &str, wanted: For) -> Result<String, WrongUrl> {
                     return Err(WrongUrl::Which { allowed });
                 }
             }
+            ("sslmode" | "ssl-mode", value) if !tls::MODES.contains(&value) => return Err(WrongUrl::SslMode),
             ("host" | "hostaddr" | "port", value) if value.contains(',') || value.contains("%2C") => {
                 return Err(WrongUrl::InQuery);
             }

@@ -1,80 +1,145 @@
-//! TLS handshakes with Postgres that cannot succeed: a certificate that rustls does not support, such as the X.509 version 1 of
-//! Citus, or no TLS at all.
+//! TLS to Postgres. Modes are those of libpq ("SSL Support" in the PostgreSQL manual): where `prefer` or `allow` permits it, a
+//! connection that Postgres or rustls refuses is tried the other way.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
-use sqlx::{Connection as _, PgConnection};
-use tokio_rustls::rustls::{self, AlertDescription};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
+use tokio_rustls::rustls::{self, AlertDescription, CertificateError};
 
 use super::{hosts, plain};
 
-/// Hosts that connections with `sslmode=prefer` reach without TLS only.
-static WITHOUT_TLS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// Parameters of the URL that name files.
+const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
+/// SQLSTATE of a connection that `pg_hba.conf` does not allow (invalid_authorization_specification).
+const REFUSED: &str = "28000";
+
+/// Modes that replaced the configured one, by host: `disable` for `prefer`, `require` for `allow`.
+static REPLACED: Mutex<BTreeMap<String, PgSslMode>> = Mutex::new(BTreeMap::new());
+
+/// Values of `sslmode`, as libpq names them.
+pub const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
 /// Value of `sslmode`, as libpq names it.
 pub fn mode_name(mode: PgSslMode) -> &'static str {
-    match mode {
-        PgSslMode::Disable => "disable",
-        PgSslMode::Allow => "allow",
-        PgSslMode::Prefer => "prefer",
-        PgSslMode::Require => "require",
-        PgSslMode::VerifyCa => "verify-ca",
-        PgSslMode::VerifyFull => "verify-full",
-    }
+    let index = match mode {
+        PgSslMode::Disable => 0,
+        PgSslMode::Allow => 1,
+        PgSslMode::Prefer => 2,
+        PgSslMode::Require => 3,
+        PgSslMode::VerifyCa => 4,
+        PgSslMode::VerifyFull => 5,
+    };
+    MODES[index]
 }
 
-/// Switches TLS off where `prefer` allows that and an earlier handshake could not succeed.
+/// Verifies the certificate under `require` if there is a root certificate, as libpq does.
+pub(super) fn verify_by_root(options: PgConnectOptions) -> PgConnectOptions {
+    let has_root = options.to_url_lossy().query_pairs().any(|(name, _)| name == "sslrootcert");
+    let verifies = has_root && matches!(options.get_ssl_mode(), PgSslMode::Require);
+    if verifies { options.ssl_mode(PgSslMode::VerifyCa) } else { options }
+}
+
+/// Applies the mode by which an earlier connection to the host succeeded.
 pub(super) fn fall_back(options: PgConnectOptions) -> PgConnectOptions {
-    let falls_back =
-        matches!(options.get_ssl_mode(), PgSslMode::Prefer) && WITHOUT_TLS.lock().contains(&hosts::name(&options));
-    if falls_back { options.ssl_mode(PgSslMode::Disable) } else { options }
+    if !matches!(options.get_ssl_mode(), PgSslMode::Prefer | PgSslMode::Allow) {
+        return options;
+    }
+    let replaced = REPLACED.lock().get(&hosts::name(&options)).copied();
+    if let Some(mode) = replaced { options.ssl_mode(mode) } else { options }
 }
 
-/// Opens a [plain] connection. Where the handshake can never succeed, `prefer` continues without TLS, as with libpq; any other mode
-/// fails with advice.
+/// Opens a [plain] connection. Where the handshake can never succeed, `prefer` continues without TLS. Where Postgres refuses
+/// connections without TLS, `allow` continues with it. Any other mode fails with advice.
 pub async fn connect(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
+    let configured = mode_name(options.get_ssl_mode());
     let options = plain(options.clone());
     let error = match PgConnection::connect_with(&options).await {
-        Err(error) if never_succeeds(&error) => error,
+        Err(error) => error,
         connected => return connected,
     };
-    let (host, mode) = (hosts::name(&options), options.get_ssl_mode());
-    if !matches!(mode, PgSslMode::Prefer) {
-        let mode = mode_name(mode);
-        let advice = format!(
-            "the TLS handshake with Postgres at {host} cannot succeed under sslmode={mode}: {error}. Give Postgres an X.509 \
-             version 3 certificate (ssl_cert_file), or set sslmode=disable in the URL if you trust the network"
-        );
-        return Err(sqlx::Error::Configuration(advice.into()));
+    if configured != mode_name(options.get_ssl_mode()) {
+        // Postgres may have been configured differently since.
+        REPLACED.lock().remove(&hosts::name(&options));
+        return Err(error);
     }
-    if WITHOUT_TLS.lock().insert(host.clone()) {
-        tracing::warn!(host, %error, "connecting to Postgres without TLS, as sslmode=prefer allows");
+    let refused = error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(REFUSED));
+    let (hopeless, mode) = (never_succeeds(&error), options.get_ssl_mode());
+    let other = match mode {
+        PgSslMode::Prefer if hopeless || refused => PgSslMode::Disable,
+        PgSslMode::Allow if refused => PgSslMode::Require,
+        _ if hopeless => return Err(sqlx::Error::Configuration(advice(&options, &error).into())),
+        _ => return Err(unreadable_file(&options).unwrap_or(error)),
+    };
+    let host = hosts::name(&options);
+    let connection = match PgConnection::connect_with(&options.ssl_mode(other)).await {
+        // Both ways are closed: the first one is the configured one.
+        Err(second) if second.as_database_error().is_some() && refused => return Err(error),
+        connected => connected?,
+    };
+    if REPLACED.lock().insert(host.clone(), other).is_none() {
+        let with = if matches!(other, PgSslMode::Disable) { "without" } else { "with" };
+        tracing::warn!(host, %error, "connecting to Postgres {with} TLS, as sslmode={} allows", mode_name(mode));
     }
-    PgConnection::connect_with(&plain(options)).await
+    Ok(connection)
+}
+
+/// Returns an error that names the first file in the URL that cannot be read.
+fn unreadable_file(options: &PgConnectOptions) -> Option<sqlx::Error> {
+    options.to_url_lossy().query_pairs().filter(|(name, _)| FILES.contains(&name.as_ref())).find_map(|(name, path)| {
+        let error = std::fs::File::open(path.as_ref()).err()?;
+        Some(sqlx::Error::Configuration(format!("{name}={path} in the URL of Postgres: {error}").into()))
+    })
+}
+
+/// Describes a handshake that fails every time, and what to do.
+fn advice(options: &PgConnectOptions, error: &sqlx::Error) -> String {
+    use CertificateError as Fault;
+    let remedy = match handshake_error(error) {
+        Some(rustls::Error::InvalidCertificate(fault)) => match fault {
+            Fault::UnknownIssuer => "Name the file of the issuer's certificate by sslrootcert",
+            Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {
+                "Use a host name that the certificate contains, or sslmode=verify-ca"
+            }
+            Fault::Expired | Fault::ExpiredContext { .. } => "Renew the certificate of Postgres (ssl_cert_file)",
+            _ => "Give Postgres an X.509 version 3 certificate (ssl_cert_file)",
+        },
+        Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired | AlertDescription::UnknownCA)) => {
+            "Name a client certificate that Postgres accepts, and its key, by sslcert and sslkey"
+        }
+        None => "Enable TLS in Postgres (ssl = on)",
+        Some(_) => "Enable TLS 1.2 or 1.3 in Postgres",
+    };
+    format!(
+        "the TLS handshake with Postgres at {} cannot succeed under sslmode={}: {error}. {remedy}, or set sslmode=disable in the \
+         URL if you trust the network",
+        hosts::name(options),
+        mode_name(options.get_ssl_mode())
+    )
+}
+
+fn handshake_error(error: &sqlx::Error) -> Option<&rustls::Error> {
+    let sqlx::Error::Io(io) = error else { return None };
+    io.get_ref()?.downcast_ref()
 }
 
 /// Whether an error is of a handshake that fails every time, not of a connection that was cut in the middle of one.
 fn never_succeeds(error: &sqlx::Error) -> bool {
     use AlertDescription::{CertificateRequired, HandshakeFailure, InsufficientSecurity, ProtocolVersion, UnknownCA};
-    let io = match error {
-        // Of sqlx itself: Postgres refuses TLS, or files and names of the URL are wrong.
-        sqlx::Error::Tls(_) => return true,
-        sqlx::Error::Io(io) => io,
-        _ => return false,
-    };
-    matches!(
-        io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()),
-        Some(
-            rustls::Error::InvalidCertificate(_)
-                | rustls::Error::NoCertificatesPresented
-                | rustls::Error::PeerIncompatible(_)
-                | rustls::Error::AlertReceived(
-                    CertificateRequired | HandshakeFailure | InsufficientSecurity | ProtocolVersion | UnknownCA
-                )
+    // Of sqlx itself: Postgres refuses TLS, or files and names of the URL are wrong.
+    matches!(error, sqlx::Error::Tls(_))
+        || matches!(
+            handshake_error(error),
+            Some(
+                rustls::Error::InvalidCertificate(_)
+                    | rustls::Error::NoCertificatesPresented
+                    | rustls::Error::PeerIncompatible(_)
+                    | rustls::Error::AlertReceived(
+                        CertificateRequired | HandshakeFailure | InsufficientSecurity | ProtocolVersion | UnknownCA
+                    )
+            )
         )
-    )
 }
 
 #[cfg(test)]
