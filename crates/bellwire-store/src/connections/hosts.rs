@@ -4,13 +4,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
-
-use super::tls;
+use sqlx::ConnectOptions as _;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 const HOSTS_MAX: usize = 8;
 /// Parameter of libpq that selects the host by its state.
 const WHICH: &str = "target_session_attrs";
+
+/// Values of `sslmode`, as libpq names them.
+pub(super) const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
 /// Why a URL cannot be used. It is not quoted, since it may hold a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +23,7 @@ pub enum WrongUrl {
     InQuery,
     #[error("names more than {HOSTS_MAX} hosts")]
     TooMany,
-    #[error("has an unknown sslmode: it takes {}", tls::MODES.join(", "))]
+    #[error("has an unknown sslmode: it takes {}", MODES.join(", "))]
     SslMode,
     /// The requested kind of host does not fit this URL.
     #[error("asks for {WHICH} that it cannot be used with: it takes {allowed}")]
@@ -70,7 +72,7 @@ impl DatabaseHosts {
         }
         let parse = |host: &&str| {
             let url = format!("{scheme}://{user}{host}{tail}");
-            url.parse().map(tls::verify_by_root).map_err(|_| WrongUrl::Invalid)
+            url.parse().map(verify_by_root).map_err(|_| WrongUrl::Invalid)
         };
         hosts.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
@@ -91,6 +93,13 @@ impl DatabaseHosts {
     }
 }
 
+/// Verifies the certificate under `require` if there is a root certificate, as libpq does.
+fn verify_by_root(options: PgConnectOptions) -> PgConnectOptions {
+    let has_root = options.to_url_lossy().query_pairs().any(|(name, _)| name == "sslrootcert");
+    let verifies = has_root && matches!(options.get_ssl_mode(), PgSslMode::Require);
+    if verifies { options.ssl_mode(PgSslMode::VerifyCa) } else { options }
+}
+
 /// Returns the part after the hosts, without the parameter that sqlx does not support.
 fn without_which(tail: &str, wanted: For) -> Result<String, WrongUrl> {
     let Some((path, query)) = tail.split_once('?') else { return Ok(tail.to_owned()) };
@@ -103,7 +112,7 @@ fn without_which(tail: &str, wanted: For) -> Result<String, WrongUrl> {
                     return Err(WrongUrl::Which { allowed });
                 }
             }
-            ("sslmode" | "ssl-mode", value) if !tls::MODES.contains(&value) => return Err(WrongUrl::SslMode),
+            ("sslmode" | "ssl-mode", value) if !MODES.contains(&value) => return Err(WrongUrl::SslMode),
             ("host" | "hostaddr" | "port", value) if value.contains(',') || value.contains("%2C") => {
                 return Err(WrongUrl::InQuery);
             }

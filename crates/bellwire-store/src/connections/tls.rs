@@ -8,7 +8,8 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError};
 
-use super::{hosts, plain};
+use super::hosts::{self, MODES};
+use super::plain;
 
 /// Parameters of the URL that name files.
 const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
@@ -17,9 +18,6 @@ const REFUSED: &str = "28000";
 
 /// Modes that replaced the configured one, by host: `disable` for `prefer`, `require` for `allow`.
 static REPLACED: Mutex<BTreeMap<String, PgSslMode>> = Mutex::new(BTreeMap::new());
-
-/// Values of `sslmode`, as libpq names them.
-pub const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
 /// Value of `sslmode`, as libpq names it.
 pub fn mode_name(mode: PgSslMode) -> &'static str {
@@ -32,13 +30,6 @@ pub fn mode_name(mode: PgSslMode) -> &'static str {
         PgSslMode::VerifyFull => 5,
     };
     MODES[index]
-}
-
-/// Verifies the certificate under `require` if there is a root certificate, as libpq does.
-pub(super) fn verify_by_root(options: PgConnectOptions) -> PgConnectOptions {
-    let has_root = options.to_url_lossy().query_pairs().any(|(name, _)| name == "sslrootcert");
-    let verifies = has_root && matches!(options.get_ssl_mode(), PgSslMode::Require);
-    if verifies { options.ssl_mode(PgSslMode::VerifyCa) } else { options }
 }
 
 /// Applies the mode by which an earlier connection to the host succeeded.
