@@ -89,7 +89,7 @@ fn advice(options: &PgConnectOptions, error: &sqlx::Error) -> String {
     use CertificateError as Fault;
     let remedy = match handshake_error(error) {
         Some(rustls::Error::InvalidCertificate(fault)) => match fault {
-            Fault::UnknownIssuer => "Name the file of the issuer's certificate by sslrootcert",
+            Fault::UnknownIssuer | Fault::BadSignature => "Name the file of the issuer's certificate by sslrootcert",
             Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {
                 "Use a host name that the certificate contains, or sslmode=verify-ca"
             }
