@@ -79,7 +79,8 @@ pub async fn connect(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
 /// Returns an error that names the first file in the URL that cannot be read.
 fn unreadable_file(options: &PgConnectOptions) -> Option<sqlx::Error> {
     options.to_url_lossy().query_pairs().filter(|(name, _)| FILES.contains(&name.as_ref())).find_map(|(name, path)| {
-        let error = std::fs::File::open(path.as_ref()).err()?;
+        let path = path.strip_prefix("file: ")?; // as sqlx writes a file, unlike PEM itself
+        let error = std::fs::File::open(path).err()?;
         Some(sqlx::Error::Configuration(format!("{name}={path} in the URL of Postgres: {error}").into()))
     })
 }
