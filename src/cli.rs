@@ -275,7 +275,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if ClosedPipe::ended(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("bellwire: {}", invocation::complete(&format!("{error:#}")));
+            eprintln!("bellwire: {}", invocation::complete(&refusal::causes(&error)));
             let wrong_usage = error.is::<config::Error>() || error.is::<policy::WrongPolicy>();
             ExitCode::from(if wrong_usage { WRONG_USAGE } else { FAILED })
         }

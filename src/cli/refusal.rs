@@ -28,6 +28,17 @@ impl CommandError {
     }
 }
 
+/// The causes of an error, each once: some texts contain those of their own causes.
+pub(super) fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
+        }
+    }
+    text
+}
+
 fn line(error: &FieldError, body: &Value, names: &ArgumentNames) -> String {
     let place = [&error.pointer, &error.parameter, &error.header].into_iter().flatten().next();
     let place = place.map_or("", String::as_str);
@@ -88,6 +99,14 @@ mod tests {
     fn several_faults_are_told_at_once() {
         let faults = ["/slug", "/origins"].map(|at| FieldError::member(at, "is wrong")).to_vec();
         assert_eq!(told(Problem::invalid(faults)), "2 arguments are wrong:\n  SLUG: is wrong\n  --origin: is wrong");
+    }
+
+    #[test]
+    fn repeated_cause_is_printed_once() {
+        let io = || std::io::Error::other("connection refused");
+        let error = anyhow::Error::new(io()).context("the database cannot be used: connection refused").context("list");
+        assert_eq!(causes(&error), "list: the database cannot be used: connection refused");
+        assert_eq!(causes(&anyhow::Error::new(io()).context("list")), "list: connection refused");
     }
 
     #[test]
