@@ -117,8 +117,6 @@ pub(crate) fn complete(api: OpenApi) -> Value {
         }
     }
     api["components"]["responses"]["Problem"] = problem("A problem (RFC 9457)");
-    let head = "Path, query and headers exceed the limit of the server (16 KiB by default). The response has no body";
-    api["components"]["responses"]["HeadTooLarge"] = json!({"description": head});
     let mut used = BTreeSet::new();
     for (path, item) in api["paths"].as_object_mut().into_iter().flatten() {
         for (method, operation) in item.as_object_mut().into_iter().flatten() {
@@ -231,7 +229,6 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
         let about = "The path supports only `GET` (`method_not_allowed`)";
         operation["responses"]["405"] = json!({"description": about});
     }
-    operation["responses"]["431"] = json!({"$ref": "#/components/responses/HeadTooLarge"});
     operation["responses"]["default"] = json!({"$ref": "#/components/responses/Problem"});
 }
 

@@ -8205,13 +8205,6 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Path, query and headers exceed the limit of the server (16 KiB by default). The response has no body */
-        HeadTooLarge: {
-            headers: {
-                [name: string]: unknown;
-            };
-            content?: never;
-        };
         /** @description The body is well-formed, but members are invalid; `errors` points to each */
         Invalid: {
             headers: {
@@ -8333,7 +8326,6 @@ export interface operations {
                 };
                 content?: never;
             };
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8367,7 +8359,6 @@ export interface operations {
                 };
                 content?: never;
             };
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8431,7 +8422,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8474,7 +8464,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8543,7 +8532,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8623,7 +8611,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8683,7 +8670,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8739,7 +8725,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8808,7 +8793,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8878,7 +8862,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8948,7 +8931,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -8988,7 +8970,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9070,7 +9051,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9130,7 +9110,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9208,7 +9187,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9241,7 +9219,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9418,7 +9395,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9623,7 +9599,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9787,7 +9762,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9995,7 +9969,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10030,7 +10003,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10183,7 +10155,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10354,7 +10325,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10414,7 +10384,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10474,7 +10443,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10534,7 +10502,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10687,7 +10654,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10862,7 +10828,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11015,7 +10980,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11138,7 +11102,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11250,7 +11213,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11403,7 +11365,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11481,7 +11442,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11536,7 +11496,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11615,7 +11574,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11648,7 +11606,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11684,7 +11641,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11779,7 +11735,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11845,7 +11800,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11921,7 +11875,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11977,7 +11930,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12059,7 +12011,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12141,7 +12092,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12218,7 +12168,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12284,7 +12233,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12353,7 +12301,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12446,7 +12393,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12512,7 +12458,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12563,7 +12508,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12644,7 +12588,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12698,7 +12641,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12768,7 +12710,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12804,7 +12745,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12847,7 +12787,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12912,7 +12851,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12968,7 +12906,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13034,7 +12971,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13067,7 +13003,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13112,7 +13047,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13157,7 +13091,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13202,7 +13135,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13259,7 +13191,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13324,7 +13255,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13357,7 +13287,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13403,7 +13332,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13468,7 +13396,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13528,7 +13455,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13558,7 +13484,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13662,7 +13587,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13778,7 +13702,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13870,7 +13793,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13986,7 +13908,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14052,7 +13973,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14181,7 +14101,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14297,7 +14216,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14423,7 +14341,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14535,7 +14452,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14636,7 +14552,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14747,7 +14662,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14847,7 +14761,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15079,7 +14992,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15160,7 +15072,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15229,7 +15140,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15287,7 +15197,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15347,7 +15256,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15405,7 +15313,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15505,7 +15412,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15605,7 +15511,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15690,7 +15595,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15828,7 +15732,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15907,7 +15810,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15991,7 +15893,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16116,7 +16017,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16274,7 +16174,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16346,7 +16245,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16426,7 +16324,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16460,7 +16357,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16533,7 +16429,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16614,7 +16509,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16649,7 +16543,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16733,7 +16626,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16805,7 +16697,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16885,7 +16776,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16919,7 +16809,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16976,7 +16865,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17040,7 +16928,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17103,7 +16990,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17155,7 +17041,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17234,7 +17119,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17268,7 +17152,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17317,7 +17200,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17374,7 +17256,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17407,7 +17288,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17509,7 +17389,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17660,7 +17539,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17714,7 +17592,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17789,7 +17666,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17819,7 +17695,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17911,7 +17786,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17977,7 +17851,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18007,7 +17880,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18200,7 +18072,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18280,7 +18151,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18421,7 +18291,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18603,7 +18472,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18953,7 +18821,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18988,7 +18855,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19060,7 +18926,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19120,7 +18985,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19214,7 +19078,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19248,7 +19111,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19314,7 +19176,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19345,7 +19206,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19376,7 +19236,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19440,7 +19299,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19763,7 +19621,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19829,7 +19686,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19889,7 +19745,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19943,7 +19798,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20003,7 +19857,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20048,7 +19901,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20133,7 +19985,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20219,7 +20070,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20292,7 +20142,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20326,7 +20175,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20405,7 +20253,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20474,7 +20321,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20541,7 +20387,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20591,7 +20436,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20666,7 +20510,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20714,7 +20557,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20791,7 +20633,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20847,7 +20688,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20879,7 +20719,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20924,7 +20763,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21008,7 +20846,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21080,7 +20917,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21155,7 +20991,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21210,7 +21045,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21275,7 +21109,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21307,7 +21140,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21351,7 +21183,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21395,7 +21226,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21439,7 +21269,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21514,7 +21343,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21589,7 +21417,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21664,7 +21491,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21739,7 +21565,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21784,7 +21609,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21838,7 +21662,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21876,7 +21699,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21959,7 +21781,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22093,7 +21914,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22148,7 +21968,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22219,7 +22038,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22248,7 +22066,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22295,7 +22112,6 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22323,7 +22139,6 @@ export interface operations {
                 content?: never;
             };
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22359,7 +22174,6 @@ export interface operations {
                 content?: never;
             };
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22421,7 +22235,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22485,7 +22298,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22517,7 +22329,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22545,7 +22356,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22599,7 +22409,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22638,7 +22447,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22700,7 +22508,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22736,7 +22543,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22764,7 +22570,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22833,7 +22638,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22907,7 +22711,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22966,7 +22769,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22998,7 +22800,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23068,7 +22869,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23096,7 +22896,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23131,7 +22930,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23189,7 +22987,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
