@@ -65,30 +65,22 @@ pub async fn create(
     new: &NewCampaign<'_>,
     now: Timestamp,
 ) -> sqlx::Result<CreateCampaignResult> {
-    let n = sqlx::query_scalar!(
+    let n = fetch_one!(
+        &mut *conn,
+        scalar,
         r#"SELECT count(*) AS "n!" FROM (SELECT FROM campaigns WHERE app = $1 LIMIT $2) counted"#,
-        app.0,
-        CAMPAIGNS_MAX
-    );
-    if n.fetch_one(&mut *conn).await? >= CAMPAIGNS_MAX {
+        (app.0, CAMPAIGNS_MAX)
+    )?;
+    if n >= CAMPAIGNS_MAX {
         return Ok(CreateCampaignResult::TooMany);
     }
-    let made = sqlx::query!(
+    let made = rows_affected!(
+        conn,
         "INSERT INTO campaigns (id, app, slug, name, tier, state, plan, created_at, changed_at)
          VALUES ($1, $2, $3, $4, $5, 'draft', $6, $7, $7) ON CONFLICT (app, slug) DO NOTHING",
-        id.0,
-        app.0,
-        new.slug,
-        new.name,
-        new.tier.code(),
-        new.plan,
-        now
-    );
-    Ok(if made.execute(conn).await?.rows_affected() == 1 {
-        CreateCampaignResult::Done
-    } else {
-        CreateCampaignResult::SlugTaken
-    })
+        (id.0, app.0, new.slug, new.name, new.tier.code(), new.plan, now)
+    )?;
+    Ok(if made == 1 { CreateCampaignResult::Done } else { CreateCampaignResult::SlugTaken })
 }
 
 /// Writes a draft anew.
@@ -98,14 +90,9 @@ pub async fn change(
     new: &NewCampaign<'_>,
     now: Timestamp,
 ) -> sqlx::Result<Changed> {
-    let changed = sqlx::query!(
+    let changed = query!(
         "UPDATE campaigns SET slug = $2, name = $3, tier = $4, plan = $5, changed_at = $6 WHERE id = $1 AND state = 'draft'",
-        id.0,
-        new.slug,
-        new.name,
-        new.tier.code(),
-        new.plan,
-        now
+        (id.0, new.slug, new.name, new.tier.code(), new.plan, now)
     );
     match changed.execute(conn).await {
         Ok(done) if done.rows_affected() == 1 => Ok(Changed::Done),
@@ -120,11 +107,12 @@ pub async fn change(
 /// Deletes a draft, or a campaign that is over. False: there is no such campaign, or it is under way, or its messages have still to
 /// be told that it was cancelled.
 pub async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<bool> {
-    let deleted = sqlx::query!(
+    let deleted = rows_affected!(
+        conn,
         "DELETE FROM campaigns WHERE id = $1 AND state IN ('draft', 'done', 'cancelled') AND NOT unsteered",
-        id.0
-    );
-    Ok(deleted.execute(conn).await?.rows_affected() == 1)
+        (id.0)
+    )?;
+    Ok(deleted == 1)
 }
 
 /// The campaign of that id or slug.
@@ -134,17 +122,14 @@ pub async fn find(
     id: Option<CampaignId>,
     slug: Option<&str>,
 ) -> sqlx::Result<Option<CampaignRow>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         CampaignRow,
         r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: CampaignState", plan, next_at, runs, created_at, changed_at,
              started_at
            FROM campaigns WHERE app = $1 AND (id = $2 OR slug = $3)"#,
-        app.0,
-        id.map(|id| id.0),
-        slug
+        (app.0, id.map(|id| id.0), slug)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// An app's campaigns with ids beyond the page's key, the nearest first, of all states or of one.
@@ -154,18 +139,10 @@ pub async fn list(
     state: Option<CampaignState>,
     page: Keyset,
 ) -> sqlx::Result<Vec<CampaignRow>> {
-    paged!(
-        page,
-        query_as!(
-            CampaignRow,
-            [r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: CampaignState", plan, next_at, runs, created_at, changed_at,
+    paged!(pool, page, CampaignRow,
+        [r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: CampaignState", plan, next_at, runs, created_at, changed_at,
              started_at
            FROM campaigns WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR state = $3) ORDER BY id" DESC "LIMIT $4"],
-            app.0,
-            page.beyond,
-            state.map(CampaignState::name),
-            page.limit
-        )
-        .fetch_all(pool)
+        (app.0, page.beyond, state.map(CampaignState::name), page.limit)
     )
 }

@@ -114,18 +114,15 @@ impl Session {
     async fn begin(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
         let (names, values): (Vec<String>, Vec<String>) =
             self.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).unzip();
-        let began = sqlx::query!(
+        let began = fetch_one!(
+            &mut *connection,
             r#"SELECT pg_is_in_recovery() AS "standby!",
                       CASE WHEN $3 AND NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END AS wal_file,
                       to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL AS "has_citus!",
                       ARRAY(SELECT set_config(name, value, false)
                             FROM unnest($1::text[], $2::text[]) AS setting (name, value)) AS "set!""#,
-            &names,
-            &values,
-            self.primary.has_timelines()
-        )
-        .fetch_one(&mut *connection)
-        .await?;
+            (&names, &values, self.primary.has_timelines())
+        )?;
         let is_distributed = began.has_citus && engine::look(connection).await?;
         engine::remember(is_distributed);
         if is_distributed {

@@ -61,30 +61,30 @@ pub fn key_of(number: i32) -> Uuid {
     Uuid::from_u128(u128::from(number.unsigned_abs()))
 }
 
-/// Runs one of sqlx's macros that read a page, in the page's direction. In its text, which is a list of literals, `<` and `DESC`
-/// are reversed for newer rows. So each direction has its own statement, which is checked at compile time and uses an index.
+/// Reads a page, in the page's direction, as [`fetch_all!`] does. In the statement, which is a list of literals, `<` and `DESC` are
+/// reversed for newer rows. So each direction has its own statement, which is checked at compile time and uses an index.
 macro_rules! paged {
-    ($page:expr, $macro:ident!($($row:ident,)? [$($text:tt)+] $(, $arg:expr)* $(,)?).$fetch:ident($executor:expr)) => {
+    ($executor:expr, $page:expr, $row:ident, [$($text:tt)+] $(, $parameters:tt)*) => {
         match $page.towards {
             $crate::keyset::Towards::Older => {
-                $crate::keyset::paged!(@ [" < " " DESC "] [$macro $($row)?] [""] [$($text)+] [$($arg),*]).$fetch($executor).await
+                $crate::keyset::paged!(@ [" < " " DESC "] [""] [$($text)+] [$executor, $row, $($parameters),*])
             }
             $crate::keyset::Towards::Newer => {
-                $crate::keyset::paged!(@ [" > " " ASC "] [$macro $($row)?] [""] [$($text)+] [$($arg),*]).$fetch($executor).await
+                $crate::keyset::paged!(@ [" > " " ASC "] [""] [$($text)+] [$executor, $row, $($parameters),*])
             }
         }
     };
-    (@ [$beyond:tt $order:tt] $of:tt [$($done:tt)+] [< $($text:tt)*] $args:tt) => {
-        $crate::keyset::paged!(@ [$beyond $order] $of [$($done)+ + $beyond] [$($text)*] $args)
+    (@ [$beyond:tt $order:tt] [$($done:tt)+] [< $($text:tt)*] $rest:tt) => {
+        $crate::keyset::paged!(@ [$beyond $order] [$($done)+ + $beyond] [$($text)*] $rest)
     };
-    (@ [$beyond:tt $order:tt] $of:tt [$($done:tt)+] [DESC $($text:tt)*] $args:tt) => {
-        $crate::keyset::paged!(@ [$beyond $order] $of [$($done)+ + $order] [$($text)*] $args)
+    (@ [$beyond:tt $order:tt] [$($done:tt)+] [DESC $($text:tt)*] $rest:tt) => {
+        $crate::keyset::paged!(@ [$beyond $order] [$($done)+ + $order] [$($text)*] $rest)
     };
-    (@ $way:tt $of:tt [$($done:tt)+] [$part:literal $($text:tt)*] $args:tt) => {
-        $crate::keyset::paged!(@ $way $of [$($done)+ + $part] [$($text)*] $args)
+    (@ $way:tt [$($done:tt)+] [$part:literal $($text:tt)*] $rest:tt) => {
+        $crate::keyset::paged!(@ $way [$($done)+ + $part] [$($text)*] $rest)
     };
-    (@ $way:tt [$macro:ident $($row:ident)?] [$($done:tt)+] [] [$($arg:expr),*]) => {
-        sqlx::$macro!($($row,)? $($done)+, $($arg),*)
+    (@ $way:tt [$($done:tt)+] [] [$executor:expr, $row:ident, $($parameters:tt),*]) => {
+        fetch_all!($executor, $row, $($done)+ $(, $parameters)*)
     };
 }
 pub(crate) use paged;

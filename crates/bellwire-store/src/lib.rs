@@ -32,6 +32,9 @@
 
 #![allow(missing_docs, reason = "internal to the server: names and types document most items")]
 
+#[macro_use]
+mod statement;
+
 pub mod audience;
 pub mod campaigns;
 pub mod connections;
@@ -58,10 +61,7 @@ pub use results::WriteOutcome;
 
 /// Gives each statement of a transaction so long, instead of the time that all statements have.
 async fn limit_statements(connection: &mut PgConnection, to: Duration) -> sqlx::Result<()> {
-    sqlx::query_scalar!("SELECT set_config('statement_timeout', $1, true)", milliseconds(to))
-        .fetch_one(connection)
-        .await
-        .map(drop)
+    fetch_one!(connection, scalar, "SELECT set_config('statement_timeout', $1, true)", (milliseconds(to))).map(drop)
 }
 
 fn milliseconds(duration: Duration) -> String {
@@ -70,7 +70,7 @@ fn milliseconds(duration: Duration) -> String {
 
 /// The database's time: what [`bellwire_core::clock::Clock`] follows, and the only time that SQL is asked for.
 pub async fn database_now(executor: impl PgExecutor<'_>) -> Result<Timestamp, sqlx::Error> {
-    sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(executor).await
+    fetch_one!(executor, scalar, r#"SELECT clock_timestamp() AS "now!""#)
 }
 
 /// Whether the same work may succeed later: the connection was lost, Postgres is stopping or short of resources, or the

@@ -42,18 +42,14 @@ fn is_same_person(before: Option<&str>, after: Option<&str>) -> bool {
 }
 
 async fn links(conn: &mut PgConnection, app: AppId, ids: &[SubscriptionId]) -> sqlx::Result<Vec<Link>> {
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         Link,
         r#"SELECT s.id, CASE WHEN s.state = 'replaced' THEN s.replaced_by END AS "next: SubscriptionId", s.endpoint_mac, s.user_id
            FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
            WHERE s.app = $1 AND s.shard = ANY ($4)"#,
-        app.0,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId],
-        &shards_of(ids)
+        (app.0, &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), ids as &[SubscriptionId], &shards_of(ids))
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// Returns for each replaced subscription among `ids` the subscription that its id leads to, `None` if it leads nowhere. Ids of

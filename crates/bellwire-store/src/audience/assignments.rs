@@ -36,12 +36,13 @@ pub(super) async fn inherit(
     new: &SubscriptionRow,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    let former = sqlx::query_scalar!(
+    let former = fetch_optional!(
+        &mut *conn,
+        scalar,
         r#"SELECT former AS "former: Json<Vec<Former>>" FROM subscriptions WHERE shard = $1 AND id = $2"#,
-        old.id.shard(),
-        old.id.0
-    );
-    let mut former = former.fetch_optional(&mut *conn).await?.flatten().map(|former| former.0).unwrap_or_default();
+        (old.id.shard(), old.id.0)
+    )?;
+    let mut former = former.flatten().map(|former| former.0).unwrap_or_default();
     former.extend(changes(&mut *conn, app, old, new, now).await?);
     append(conn, new, former, now).await
 }
@@ -55,20 +56,15 @@ async fn append(
     if changed.is_empty() {
         return Ok(());
     }
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE subscriptions SET former = jsonb_path_query_array(
            jsonb_path_query_array(coalesce(former, '[]') || $3, '$[*] ? (@.until > $since)', jsonb_build_object('since', $4::bigint)),
            '$[last - $before to last]', jsonb_build_object('before', $5::integer))
          WHERE shard = $1 AND id = $2",
-        row.id.shard(),
-        row.id.0,
-        Json(changed) as Json<Vec<Former>>,
-        (now - KEPT_FOR).timestamp_micros(),
-        CHANGES_MAX - 1
+        (row.id.shard(), row.id.0, Json(changed) as Json<Vec<Former>>, (now - KEPT_FOR).timestamp_micros()),
+        (CHANGES_MAX - 1)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 async fn changes(
@@ -92,13 +88,14 @@ async fn changes(
 }
 
 async fn former_user(conn: &mut PgConnection, app: AppId, user: &str) -> sqlx::Result<FormerUser> {
-    let campaigns = sqlx::query_scalar!(
+    let campaigns = fetch_all!(
+        conn,
+        scalar,
         r#"SELECT id AS "id: CampaignId" FROM campaigns
            WHERE app = $1 AND runs > 0 AND state IN ('scheduled', 'sending', 'paused') ORDER BY id DESC LIMIT $2"#,
-        app.0,
-        CAMPAIGNS_MAX
-    );
-    let salts = campaigns.fetch_all(conn).await?.into_iter().map(|campaign| campaign.to_string());
+        (app.0, CAMPAIGNS_MAX)
+    )?;
+    let salts = campaigns.into_iter().map(|campaign| campaign.to_string());
     let parts = salts.map(|salt| (salt.clone(), part_of(&salt, user.as_bytes()))).collect();
     Ok(FormerUser { person: Person::of_user(app, user).id(), parts })
 }

@@ -22,10 +22,10 @@ const CHUNK: i64 = 10_000;
 
 /// Members of a topic by lane, in the order of lanes; lanes without any are left out.
 pub async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(LaneId, i64)>> {
-    sqlx::query!(
+    query!(
         r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
            FROM audiences WHERE topic = $1 GROUP BY lane HAVING sum(n) > 0 ORDER BY lane"#,
-        topic
+        (topic)
     )
     .map(|row| (LaneId(row.lane), row.n))
     .fetch_all(conn)
@@ -34,12 +34,11 @@ pub async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(
 
 /// Active subscriptions of an app by lane, in the order of lanes; lanes without any are left out.
 pub async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Vec<(LaneId, i64)>> {
-    sqlx::query!(
+    query!(
         r#"SELECT l.id AS lane, kept.n AS "n!" FROM lanes l, LATERAL (
              SELECT sum(n)::bigint AS n FROM audiences WHERE topic = $2 AND lane = l.id) kept
            WHERE l.app = $1 AND kept.n > 0 ORDER BY l.id"#,
-        app.0,
-        EVERYONE
+        (app.0, EVERYONE)
     )
     .map(|row| (LaneId(row.lane), row.n))
     .fetch_all(conn)
@@ -48,10 +47,10 @@ pub async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Ve
 
 /// Active subscriptions of all apps by gateway.
 pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Gateway, i64)>> {
-    sqlx::query!(
+    query!(
         r#"SELECT l.gateway AS "gateway: Gateway", sum(a.n)::bigint AS "n!" FROM audiences a JOIN lanes l ON l.id = a.lane
            WHERE a.topic = $1 GROUP BY l.gateway ORDER BY l.gateway"#,
-        EVERYONE
+        (EVERYONE)
     )
     .map(|row| (row.gateway, row.n))
     .fetch_all(executor)
@@ -62,13 +61,17 @@ pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Gate
 /// Only one call runs at a time, and a concurrent call returns at once.
 pub async fn fold(pool: &PgPool) -> sqlx::Result<ChunkProgress> {
     let mut tx = begin(pool).await?;
-    let alone = sqlx::query_scalar!(
+    let alone = fetch_one!(
+        &mut *tx,
+        scalar,
         r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.audience_counts', 0)) AS "alone!""#
-    );
-    if !alone.fetch_one(&mut *tx).await? {
+    )?;
+    if !alone {
         return Ok(ChunkProgress::Done);
     }
-    let folded = sqlx::query_scalar!(
+    let folded = fetch_one!(
+        &mut *tx,
+        scalar,
         r#"WITH taken AS (
              DELETE FROM audience_changes WHERE ctid = ANY (ARRAY(SELECT ctid FROM audience_changes LIMIT $1))
              RETURNING topic, lane, n, at, fact),
@@ -80,11 +83,9 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<ChunkProgress> {
              INSERT INTO rollup_notes (minute, lane, tier, fact, n)
              SELECT date_trunc('minute', at), lane, 0, fact, sum(abs(n)) FROM taken WHERE fact IS NOT NULL GROUP BY 1, 2, 4)
            SELECT count(*) AS "n!" FROM taken"#,
-        CHUNK
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    sqlx::query!("DELETE FROM audience_counts WHERE n = 0").execute(&mut *tx).await?;
+        (CHUNK)
+    )?;
+    execute!(&mut *tx, "DELETE FROM audience_counts WHERE n = 0")?;
     tx.commit().await?;
     Ok(ChunkProgress::after(folded == CHUNK))
 }
@@ -137,19 +138,17 @@ impl Difference {
             return Ok(());
         }
         let keys = || self.0.keys();
-        sqlx::query!(
+        execute!(
+            conn,
             "INSERT INTO audience_changes (topic, lane, n, at, fact)
              SELECT * FROM unnest($1::integer[], $2::integer[], $3::bigint[], $4::timestamptz[], $5::smallint[])
              WHERE NOT EXISTS (
                SELECT FROM pg_trigger WHERE tgrelid = to_regclass('subscriptions') AND tgname = 'subscriptions_gained')",
-            &keys().map(|(topic, ..)| *topic).collect::<Vec<_>>(),
-            &keys().map(|(_, lane, ..)| *lane).collect::<Vec<_>>() as &[LaneId],
-            &self.0.values().copied().collect::<Vec<_>>(),
-            &keys().map(|(.., at, _)| *at).collect::<Vec<_>>() as &[Option<Timestamp>],
-            &keys().map(|(.., fact)| *fact).collect::<Vec<_>>() as &[Option<i16>]
+            (&keys().map(|(topic, ..)| *topic).collect::<Vec<_>>()),
+            (&keys().map(|(_, lane, ..)| *lane).collect::<Vec<_>>() as &[LaneId]),
+            (&self.0.values().copied().collect::<Vec<_>>()),
+            (&keys().map(|(.., at, _)| *at).collect::<Vec<_>>() as &[Option<Timestamp>]),
+            (&keys().map(|(.., fact)| *fact).collect::<Vec<_>>() as &[Option<i16>])
         )
-        .execute(conn)
-        .await
-        .map(drop)
     }
 }

@@ -151,7 +151,7 @@ pub(crate) struct Stretch {
 /// The statements of [`next`], within all shards or one.
 macro_rules! next {
     ($of:ident, $needs:ident, $n:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
-        sqlx::query_as!(
+        query!(
             CandidateRow,
             r#"
             SELECT id, NULL::integer AS "lane: LaneId", last_seen, CASE WHEN $6 THEN tags END AS tags,
@@ -165,20 +165,12 @@ macro_rules! next {
             "# + $within + r#"
             ORDER BY id LIMIT $5
             "#,
-            $of.lane.0,
-            $of.after.0,
-            $of.accepted_at,
-            $now,
-            $n,
-            $needs.tags,
-            $needs.attributes,
-            $needs.consent,
-            $needs.profile
-            $(, $shard)?
+            ($of.lane.0, $of.after.0, $of.accepted_at, $now, $n, $needs.tags, $needs.attributes, $needs.consent),
+            ($needs.profile $(, $shard)?)
         )
     };
     ($topic:ident; $of:ident, $needs:ident, $n:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
-        sqlx::query_as!(
+        query!(
             CandidateRow,
             r#"
         SELECT s.id, NULL::integer AS "lane: LaneId", s.last_seen, CASE WHEN $7 THEN s.tags END AS tags,
@@ -193,17 +185,8 @@ macro_rules! next {
         "# + $within + r#"
         ORDER BY t.subscription LIMIT $6
         "#,
-            $topic,
-            $of.lane.0,
-            $of.after.0,
-            $of.accepted_at,
-            $now,
-            $n,
-            $needs.tags,
-            $needs.attributes,
-            $needs.consent,
-            $needs.profile
-            $(, $shard)?
+            ($topic, $of.lane.0, $of.after.0, $of.accepted_at, $now, $n, $needs.tags, $needs.attributes),
+            ($needs.consent, $needs.profile $(, $shard)?)
         )
     };
 }
@@ -233,19 +216,18 @@ pub(crate) async fn next(
 
 /// These, as they are now; all that a filter may ask of them.
 pub(crate) async fn of_ids(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Result<Vec<CandidateRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         CandidateRow,
         r#"SELECT s.id, s.lane AS "lane?: LaneId", s.origin_id AS "origin_id?: SubscriptionId", s.user_id, s.tags AS "tags?",
                   s.attributes AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at AS "created_at?", s.consent_at,
                   s.consent_source, s.former AS "former: _"
            FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
            WHERE s.shard = ANY ($3)"#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId],
-        &engine::shards_of(ids)
+        ids,
+        |id| (id.shard()),
+        (ids as &[SubscriptionId], &engine::shards_of(ids))
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// Active subscriptions of an app with ids beyond the page's key, the nearest first.
@@ -255,11 +237,8 @@ pub(crate) async fn of_app(
     page: Keyset,
     needs: &Needs,
 ) -> sqlx::Result<Vec<CandidateRow>> {
-    paged!(
-        page,
-        query_as!(
-            CandidateRow,
-            [r#"
+    paged!(conn, page, CandidateRow,
+        [r#"
         SELECT id, lane AS "lane?: LaneId", last_seen, CASE WHEN $4 THEN tags END AS tags,
                CASE WHEN $5 THEN attributes END AS "attributes: _", CASE WHEN $6 THEN consent_at END AS consent_at,
                CASE WHEN $6 THEN consent_source END AS consent_source,
@@ -268,15 +247,7 @@ pub(crate) async fn of_app(
                CASE WHEN $7 THEN created_at END AS created_at, NULL::jsonb AS "former: _"
         FROM subscriptions WHERE app = $1 AND id"# < "$2 AND state = 'active' ORDER BY id" DESC "LIMIT $3
         "],
-            app.0,
-            page.beyond,
-            page.limit,
-            needs.tags,
-            needs.attributes,
-            needs.consent,
-            needs.profile
-        )
-        .fetch_all(conn)
+        (app.0, page.beyond, page.limit, needs.tags, needs.attributes, needs.consent, needs.profile)
     )
 }
 
@@ -288,7 +259,8 @@ pub(crate) async fn sample(
     needs: &Needs,
     percent: f32,
 ) -> sqlx::Result<Vec<DrawnRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         DrawnRow,
         r#"
         SELECT (ctid::text::point)[0]::bigint + CASE WHEN $7 THEN shard::bigint << 40 ELSE 0 END AS "page!", id, lane, last_seen,
@@ -299,16 +271,9 @@ pub(crate) async fn sample(
                CASE WHEN $6 THEN created_at END AS created_at
         FROM subscriptions TABLESAMPLE SYSTEM ($1) REPEATABLE (1) WHERE lane = ANY ($2) AND state = 'active'
         "#,
-        percent,
-        lanes as &[LaneId],
-        needs.tags,
-        needs.attributes,
-        needs.consent,
-        needs.profile,
-        engine::is_distributed()
+        (percent, lanes as &[LaneId], needs.tags, needs.attributes, needs.consent, needs.profile),
+        (engine::is_distributed())
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// The same of a topic's members, with the pages on which their membership stands.
@@ -319,7 +284,8 @@ pub(crate) async fn sample_members(
     needs: &Needs,
     percent: f32,
 ) -> sqlx::Result<Vec<DrawnRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         DrawnRow,
         r#"
         SELECT (t.ctid::text::point)[0]::bigint + CASE WHEN $8 THEN t.shard::bigint << 40 ELSE 0 END AS "page!", s.id, s.lane,
@@ -332,15 +298,7 @@ pub(crate) async fn sample_members(
         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $2 AND t.lane = ANY ($3) AND s.state = 'active'
         "#,
-        percent,
-        topic,
-        lanes as &[LaneId],
-        needs.tags,
-        needs.attributes,
-        needs.consent,
-        needs.profile,
-        engine::is_distributed()
+        (percent, topic, lanes as &[LaneId], needs.tags, needs.attributes, needs.consent, needs.profile),
+        (engine::is_distributed())
     )
-    .fetch_all(conn)
-    .await
 }

@@ -74,32 +74,26 @@ pub async fn begin(
     if lock(&mut tx, app, id).await?.is_none_or(|row| !right.covers(vault, &row)) {
         return Ok(Begun::Unknown);
     }
-    let begun = sqlx::query_scalar!(
+    let begun: Vec<Timestamp> = fetch_all!(
+        &mut *tx,
+        scalar,
         "SELECT created_at FROM diagnoses WHERE subscription = $1 AND created_at > $2 ORDER BY created_at",
-        id.0,
-        now - WINDOW
-    );
-    let begun: Vec<Timestamp> = begun.fetch_all(&mut *tx).await?;
+        (id.0, now - WINDOW)
+    )?;
     if let Some(at) = begun.len().checked_sub(BEGUN_MAX).map(|n| begun[n]) {
         return Ok(Begun::TooMany(at + WINDOW));
     }
-    sqlx::query!(
+    execute!(
+        &mut *tx,
         "DELETE FROM diagnoses WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM diagnoses WHERE subscription = $1 ORDER BY created_at DESC OFFSET $2))",
-        id.0,
-        KEPT_MAX - 1
-    )
-    .execute(&mut *tx)
-    .await?;
-    sqlx::query!(
+        (id.0, KEPT_MAX - 1)
+    )?;
+    execute!(
+        &mut *tx,
         "INSERT INTO diagnoses (app, code, subscription, created_at) VALUES ($1, $2, $3, $4)",
-        app.0,
-        code.0,
-        id.0,
-        now
-    )
-    .execute(&mut *tx)
-    .await?;
+        (app.0, code.0, id.0, now)
+    )?;
     tx.commit().await?;
     Ok(Begun::Done)
 }
@@ -112,24 +106,16 @@ pub async fn add_server_view(
     server: &Value,
     message: Option<MessageId>,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE diagnoses SET server = $3, message = $4 WHERE app = $1 AND code = $2",
-        app.0,
-        code.0,
-        server,
-        message.map(|message| message.0)
+        (app.0, code.0, server, message.map(|message| message.0))
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Adds the browser's findings.
 pub async fn add_checks(pool: &PgPool, app: AppId, code: &DiagnosisCode, checks: &Value) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE diagnoses SET checks = $3 WHERE app = $1 AND code = $2", app.0, code.0, checks)
-        .execute(pool)
-        .await
-        .map(drop)
+    execute!(pool, "UPDATE diagnoses SET checks = $3 WHERE app = $1 AND code = $2", (app.0, code.0, checks))
 }
 
 /// A row of `diagnoses`.
@@ -149,19 +135,16 @@ pub async fn find(
     code: &DiagnosisCode,
     now: Timestamp,
 ) -> sqlx::Result<Option<DiagnosisRow>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         DiagnosisRow,
         r#"SELECT subscription AS "subscription: SubscriptionId", message AS "message: MessageId", server, checks, created_at
            FROM diagnoses WHERE app = $1 AND code = $2 AND created_at > $3"#,
-        app.0,
-        code.0,
-        now - KEPT_FOR
+        (app.0, code.0, now - KEPT_FOR)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// Deletes all diagnoses of a subscription.
 pub(crate) async fn forget(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM diagnoses WHERE subscription = $1", id.0).execute(conn).await.map(drop)
+    execute!(conn, "DELETE FROM diagnoses WHERE subscription = $1", (id.0))
 }

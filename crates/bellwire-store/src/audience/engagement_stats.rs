@@ -25,19 +25,19 @@ const CHUNK: i64 = 10_000;
 
 /// Waits for other writers of habits, and blocks them until the transaction ends.
 async fn lock(conn: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.habits', 0))")
-        .fetch_one(conn)
-        .await
-        .map(drop)
+    fetch_one!(conn, scalar, "SELECT pg_advisory_xact_lock(hashtextextended('bellwire.habits', 0))").map(drop)
 }
 
 /// Folds a chunk of notes into the engagement of their persons in one transaction, so that a note counts once after any
 /// interruption. Returns whether the chunk was full, so that more may wait. A concurrent call returns at once.
 pub async fn fold(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
     let mut tx = begin_by_index(pool).await?;
-    let alone =
-        sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.habits', 0)) AS "alone!""#);
-    if !alone.fetch_one(&mut *tx).await? {
+    let alone = fetch_one!(
+        &mut *tx,
+        scalar,
+        r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.habits', 0)) AS "alone!""#
+    )?;
+    if !alone {
         return Ok(false);
     }
     let (taken, reactions) = take_notes(&mut tx).await?;
@@ -60,18 +60,16 @@ type Reactions = HashMap<(AppId, Person), Vec<Reaction>>;
 /// Takes a chunk of notes. Returns their number, and, by person, those that count: transactional messages do not, and the user of
 /// a subscription that has ended since is unknown.
 async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Reactions)> {
-    let notes = sqlx::query!(
+    let notes = fetch_all!(
+        &mut *conn,
         r#"WITH taken AS (
              DELETE FROM habit_notes WHERE ctid = ANY (ARRAY(SELECT ctid FROM habit_notes LIMIT $1))
              RETURNING subscription, message, kind, at)
            SELECT t.subscription AS "subscription!: SubscriptionId", t.message AS "message!: MessageId", t.kind AS "kind!",
              t.at AS "at!", m.id IS NOT NULL AS "tells!"
            FROM taken t LEFT JOIN messages m ON m.id = t.message AND m.tier <> $2"#,
-        CHUNK,
-        Tier::Transactional.code()
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (CHUNK, Tier::Transactional.code())
+    )?;
     let taken = i64::try_from(notes.len()).unwrap_or(i64::MAX);
     let mut telling: Vec<SubscriptionId> =
         notes.iter().filter(|note| note.tells).map(|note| note.subscription).collect();
@@ -118,14 +116,12 @@ async fn reporters(
     let keys = SubscriptionKeys::of(ids);
     macro_rules! reporters {
         ($within:literal $(, $shards:expr)?) => {
-            sqlx::query_as!(
+            query!(
                 StoredEngagement,
                 r#"SELECT s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.origin_id AS "origin_id: SubscriptionId", s.user_id, s.timezone
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.state = 'active'"# + $within,
-                &keys.shards,
-                &keys.ids as &[SubscriptionId]
-                $(, $shards)?
+                (&keys.shards, &keys.ids as &[SubscriptionId] $(, $shards)?)
             )
         };
     }
@@ -136,7 +132,7 @@ async fn reporters(
     let mut apps: Vec<AppId> = found.iter().map(|row| row.app).collect();
     apps.sort_unstable();
     apps.dedup();
-    let homes = sqlx::query!(r#"SELECT id AS "id: AppId", timezone FROM apps WHERE id = ANY ($1)"#, &apps as &[AppId]);
+    let homes = query!(r#"SELECT id AS "id: AppId", timezone FROM apps WHERE id = ANY ($1)"#, (&apps as &[AppId]));
     let homes: HashMap<AppId, String> =
         homes.fetch_all(conn).await?.into_iter().map(|app| (app.id, app.timezone)).collect();
     let mut reporters = HashMap::with_capacity(found.len());
@@ -156,17 +152,15 @@ async fn read(
 ) -> sqlx::Result<HashMap<(AppId, Person), (Habits, Option<Timestamp>)>> {
     let by_key: HashMap<(Uuid, Uuid), (AppId, Person)> =
         persons.iter().map(|(app, person)| ((app.0, person.id()), (*app, *person))).collect();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT h.app, h.person, h.noted_at, h.clicked_at, h.unclicked, h.unclicked_from, h.unclicked_to, h.recent, h.hours,
              h.former_hours
            FROM unnest($1::uuid[], $2::smallint[], $3::uuid[]) AS g (app, shard, person) CROSS JOIN LATERAL (
              SELECT * FROM habits WHERE app = g.app AND shard = g.shard AND person = g.person LIMIT 1) h"#,
-        &persons.iter().map(|(app, _)| *app).collect::<Vec<_>>() as &[AppId],
-        &persons.iter().map(|(_, person)| person.shard()).collect::<Vec<_>>(),
-        &persons.iter().map(|(_, person)| person.id()).collect::<Vec<_>>()
-    )
-    .fetch_all(conn)
-    .await?;
+        persons,
+        |(app, person)| (*app, person.shard(), person.id())
+    )?;
     let known = rows.into_iter().filter_map(|row| {
         let whose = by_key.get(&(row.app, row.person))?;
         let habits = Habits {
@@ -218,7 +212,8 @@ async fn write(conn: &mut PgConnection, rows: &[EngagementRow]) -> sqlx::Result<
         octets.collect::<Vec<u8>>()
     };
     let recent = |row: &EngagementRow| row.habits.recent.iter().flat_map(|id| *id.0.as_bytes()).collect::<Vec<u8>>();
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO habits (app, shard, person, noted_at, clicked_at, unclicked, unclicked_from, unclicked_to, recent, hours,
                              former_hours)
          SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::smallint[],
@@ -227,21 +222,14 @@ async fn write(conn: &mut PgConnection, rows: &[EngagementRow]) -> sqlx::Result<
          SET noted_at = excluded.noted_at, clicked_at = excluded.clicked_at, unclicked = excluded.unclicked,
              unclicked_from = excluded.unclicked_from, unclicked_to = excluded.unclicked_to, recent = excluded.recent,
              hours = excluded.hours, former_hours = excluded.former_hours",
-        &column(rows, |row| row.whose.0) as &[AppId],
-        &column(rows, |row| row.whose.1.shard()),
-        &column(rows, |row| row.whose.1.id()),
-        &column(rows, |row| row.noted_at),
-        &column(rows, |row| row.habits.clicked_at) as &[Option<Timestamp>],
-        &column(rows, |row| row.habits.unclicked),
-        &column(rows, |row| row.habits.unclicked_between.map(|(from, _)| from)) as &[Option<Timestamp>],
-        &column(rows, |row| row.habits.unclicked_between.map(|(_, to)| to)) as &[Option<Timestamp>],
-        &column(rows, recent),
-        &column(rows, |row| row.habits.hours.0.to_vec()),
-        &column(rows, former)
+        (&column(rows, |row| row.whose.0) as &[AppId], &column(rows, |row| row.whose.1.shard())),
+        (&column(rows, |row| row.whose.1.id()), &column(rows, |row| row.noted_at)),
+        (&column(rows, |row| row.habits.clicked_at) as &[Option<Timestamp>]),
+        (&column(rows, |row| row.habits.unclicked)),
+        (&column(rows, |row| row.habits.unclicked_between.map(|(from, _)| from)) as &[Option<Timestamp>]),
+        (&column(rows, |row| row.habits.unclicked_between.map(|(_, to)| to)) as &[Option<Timestamp>]),
+        (&column(rows, recent), &column(rows, |row| row.habits.hours.0.to_vec()), &column(rows, former))
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Reads the engagement of the persons of these subscriptions, by subscription. Persons without data are left out.
@@ -260,22 +248,22 @@ pub(crate) async fn of(
 
 pub async fn forget(conn: &mut PgConnection, app: AppId, person: Person) -> sqlx::Result<()> {
     lock(&mut *conn).await?;
-    sqlx::query!("DELETE FROM habits WHERE app = $1 AND shard = $2 AND person = $3", app.0, person.shard(), person.id())
-        .execute(conn)
-        .await
-        .map(drop)
+    execute!(
+        conn,
+        "DELETE FROM habits WHERE app = $1 AND shard = $2 AND person = $3",
+        (app.0, person.shard(), person.id())
+    )
 }
 
 /// Forgets a chunk of the persons of an app whose subscriptions are deleted. Returns how many.
 pub async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     lock(&mut tx).await?;
-    let deleted = sqlx::query!(
+    let deleted = rows_affected!(
+        &mut *tx,
         "DELETE FROM habits WHERE ctid = ANY (ARRAY(SELECT ctid FROM habits WHERE app = $1 LIMIT $2))",
-        app.0,
-        CHUNK
-    );
-    let deleted = deleted.execute(&mut *tx).await?.rows_affected();
+        (app.0, CHUNK)
+    )?;
     tx.commit().await?;
     Ok(deleted)
 }
@@ -300,7 +288,8 @@ pub async fn clear(
     after: EngagementCursor,
 ) -> sqlx::Result<Option<EngagementCursor>> {
     let mut tx = begin_by_index(pool).await?;
-    let last = sqlx::query_as!(
+    let last = fetch_optional!(
+        &mut *tx,
         EngagementCursor,
         "WITH looked AS (
            SELECT app, shard, person, noted_at FROM habits WHERE (app, shard, person) > ($1, $2, $3)
@@ -309,14 +298,8 @@ pub async fn clear(
            DELETE FROM habits h USING looked l
            WHERE h.app = l.app AND h.shard = l.shard AND h.person = l.person AND l.noted_at < $4)
          SELECT app, shard, person FROM looked ORDER BY app DESC, shard DESC, person DESC LIMIT 1",
-        after.app,
-        after.shard,
-        after.person,
-        cutoff,
-        CHUNK
-    )
-    .fetch_optional(&mut *tx)
-    .await?;
+        (after.app, after.shard, after.person, cutoff, CHUNK)
+    )?;
     tx.commit().await?;
     Ok(last)
 }

@@ -74,60 +74,50 @@ pub async fn begin(
     actor: &str,
     now: Timestamp,
 ) -> sqlx::Result<Erasure> {
-    sqlx::query_as!(
+    fetch_one!(
+        conn,
         Erasure,
         "INSERT INTO erasures AS e (id, app, user_id, actor, requested_at) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (app, user_id) WHERE completed_at IS NULL DO UPDATE SET actor = e.actor
          RETURNING id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
            completed_at",
-        uuid_of(now),
-        app.0,
-        user_id,
-        actor,
-        now
+        (uuid_of(now), app.0, user_id, actor, now)
     )
-    .fetch_one(conn)
-    .await
 }
 
 /// Number of a user's subscriptions, ended ones included.
 pub async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_id: &str) -> sqlx::Result<i64> {
     let shards = user_shards::of(&mut *conn, app, Some(&[user_id.to_owned()])).await?;
-    sqlx::query_scalar!(
+    fetch_one!(
+        conn,
+        scalar,
         r#"SELECT count(*) AS "n!" FROM subscriptions
            WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3))"#,
-        app.0,
-        user_id,
-        shards.as_deref()
+        (app.0, user_id, shards.as_deref())
     )
-    .fetch_one(conn)
-    .await
 }
 
 pub async fn find(pool: &PgPool, app: AppId, id: ErasureId) -> sqlx::Result<Option<Erasure>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         Erasure,
         "SELECT id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
            completed_at FROM erasures
          WHERE app = $1 AND id = $2",
-        app.0,
-        id.0
+        (app.0, id.0)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// Returns erasures without a running worker, the oldest first.
 pub async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Erasure>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         Erasure,
         "SELECT id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
            completed_at FROM erasures
          WHERE completed_at IS NULL AND requested_at < $1 ORDER BY id LIMIT 100",
-        now - REQUEST_MAX
+        (now - REQUEST_MAX)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Ends one of the user's subscriptions, or continues with one that has ended: discards a chunk of its open dead letters, and
@@ -144,14 +134,14 @@ pub async fn erase_subscription(
     retrying(|| async move {
         loop {
             let shards = user_shards::of(pool, erasure.app, Some(slice::from_ref(user_id))).await?;
-            let next = sqlx::query_scalar!(
+            let next = fetch_optional!(
+                pool,
+                scalar,
                 "SELECT id FROM subscriptions
                  WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3)) ORDER BY shard, id LIMIT 1",
-                erasure.app.0,
-                user_id,
-                shards.as_deref()
-            );
-            let Some(id) = next.fetch_optional(pool).await? else { return Ok(None) };
+                (erasure.app.0, user_id, shards.as_deref())
+            )?;
+            let Some(id) = next else { return Ok(None) };
             let id =
                 browser::farthest(&mut *pool.acquire().await?, erasure.app, SubscriptionId(id), Some(user_id)).await?;
             let mut tx = transactions::begin(pool).await?;
@@ -203,18 +193,13 @@ async fn erase_row(
 }
 
 async fn add(conn: &mut PgConnection, id: ErasureId, erased: &Erased) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE erasures SET subscriptions = subscriptions + $2, dead_letters = dead_letters + $3,
            webhook_requests = webhook_requests + $4
          WHERE id = $1",
-        id.0,
-        i64::from(erased.done),
-        erased.letters,
-        erased.webhook_requests
+        (id.0, i64::from(erased.done), erased.letters, erased.webhook_requests)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Erases a part of one subscription with its browser's former ones, in one transaction. Returns the stops for workers, and
@@ -252,18 +237,15 @@ async fn put_letters_aside(
     row: &SubscriptionRow,
     now: Timestamp,
 ) -> sqlx::Result<i64> {
-    let messages = sqlx::query_scalar!(
+    let messages = fetch_all!(
+        &mut *conn,
+        scalar,
         r#"UPDATE dead_letters SET state = 'discarded', settled_at = $3 WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM dead_letters WHERE app = $1 AND subscription = $2 AND state = 'open'
            ORDER BY message, id LIMIT $4 FOR UPDATE))
          RETURNING message AS "message: MessageId""#,
-        asked.app.0,
-        row.id.0,
-        now,
-        CHUNK
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (asked.app.0, row.id.0, now, CHUNK)
+    )?;
     let n = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     if n > 0 {
         look_again(conn, messages, now).await?;
@@ -281,19 +263,12 @@ async fn leave_trail(
     n: i64,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
          VALUES ($1, $2, 0, 'discard', $3, $4, $5, $6)",
-        asked.app.0,
-        uuid_of(now),
-        asked.actor,
-        filter,
-        n,
-        now
+        (asked.app.0, uuid_of(now), asked.actor, filter, n, now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Forgets all that is known of a locked subscription, but for its id. Returns how many requests to webhooks named its user.
@@ -305,18 +280,14 @@ async fn forget(
     now: Timestamp,
 ) -> sqlx::Result<i64> {
     let nowhere = lost_endpoint_mac(vault, row.id, Lost::Erased);
-    let forgotten = sqlx::query!(
+    let forgotten = fetch_one!(
+        &mut *conn,
         "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
            policy = NULL, keys_proven_at = NULL, consent_at = NULL, consent_source = NULL, endpoint_mac = $3, address = $4,
            token_version = token_version + 1, replaced_by = NULL, replaced_by_life = NULL, former = NULL
          WHERE shard = $1 AND id = $2 RETURNING origin_id",
-        row.id.shard(),
-        row.id.0,
-        nowhere.as_slice(),
-        vault.seal(ADDRESS, row.id, b"")
-    )
-    .fetch_one(&mut *conn)
-    .await?;
+        (row.id.shard(), row.id.0, nowhere.as_slice(), vault.seal(ADDRESS, row.id, b""))
+    )?;
     browser::part(conn, row.id).await?;
     diagnoses::forget(conn, row.id).await?;
     user_shards::doubt(conn, app, row.user_id.as_deref().map(|user| (row.id, user)).into_iter(), now).await?;
@@ -346,7 +317,8 @@ pub async fn redact_messages(
         let mut tx = begin_by_index(pool).await?;
         crate::limit_statements(&mut tx, patience).await?;
         let aside = put_letters_of_former_browsers_aside(&mut tx, erasure, user_id, now).await?;
-        let redacted = sqlx::query!(
+        let redacted = rows_affected!(
+            &mut *tx,
             r#"
             WITH naming AS (
                 SELECT id FROM messages
@@ -361,24 +333,14 @@ pub async fn redact_messages(
                 look_at = least(m.look_at, $4)
             FROM naming WHERE m.id = naming.id
             "#,
-            erasure.app.0.to_string(),
-            json!({"users": [user_id]}),
-            user_id,
-            now,
-            CHUNK
-        )
-        .execute(&mut *tx)
-        .await?
-        .rows_affected();
+            (erasure.app.0.to_string(), json!({"users": [user_id]}), user_id, now, CHUNK)
+        )?;
         let n = i64::try_from(redacted).unwrap_or(i64::MAX);
-        sqlx::query!(
+        execute!(
+            &mut *tx,
             "UPDATE erasures SET messages = messages + $2, dead_letters = dead_letters + $3 WHERE id = $1",
-            erasure.id.0,
-            n,
-            aside
-        )
-        .execute(&mut *tx)
-        .await?;
+            (erasure.id.0, n, aside)
+        )?;
         tx.commit().await?;
         Ok(n == CHUNK || aside == CHUNK)
     })
@@ -391,12 +353,12 @@ async fn browsers_left_with_letters(
     app: AppId,
     user_id: &str,
 ) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
-    let of = sqlx::query_scalar!(
+    let of = query!(
+        scalar,
         r#"SELECT DISTINCT l.subscription AS "id: SubscriptionId" FROM messages m
            JOIN dead_letters l ON l.app = m.app AND l.message = m.id AND l.state = 'open'
            WHERE m.content IS NOT NULL AND m.app::text = $1::text AND m.audience @> $2"#,
-        app.0.to_string(),
-        json!({"users": [user_id]})
+        (app.0.to_string(), json!({"users": [user_id]}))
     );
     let keys = SubscriptionKeys::of(of.fetch_all(&mut *conn).await?);
     left_by_users(conn, &keys).await
@@ -411,23 +373,17 @@ async fn put_letters_of_former_browsers_aside(
     now: Timestamp,
 ) -> sqlx::Result<i64> {
     let (left, left_at) = browsers_left_with_letters(conn, erasure.app, user_id).await?;
-    let discarded = sqlx::query!(
+    let discarded = rows_affected!(
+        &mut *conn,
         "UPDATE dead_letters SET state = 'discarded', settled_at = $3 WHERE ctid = ANY (ARRAY(
            SELECT l.ctid FROM messages m
            JOIN dead_letters l ON l.app = m.app AND l.message = m.id AND l.state = 'open'
            JOIN unnest($5::uuid[], $6::timestamptz[]) AS b (id, left_at) ON b.id = l.subscription AND b.left_at >= m.accepted_at
            WHERE m.content IS NOT NULL AND m.app::text = $1::text AND m.audience @> $2
            ORDER BY l.message, l.id LIMIT $4 FOR UPDATE OF l))",
-        erasure.app.0.to_string(),
-        json!({"users": [user_id]}),
-        now,
-        CHUNK,
-        &left as &[SubscriptionId],
-        &left_at
-    )
-    .execute(&mut *conn)
-    .await?;
-    let n = i64::try_from(discarded.rows_affected()).unwrap_or(i64::MAX);
+        (erasure.app.0.to_string(), json!({"users": [user_id]}), now, CHUNK, &left as &[SubscriptionId], &left_at)
+    )?;
+    let n = i64::try_from(discarded).unwrap_or(i64::MAX);
     if n > 0 {
         leave_trail(conn, &erasure.asked(), json!({"erasure": erasure.id}), n, now).await?;
     }
@@ -449,18 +405,15 @@ pub async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Time
         engagement_stats::forget(&mut tx, erasure.app, user).await?;
         told = hooks::deliveries::forget_user(&mut tx, vault, erasure.app, user_id, erasure.requested_at).await?;
     }
-    let completed = sqlx::query_as!(
+    let completed = fetch_one!(
+        &mut *tx,
         Erasure,
         "UPDATE erasures SET user_id = NULL, completed_at = coalesce(completed_at, $2), webhook_requests = webhook_requests + $3
          WHERE id = $1
          RETURNING id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
            completed_at",
-        erasure.id.0,
-        now,
-        told
-    )
-    .fetch_one(&mut *tx)
-    .await?;
+        (erasure.id.0, now, told)
+    )?;
     if erasure.user_id.is_some() {
         prove(&mut tx, &completed, now).await?;
     }

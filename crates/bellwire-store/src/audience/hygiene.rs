@@ -21,7 +21,8 @@ pub struct LossRow {
 
 /// Reads the losses since a time, the latest day first.
 pub async fn losses(pool: &PgPool, app: AppId, since: Timestamp) -> sqlx::Result<Vec<LossRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         LossRow,
         r#"SELECT to_char(s.ended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS "day!", l.gateway AS "gateway: Gateway", l.vapid_key,
              count(*) FILTER (WHERE s.state = 'gone') AS "gone!",
@@ -29,9 +30,6 @@ pub async fn losses(pool: &PgPool, app: AppId, since: Timestamp) -> sqlx::Result
            FROM subscriptions s JOIN lanes l ON l.id = s.lane
            WHERE s.app = $1 AND s.ended_at >= $2 AND s.state IN ('gone', 'suspended')
            GROUP BY 1, l.gateway, l.vapid_key ORDER BY 1 DESC, l.gateway, l.vapid_key"#,
-        app.0,
-        since
+        (app.0, since)
     )
-    .fetch_all(pool)
-    .await
 }

@@ -105,26 +105,18 @@ pub async fn create(
     (dry_run, restore_pruned): (bool, bool),
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "INSERT INTO imports (id, app, format, dry_run, restore_pruned, halves, created_at, changed_at)
          VALUES ($1, $2, $3, $4, $6, '{0, 0}', $5, $5)",
-        id.0,
-        app.0,
-        format,
-        dry_run,
-        now,
-        restore_pruned
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
+        (id.0, app.0, format, dry_run, now, restore_pruned)
+    )?;
+    execute!(
+        conn,
         "DELETE FROM imports WHERE app = $1 AND id < (
            SELECT id FROM imports WHERE app = $1 ORDER BY id DESC OFFSET $2::bigint - 1 LIMIT 1)",
-        app.0,
-        KEPT
-    )
-    .execute(conn)
-    .await?;
+        (app.0, KEPT)
+    )?;
     Ok(())
 }
 
@@ -135,34 +127,24 @@ pub async fn find(pool: &PgPool, app: AppId, id: ImportId) -> sqlx::Result<Optio
 
 /// The app's imports with ids beyond the page's key, the nearest first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ImportRow>> {
-    paged!(
-        page,
-        query_as!(
-            ImportRow,
-            [r#"SELECT id AS "id: ImportId", format, dry_run, lines, halves, added, known, left_out, restore_pruned, restored, pruned, refused, warned,
+    paged!(pool, page, ImportRow,
+        [r#"SELECT id AS "id: ImportId", format, dry_run, lines, halves, added, known, left_out, restore_pruned, restored, pruned, refused, warned,
              ignored,
              created_at, changed_at,
              finished_at
            FROM imports WHERE app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
-            app.0,
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+        (app.0, page.beyond, page.limit)
     )
 }
 
 /// Returns the faults of the first wrong lines, or the warnings of the first lines, in the order of the file.
 pub async fn faults(pool: &PgPool, id: ImportId, is_warning: bool) -> sqlx::Result<Vec<LineFault>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         LineFault,
         "SELECT line, field, reason FROM import_faults WHERE import = $1 AND is_warning = $2 ORDER BY line, abs(n) LIMIT $3",
-        id.0,
-        is_warning,
-        FAULTS_MAX
+        (id.0, is_warning, FAULTS_MAX)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Unprocessed lines of a half.
@@ -274,26 +256,17 @@ async fn advance(
     let (restored, pruned) = (count(Enrolled::Restored), count(Enrolled::Pruned));
     let (added, known) = (count(Enrolled::New), count(Enrolled::Known) + restored);
     let ended = count(Enrolled::Ended) + pruned;
-    let counted = sqlx::query!(
+    let counted = rows_affected!(
+        &mut *conn,
         "UPDATE imports SET halves = CASE $2 WHEN 0 THEN ARRAY[$4, halves[2]] ELSE ARRAY[halves[1], $4] END,
            lines = least($4, halves[2 - $2]), added = added + $5, known = known + $6, left_out = left_out + $7,
            refused = refused + $8, ignored = $9, changed_at = $10, warned = warned + $11, restored = restored + $12, pruned = pruned + $13
          WHERE id = $1 AND finished_at IS NULL AND halves[$2 + 1] = $3",
-        id.0,
-        half.at as i32,
-        half.after,
-        half.lines,
-        added,
-        known,
-        ended + half.left_out,
-        enrolled.len() as i64 - added - known - ended + half.refused,
-        half.ignored,
-        now,
-        half.warnings.chunk_by(|a, b| a.line == b.line).count() as i64,
-        restored,
-        pruned
-    );
-    if counted.execute(&mut *conn).await?.rows_affected() == 0 {
+        (id.0, half.at as i32, half.after, half.lines, added, known, ended + half.left_out),
+        (enrolled.len() as i64 - added - known - ended + half.refused, half.ignored, now),
+        (half.warnings.chunk_by(|a, b| a.line == b.line).count() as i64, restored, pruned)
+    )?;
+    if counted == 0 {
         return Ok(false);
     }
     let mut faults = half.faults.clone();
@@ -323,26 +296,24 @@ async fn keep_faults(
     if faults.is_empty() {
         return Ok(());
     }
-    let there = sqlx::query_scalar!(
+    let there = fetch_one!(
+        &mut *conn,
+        scalar,
         r#"SELECT count(*) AS "n!" FROM import_faults WHERE import = $1 AND is_warning = $2"#,
-        id.0,
-        is_warning
-    );
-    let room = usize::try_from(FAULTS_MAX - there.fetch_one(&mut *conn).await?).unwrap_or(0);
+        (id.0, is_warning)
+    )?;
+    let room = usize::try_from(FAULTS_MAX - there).unwrap_or(0);
     faults.sort_by_key(|fault| fault.line);
     faults.truncate(room);
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO import_faults (import, line, n, field, reason, is_warning)
          SELECT $1, line, (row_number() OVER (PARTITION BY line ORDER BY i)) * CASE WHEN $5 THEN -1 ELSE 1 END, field, reason, $5
          FROM unnest($2::bigint[], $3::text[], $4::text[]) WITH ORDINALITY AS t (line, field, reason, i)",
-        id.0,
-        &faults.iter().map(|fault| fault.line).collect::<Vec<_>>(),
-        &faults.iter().map(|fault| fault.field.clone()).collect::<Vec<_>>(),
-        &faults.iter().map(|fault| fault.reason.clone()).collect::<Vec<_>>(),
-        is_warning
-    )
-    .execute(conn)
-    .await?;
+        (id.0, &faults.iter().map(|fault| fault.line).collect::<Vec<_>>()),
+        (&faults.iter().map(|fault| fault.field.clone()).collect::<Vec<_>>()),
+        (&faults.iter().map(|fault| fault.reason.clone()).collect::<Vec<_>>(), is_warning)
+    )?;
     Ok(())
 }
 
@@ -355,15 +326,13 @@ pub async fn finish(
     missing: Option<LineFault>,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        &mut *conn,
         "UPDATE imports SET finished_at = $3, changed_at = $3, refused = refused + $4
          WHERE id = $1 AND lines = $2 AND finished_at IS NULL",
-        id.0,
-        lines,
-        now,
-        i64::from(missing.is_some())
-    );
-    if done.execute(&mut *conn).await?.rows_affected() == 0 {
+        (id.0, lines, now, i64::from(missing.is_some()))
+    )?;
+    if done == 0 {
         return Ok(false);
     }
     keep_faults(conn, id, missing.into_iter().collect(), false).await?;

@@ -97,14 +97,11 @@ async fn join(
     topics: &[i32],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let joined = sqlx::query_scalar!(
+    let joined = query!(
+        scalar,
         "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
          SELECT $1, $2, topic, $3, $5 FROM unnest($4::integer[]) AS topic ON CONFLICT DO NOTHING RETURNING topic",
-        id.shard(),
-        id.0,
-        lane.0,
-        topics,
-        now
+        (id.shard(), id.0, lane.0, topics, now)
     );
     let mut difference = Difference::default();
     joined.fetch_all(&mut *conn).await?.into_iter().for_each(|topic| difference.joined(topic, lane));
@@ -120,16 +117,14 @@ pub(crate) async fn join_all(
     if engine::is_distributed() {
         return copy_all(conn, members, now).await;
     }
-    let joined = sqlx::query!(
+    let joined = query!(
         r#"INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
            SELECT shard, subscription, topic, lane, $5
            FROM unnest($1::smallint[], $2::uuid[], $3::integer[], $4::integer[]) AS t (shard, subscription, topic, lane)
            ON CONFLICT DO NOTHING RETURNING topic, lane AS "lane: LaneId""#,
-        &members.iter().map(|(id, ..)| id.shard()).collect::<Vec<_>>(),
-        &members.iter().map(|(id, ..)| id.0).collect::<Vec<_>>(),
-        &members.iter().map(|(.., topic)| *topic).collect::<Vec<_>>(),
-        &members.iter().map(|(_, lane, _)| lane.0).collect::<Vec<_>>(),
-        now
+        members,
+        |(id, lane, topic)| (id.shard(), id.0, *topic, lane.0),
+        (now)
     );
     let mut difference = Difference::default();
     joined.fetch_all(&mut *conn).await?.iter().for_each(|row| difference.joined(row.topic, row.lane));
@@ -186,12 +181,11 @@ pub(crate) async fn joined(
     conn: &mut PgConnection,
     id: SubscriptionId,
 ) -> Result<HashMap<i32, Timestamp>, sqlx::Error> {
-    let joined = sqlx::query_as!(
+    let joined = query!(
         Joined,
         r#"SELECT topic AS "topic!", joined_at AS "joined_at!" FROM topic_members WHERE shard = $1 AND subscription = $2
            UNION ALL SELECT topic, joined_at FROM former_topic_members WHERE shard = $1 AND subscription = $2"#,
-        id.shard(),
-        id.0
+        (id.shard(), id.0)
     );
     let mut first = HashMap::new();
     for Joined { topic, joined_at } in joined.fetch_all(conn).await? {
@@ -205,20 +199,15 @@ async fn leave(conn: &mut PgConnection, id: SubscriptionId, topics: &[i32]) -> R
     if topics.is_empty() {
         return Ok(());
     }
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic = ANY ($3)",
-        id.shard(),
-        id.0,
-        topics
-    )
-    .execute(&mut *conn)
-    .await?;
-    let left = sqlx::query!(
+        (id.shard(), id.0, topics)
+    )?;
+    let left = query!(
         r#"DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic = ANY ($3)
            RETURNING topic, lane AS "lane: LaneId""#,
-        id.shard(),
-        id.0,
-        topics
+        (id.shard(), id.0, topics)
     );
     let mut difference = Difference::default();
     left.fetch_all(&mut *conn).await?.iter().for_each(|row| difference.left(row.topic, row.lane));
@@ -227,25 +216,21 @@ async fn leave(conn: &mut PgConnection, id: SubscriptionId, topics: &[i32]) -> R
 
 pub(crate) async fn forget_topics(conn: &mut PgConnection, deleted: &SubscriptionKeys) -> Result<(), sqlx::Error> {
     let SubscriptionKeys { shards, ids } = deleted;
-    let left = sqlx::query!(
+    let left = query!(
         r#"DELETE FROM topic_members t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE t.shard = k.shard AND t.subscription = k.id AND t.shard = ANY ($3)
            RETURNING t.topic, t.lane AS "lane: LaneId""#,
-        shards,
-        ids as &[SubscriptionId],
-        &shards_of(ids)
+        (shards, ids as &[SubscriptionId], &shards_of(ids))
     );
     let mut difference = Difference::default();
     left.fetch_all(&mut *conn).await?.iter().for_each(|row| difference.left(row.topic, row.lane));
     difference.write(&mut *conn).await?;
-    sqlx::query!(
+    execute!(
+        conn,
         "DELETE FROM former_topic_members t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
          WHERE t.shard = k.shard AND t.subscription = k.id",
-        shards,
-        ids as &[SubscriptionId]
-    )
-    .execute(conn)
-    .await?;
+        (shards, ids as &[SubscriptionId])
+    )?;
     Ok(())
 }
 
@@ -268,13 +253,12 @@ pub(crate) async fn return_all(
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let keys = SubscriptionKeys::of(lanes.keys().copied().collect());
-    let former = sqlx::query!(
+    let former = fetch_all!(
+        &mut *conn,
         r#"DELETE FROM former_topic_members t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE t.shard = k.shard AND t.subscription = k.id RETURNING t.subscription AS "id: SubscriptionId", t.topic"#,
-        &keys.shards,
-        &keys.ids as &[SubscriptionId]
-    );
-    let former = former.fetch_all(&mut *conn).await?;
+        (&keys.shards, &keys.ids as &[SubscriptionId])
+    )?;
     let mut topics: Vec<i32> = former.iter().map(|row| row.topic).collect();
     topics.sort_unstable();
     topics.dedup();
@@ -290,13 +274,12 @@ pub(crate) async fn inherit(
     old: SubscriptionId,
     new: (SubscriptionId, LaneId),
 ) -> Result<(), sqlx::Error> {
-    let left = sqlx::query!(
+    let left = fetch_all!(
+        &mut *conn,
         r#"DELETE FROM topic_members WHERE shard = $1 AND subscription = $2
            RETURNING topic, lane AS "lane: LaneId", joined_at"#,
-        old.shard(),
-        old.0
-    );
-    let left = left.fetch_all(&mut *conn).await?;
+        (old.shard(), old.0)
+    )?;
     let mut difference = Difference::default();
     left.iter().for_each(|row| difference.left(row.topic, row.lane));
     difference.write(&mut *conn).await?;
@@ -308,14 +291,12 @@ pub(crate) async fn inherit(
 
 /// Forgets the topics that a subscription was in when it turned out to be gone, and returns them.
 async fn take_former(conn: &mut PgConnection, id: SubscriptionId) -> Result<Vec<Joined>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         Joined,
         "DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at",
-        id.shard(),
-        id.0
+        (id.shard(), id.0)
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// Puts a subscription into those of these topics that there are still, with the time of joining. It stays in those that it is in; of
@@ -331,15 +312,13 @@ async fn rejoin(
     let wanted: Vec<i32> = joined.iter().map(|joined| joined.topic).collect();
     let there = topics::hold(conn, &wanted).await?;
     let joined: Vec<&Joined> = joined.iter().filter(|joined| there.contains(&joined.topic)).collect();
-    let rejoined = sqlx::query_scalar!(
+    let rejoined = query!(
+        scalar,
         "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
          SELECT $1, $2, t.topic, $3, t.joined_at FROM unnest($4::integer[], $5::timestamptz[]) AS t (topic, joined_at)
          ON CONFLICT DO NOTHING RETURNING topic",
-        id.shard(),
-        id.0,
-        lane.0,
-        &joined.iter().map(|joined| joined.topic).collect::<Vec<_>>(),
-        &joined.iter().map(|joined| joined.joined_at).collect::<Vec<_>>()
+        (id.shard(), id.0, lane.0, &joined.iter().map(|joined| joined.topic).collect::<Vec<_>>()),
+        (&joined.iter().map(|joined| joined.joined_at).collect::<Vec<_>>())
     );
     let mut difference = Difference::default();
     rejoined.fetch_all(&mut *conn).await?.into_iter().for_each(|topic| difference.joined(topic, lane));
@@ -348,14 +327,13 @@ async fn rejoin(
 
 /// The names of the topics that a subscription is in, sorted.
 pub(crate) async fn names_of(conn: &mut PgConnection, id: SubscriptionId) -> Result<Vec<String>, sqlx::Error> {
-    sqlx::query_scalar!(
+    fetch_all!(
+        conn,
+        scalar,
         "SELECT t.name FROM topic_members m JOIN topics t ON t.id = m.topic WHERE m.shard = $1 AND m.subscription = $2
          ORDER BY t.name",
-        id.shard(),
-        id.0
+        (id.shard(), id.0)
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// The names of the topics that these subscriptions are in, each one's sorted; those in none are left out.
@@ -363,15 +341,14 @@ pub(crate) async fn names_of_all(
     executor: impl PgExecutor<'_>,
     ids: &[SubscriptionId],
 ) -> Result<HashMap<SubscriptionId, Vec<String>>, sqlx::Error> {
-    let joined = sqlx::query!(
+    let joined = fetch_all!(
+        executor,
         r#"SELECT m.subscription AS "id: SubscriptionId", t.name FROM topic_members m JOIN topics t ON t.id = m.topic
          WHERE (m.shard, m.subscription) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[])) AND m.shard = ANY ($3) ORDER BY t.name"#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId],
-        &shards_of(ids)
-    )
-    .fetch_all(executor)
-    .await?;
+        ids,
+        |id| (id.shard()),
+        (ids as &[SubscriptionId], &shards_of(ids))
+    )?;
     let mut names: HashMap<SubscriptionId, Vec<String>> = HashMap::new();
     for row in joined {
         names.entry(row.id).or_default().push(row.name);

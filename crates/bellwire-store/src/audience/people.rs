@@ -26,7 +26,7 @@ pub async fn of(
 ) -> sqlx::Result<HashMap<SubscriptionId, Arc<TemplatePerson>>> {
     macro_rules! people {
         ($within:literal $(, $shards:expr)?) => {
-            sqlx::query_as!(
+            query!(
                 SubscriberRow,
                 r#"
         SELECT s.id, s.lane, CASE WHEN $3 THEN s.user_id END AS user_id, CASE WHEN $3 THEN s.attributes END AS attributes,
@@ -34,10 +34,9 @@ pub async fn of(
         FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
         "# + $within,
-                &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-                ids as &[SubscriptionId],
-                all
-                $(, $shards)?
+                ids,
+                |id| (id.shard()),
+                (ids as &[SubscriptionId], all $(, $shards)?)
             )
         };
     }
@@ -80,29 +79,24 @@ pub async fn page(
 ) -> sqlx::Result<Vec<Member>> {
     let Behind { lane, id: SubscriptionId(after) } = behind;
     let rows = match audience {
-        Audience::Subscriptions(ids) => {
-            sqlx::query_as!(
-                SubscriberRow,
-                r#"
+        Audience::Subscriptions(ids) => fetch_all!(
+            pool,
+            SubscriberRow,
+            r#"
                 SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
                 FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
                 JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
                 WHERE s.app = $3 AND s.id > $4 AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $6)
                 ORDER BY s.id LIMIT $5
                 "#,
-                &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-                ids as &[SubscriptionId],
-                app.0,
-                after,
-                limit,
-                now
-            )
-            .fetch_all(pool)
-            .await?
-        }
+            ids,
+            |id| (id.shard()),
+            (ids as &[SubscriptionId], app.0, after, limit, now)
+        )?,
         Audience::Users(users) => {
             let shards = user_shards::of(pool, app, Some(users)).await?;
-            sqlx::query_as!(
+            fetch_all!(
+                pool,
                 SubscriberRow,
                 r#"
                 SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
@@ -112,53 +106,32 @@ pub async fn page(
                   AND (s.expires_at IS NULL OR s.expires_at > $5)
                 ORDER BY s.id LIMIT $4
                 "#,
-                app.0,
-                users,
-                after,
-                limit,
-                now,
-                shards.as_deref()
-            )
-            .fetch_all(pool)
-            .await?
+                (app.0, users, after, limit, now, shards.as_deref())
+            )?
         }
-        Audience::Topic { name, .. } => {
-            sqlx::query_as!(
-                SubscriberRow,
-                r#"
+        Audience::Topic { name, .. } => fetch_all!(
+            pool,
+            SubscriberRow,
+            r#"
                 SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
                 FROM topic_members m JOIN subscriptions s ON s.shard = m.shard AND s.id = m.subscription
                 WHERE m.topic = (SELECT id FROM topics WHERE app = $1 AND name = $2) AND (m.lane, m.subscription) > ($3, $4)
                   AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $6)
                 ORDER BY m.lane, m.subscription LIMIT $5
                 "#,
-                app.0,
-                name,
-                lane.0,
-                after,
-                limit,
-                now
-            )
-            .fetch_all(pool)
-            .await?
-        }
-        Audience::All => {
-            sqlx::query_as!(
-                SubscriberRow,
-                r#"
+            (app.0, name, lane.0, after, limit, now)
+        )?,
+        Audience::All => fetch_all!(
+            pool,
+            SubscriberRow,
+            r#"
                 SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
                 FROM subscriptions s
                 WHERE s.app = $1 AND s.id > $2 AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4)
                 ORDER BY s.id LIMIT $3
                 "#,
-                app.0,
-                after,
-                limit,
-                now
-            )
-            .fetch_all(pool)
-            .await?
-        }
+            (app.0, after, limit, now)
+        )?,
     };
     let member = |row: SubscriberRow| Member {
         id: row.id,

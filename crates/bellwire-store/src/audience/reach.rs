@@ -157,11 +157,12 @@ async fn pages(conn: &mut PgConnection, table: &str) -> sqlx::Result<i64> {
         let pages = "SELECT citus_relation_size($1::regclass) / current_setting('block_size')::bigint";
         return sqlx::query_scalar(pages).bind(table).fetch_one(conn).await;
     }
-    let pages = sqlx::query_scalar!(
+    fetch_one!(
+        conn,
+        scalar,
         r#"SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint AS "pages!""#,
-        table
-    );
-    pages.fetch_one(conn).await
+        (table)
+    )
 }
 
 /// Percentage of pages that a sample reads to find this share of an audience.

@@ -49,7 +49,8 @@ pub async fn count<'a>(
         return count_apart(conn, &ids, &weights, now).await;
     }
     // What another transaction changes at the same time may be left out: its next answer says the same.
-    sqlx::query!(
+    execute!(
+        conn,
         r#"
         WITH locked AS (
             SELECT s.ctid AS row, g.weight
@@ -63,14 +64,10 @@ pub async fn count<'a>(
             refused_at = CASE WHEN l.weight > 0 THEN $4::timestamptz END
         FROM locked l WHERE s.ctid = l.row
         "#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        &weights,
-        now
+        ids,
+        |id| (id.shard()),
+        (&ids as &[SubscriptionId], &weights, now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// The same where Citus keeps them on other machines: it locks rows in one shard at a time, so it is left to the transaction.
@@ -80,7 +77,8 @@ async fn count_apart(
     weights: &[i16],
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         r#"
         UPDATE subscriptions s
         SET proven = g.weight = 0,
@@ -89,15 +87,10 @@ async fn count_apart(
         FROM unnest($1::smallint[], $2::uuid[], $3::smallint[]) AS g (shard, id, weight)
         WHERE s.shard = g.shard AND s.id = g.id AND NOT s.proven AND s.shard = ANY ($5)
         "#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId],
-        weights,
-        now,
-        &shards_of(ids)
+        ids,
+        |id| (id.shard()),
+        (ids as &[SubscriptionId], weights, now, &shards_of(ids))
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Whether [`count`] changes anything for an ending.
@@ -126,12 +119,11 @@ pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let suspects = suspects(pool, now).await?;
     for id in &suspects {
         let mut tx = begin(pool).await?;
-        let lane = sqlx::query_scalar!(
+        let lane = query!(
+            scalar,
             r#"UPDATE subscriptions SET refusals = 0, refused_at = NULL, state = 'suspended', ended_at = $3
                WHERE shard = $1 AND id = $2 AND state = 'active' AND refusals >= 5 RETURNING lane AS "lane: LaneId""#,
-            id.shard(),
-            id.0,
-            now
+            (id.shard(), id.0, now)
         );
         if let Some(lane) = lane.fetch_optional(&mut *tx).await? {
             let (mut closing, mut changes) = (Closing::default(), Difference::default());
@@ -148,31 +140,28 @@ pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
 
 /// A chunk of those that [`suspend`] suspends: lanes that have any first, then the minutes in which others were accepted there.
 async fn suspects(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<SubscriptionId>> {
-    let lanes = sqlx::query_scalar!("SELECT DISTINCT lane FROM subscriptions WHERE refusals >= 5 AND state = 'active'");
-    let lanes = lanes.fetch_all(pool).await?;
+    let lanes =
+        fetch_all!(pool, scalar, "SELECT DISTINCT lane FROM subscriptions WHERE refusals >= 5 AND state = 'active'")?;
     let mut suspects: Vec<SubscriptionId> = Vec::new();
     for lane in lanes {
-        let minutes = sqlx::query_scalar!(
+        let minutes = fetch_all!(
+            pool,
+            scalar,
             "SELECT DISTINCT start FROM rollups
              WHERE step = 1 AND message = $1 AND lane = $2 AND start >= date_trunc('minute', $3::timestamptz) AND 1 = ANY (facts)",
-            EVERY_MESSAGE.0,
-            lane,
-            now - LOOK_BACK
-        );
-        let minutes = minutes.fetch_all(pool).await?;
+            (EVERY_MESSAGE.0, lane, now - LOOK_BACK)
+        )?;
         let Some(last) = minutes.iter().max().filter(|last| **last >= now - LOOK_BACK) else { continue };
         let left = CHUNK - i64::try_from(suspects.len()).unwrap_or(CHUNK);
-        let of_lane = sqlx::query_scalar!(
+        let of_lane = fetch_all!(
+            pool,
+            scalar,
             r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
                WHERE lane = $1 AND refused_at >= $2 AND refused_at < $3 AND refusals >= 5 AND state = 'active'
                  AND date_trunc('minute', refused_at) = ANY ($4) LIMIT $5"#,
-            lane,
-            now - LOOK_BACK,
-            *last,
-            &minutes,
-            left
-        );
-        suspects.extend(of_lane.fetch_all(pool).await?);
+            (lane, now - LOOK_BACK, *last, &minutes, left)
+        )?;
+        suspects.extend(of_lane);
     }
     suspects.sort_unstable_by_key(|id| (id.shard(), *id));
     Ok(suspects)

@@ -205,14 +205,12 @@ async fn find_endpoint(
     shard: u8,
     mac: &[u8; 32],
 ) -> Result<Option<SubscriptionId>, sqlx::Error> {
-    let id = sqlx::query_scalar!(
+    let id = fetch_optional!(
+        conn,
+        scalar,
         "SELECT id FROM subscriptions WHERE app = $1 AND endpoint_mac = $2 AND shard = $3",
-        app.0,
-        mac.as_slice(),
-        i16::from(shard)
-    )
-    .fetch_optional(conn)
-    .await?;
+        (app.0, mac.as_slice(), i16::from(shard))
+    )?;
     Ok(id.map(SubscriptionId))
 }
 
@@ -318,13 +316,12 @@ async fn take_endpoint(
     now: Timestamp,
 ) -> Result<SubscriptionRow, Unregistered> {
     let nowhere = lost_endpoint_mac(vault, before.id, Lost::Taken);
-    let life = sqlx::query_scalar!(
+    let life = fetch_one!(
+        &mut *conn,
+        scalar,
         "UPDATE subscriptions SET endpoint_mac = $3 WHERE shard = $1 AND id = $2 RETURNING life",
-        before.id.shard(),
-        before.id.0,
-        nowhere.as_slice()
-    );
-    let life = life.fetch_one(&mut *conn).await?;
+        (before.id.shard(), before.id.0, nowhere.as_slice())
+    )?;
     if request.wanted.changes_user(&before) {
         forget_what_servers_said(conn, &mut before).await?;
     }
@@ -352,14 +349,12 @@ async fn take_endpoint(
 /// to it.
 async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
     let shard = row.id.shard();
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE subscriptions SET life = life + 1, revived = life + 1, replaced_by = NULL, replaced_by_life = NULL
          WHERE shard = $1 AND id = $2",
-        shard,
-        row.id.0
-    )
-    .execute(&mut *conn)
-    .await?;
+        (shard, row.id.0)
+    )?;
     membership::return_to(conn, row.id, row.lane).await
 }
 
@@ -437,11 +432,10 @@ async fn insert(
 }
 
 async fn origin_of(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<SubscriptionId>> {
-    sqlx::query_scalar!(
+    fetch_optional!(
+        conn,
+        scalar,
         r#"SELECT origin_id AS "origin: SubscriptionId" FROM subscriptions WHERE shard = $1 AND id = $2"#,
-        id.shard(),
-        id.0
+        (id.shard(), id.0)
     )
-    .fetch_optional(conn)
-    .await
 }

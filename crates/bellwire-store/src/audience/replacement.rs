@@ -85,17 +85,14 @@ pub(crate) async fn take_over(
     }
     stop_subscription(&mut *conn, StopKind::Replace, old_id, now).await?;
     membership::inherit(conn, old_id, (new_id, new_lane)).await?;
-    let free = sqlx::query_as!(
+    let free = fetch_all!(
+        &mut *conn,
         DequeuedRow,
         "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
          RETURNING message, lane, tier, retries, nullif(due_at, 'infinity') AS due_at, scheduled_at, lease, leases, token,
            failed_at",
-        old_id.shard(),
-        old.id.0,
-        now
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (old_id.shard(), old.id.0, now)
+    )?;
     let successor = Successor { id: new_id, life, lane: Some(new_lane) };
     hand_on(conn, vault, old_id, successor, (free, ahead), now).await
 }
@@ -107,26 +104,24 @@ async fn replace(
     new: SubscriptionId,
     now: Timestamp,
 ) -> Result<i32, sqlx::Error> {
-    let life = sqlx::query_scalar!("SELECT life FROM subscriptions WHERE shard = $1 AND id = $2", new.shard(), new.0);
-    let life = life.fetch_one(&mut *conn).await?;
-    let policy = sqlx::query_scalar!(
+    let life = fetch_one!(
+        &mut *conn,
+        scalar,
+        "SELECT life FROM subscriptions WHERE shard = $1 AND id = $2",
+        (new.shard(), new.0)
+    )?;
+    let policy = query!(
+        scalar,
         "UPDATE subscriptions SET state = 'replaced', ended_at = coalesce(ended_at, $3), replaced_by = $4, replaced_by_life = $5
          WHERE shard = $1 AND id = $2 RETURNING policy",
-        old.shard(),
-        old.0,
-        now,
-        new.0,
-        life
+        (old.shard(), old.0, now, new.0, life)
     );
     if let Some(policy) = policy.fetch_optional(&mut *conn).await?.flatten() {
-        sqlx::query!(
+        execute!(
+            conn,
             "UPDATE subscriptions SET policy = $3 WHERE shard = $1 AND id = $2 AND policy IS NULL",
-            new.shard(),
-            new.0,
-            policy
-        )
-        .execute(conn)
-        .await?;
+            (new.shard(), new.0, policy)
+        )?;
     }
     Ok(life)
 }
@@ -144,18 +139,14 @@ pub async fn follow(
     retrying(|| async {
         let mut tx = begin(pool).await?;
         let Some(successor) = successor_of(&mut tx, old).await? else { return Ok(()) };
-        let taken = sqlx::query_as!(
+        let taken = fetch_all!(
+            &mut *tx,
             DequeuedRow,
             "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = ANY ($3) AND lease = $4
              RETURNING message, lane, tier, retries, nullif(due_at, 'infinity') AS due_at, scheduled_at, lease, leases,
                token, failed_at",
-            old.shard(),
-            old.0,
-            messages as &[MessageId],
-            lease
-        )
-        .fetch_all(&mut *tx)
-        .await?;
+            (old.shard(), old.0, messages as &[MessageId], lease)
+        )?;
         hand_on(&mut tx, vault, old, successor, (taken, Vec::new()), now).await?;
         tx.commit().await
     })
@@ -164,16 +155,20 @@ pub async fn follow(
 
 /// Returns the successor of a subscription. `None`: none is known.
 async fn successor_of(conn: &mut PgConnection, old: SubscriptionId) -> sqlx::Result<Option<Successor>> {
-    let successor = sqlx::query!(
+    let successor = query!(
         r#"SELECT replaced_by AS "id!: SubscriptionId", replaced_by_life AS "life!" FROM subscriptions
            WHERE shard = $1 AND id = $2 AND state = 'replaced' AND replaced_by IS NOT NULL"#,
-        old.shard(),
-        old.0
+        (old.shard(), old.0)
     );
     let Some(successor) = successor.fetch_optional(&mut *conn).await? else { return Ok(None) };
     let (id, life) = (successor.id, successor.life);
-    let lane = sqlx::query_scalar!("SELECT lane FROM subscriptions WHERE shard = $1 AND id = $2", id.shard(), id.0);
-    let lane = lane.fetch_optional(conn).await?.map(LaneId);
+    let lane = fetch_optional!(
+        conn,
+        scalar,
+        "SELECT lane FROM subscriptions WHERE shard = $1 AND id = $2",
+        (id.shard(), id.0)
+    )?;
+    let lane = lane.map(LaneId);
     Ok(Some(Successor { id, life, lane }))
 }
 
@@ -228,22 +223,22 @@ async fn reached(
     to: SubscriptionId,
     messages: &[MessageId],
 ) -> sqlx::Result<HashSet<MessageId>> {
-    let under_way = sqlx::query_scalar!(
+    let under_way = fetch_all!(
+        &mut *conn,
+        scalar,
         r#"SELECT message AS "message!: MessageId" FROM batches WHERE message = ANY ($1) AND $2 = ANY (recipients)
            UNION SELECT message FROM queue WHERE message = ANY ($1) AND subscription = $2 AND shard = $3"#,
-        messages as &[MessageId],
-        to.0,
-        to.shard()
-    );
-    let mut reached: HashSet<MessageId> = under_way.fetch_all(&mut *conn).await?.into_iter().collect();
-    let attempted = sqlx::query_scalar!(
+        (messages as &[MessageId], to.0, to.shard())
+    )?;
+    let mut reached: HashSet<MessageId> = under_way.into_iter().collect();
+    let attempted = fetch_all!(
+        conn,
+        scalar,
         r#"SELECT DISTINCT message AS "message!: MessageId" FROM attempts
            WHERE message = ANY ($1) AND subscription = $2 AND shard = $3"#,
-        messages as &[MessageId],
-        to.0,
-        to.shard()
-    );
-    reached.extend(attempted.fetch_all(conn).await?);
+        (messages as &[MessageId], to.0, to.shard())
+    )?;
+    reached.extend(attempted);
     Ok(reached)
 }
 

@@ -51,21 +51,14 @@ pub async fn find_some(
     now: Timestamp,
 ) -> sqlx::Result<Chunk> {
     let (after_at, after_id) = after.unwrap_or((Timestamp::UNIX_EPOCH, Uuid::nil()));
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT id AS "id: SubscriptionId", endpoint_mac, ended_at AS "ended_at!", expires_at FROM subscriptions
            WHERE app = $1 AND state = 'gone' AND ended_at >= $2 AND ended_at <= $3 AND ($4::integer IS NULL OR lane = $4)
              AND (proven OR NOT $5) AND (ended_at, id) > ($6::timestamptz, $7::uuid)
            ORDER BY ended_at, id LIMIT $8"#,
-        pruned.app.0,
-        pruned.since,
-        pruned.until,
-        pruned.lane as Option<LaneId>,
-        proven,
-        after_at,
-        after_id,
-        CHUNK
-    );
-    let rows = rows.fetch_all(conn).await?;
+        (pruned.app.0, pruned.since, pruned.until, pruned.lane as Option<LaneId>, proven, after_at, after_id, CHUNK)
+    )?;
     let next = rows.last().filter(|_| rows.len() as i64 == CHUNK).map(|row| (row.ended_at, row.id.0));
     let has_endpoint =
         |id, mac: &[u8]| [Lost::Taken, Lost::Erased].iter().all(|lost| mac != lost_endpoint_mac(vault, id, *lost));
@@ -91,22 +84,17 @@ pub(crate) async fn restore_some(
     lock_in_order(conn, ids.iter().copied()).await?;
     let keys = SubscriptionKeys::of(ids);
     // One that was unsubscribed, replaced or registered since stays as it is.
-    let revived = sqlx::query!(
+    let revived = fetch_all!(
+        &mut *conn,
         r#"UPDATE subscriptions s
            SET state = 'active', since = $3, ended_at = NULL, refusals = 0, refused_at = NULL, life = life + 1, revived = life + 1
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE s.shard = k.shard AND s.id = k.id AND s.state = 'gone' AND s.ended_at >= $4 AND s.ended_at <= $5
              AND s.shard = ANY ($6)
            RETURNING s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId""#,
-        &keys.shards,
-        &keys.ids as &[SubscriptionId],
-        now,
-        pruned.since,
-        pruned.until,
-        &shards_of(&keys.ids)
-    );
-    let lanes: BTreeMap<_, _> =
-        revived.fetch_all(&mut *conn).await?.into_iter().map(|row| (row.id, row.lane)).collect();
+        (&keys.shards, &keys.ids as &[SubscriptionId], now, pruned.since, pruned.until, &shards_of(&keys.ids))
+    )?;
+    let lanes: BTreeMap<_, _> = revived.into_iter().map(|row| (row.id, row.lane)).collect();
     let mut changes = Difference::default();
     lanes.values().for_each(|lane| changes.won(*lane, now));
     changes.write(conn).await?;

@@ -136,9 +136,9 @@ pub(crate) async fn verdict_of(
 
 /// Reads the facts that all subscriptions of each of these lanes share.
 pub(crate) async fn lanes(conn: &mut PgConnection, lanes: &[LaneId]) -> sqlx::Result<HashMap<LaneId, LaneFacts>> {
-    let found = sqlx::query!(
+    let found = query!(
         r#"SELECT id, gateway AS "gateway: Gateway", vapid_key FROM lanes WHERE id = ANY ($1)"#,
-        lanes as &[LaneId]
+        (lanes as &[LaneId])
     )
     .map(|row| (LaneId(row.id), LaneFacts::new(row.gateway, VapidKeyId(row.vapid_key))))
     .fetch_all(conn)
@@ -161,12 +161,13 @@ pub async fn messages_named(
         return Ok(HashMap::new());
     }
     let ids: Vec<MessageId> = named.values().copied().collect();
-    let there = sqlx::query_scalar!(
+    let there = fetch_all!(
+        &mut *conn,
+        scalar,
         r#"SELECT id AS "id: MessageId" FROM messages WHERE app = $1 AND id = ANY ($2)"#,
-        app.0,
-        &ids as &[MessageId]
-    );
-    let there: HashSet<MessageId> = there.fetch_all(&mut *conn).await?.into_iter().collect();
+        (app.0, &ids as &[MessageId])
+    )?;
+    let there: HashSet<MessageId> = there.into_iter().collect();
     named.retain(|_, id| there.contains(id));
     let mut of_campaigns = campaigns_named(conn, app, names).await?;
     of_campaigns.extend(named.into_iter().map(|(name, id)| (name, vec![id])));
@@ -180,18 +181,14 @@ async fn campaigns_named(
     names: &[&str],
 ) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
     let ids: Vec<CampaignId> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT c.id AS "id!: CampaignId", c.slug AS "slug!", m.id AS "message?: MessageId"
            FROM campaigns c LEFT JOIN LATERAL (
              SELECT id FROM messages WHERE campaign = c.id ORDER BY id DESC LIMIT $4) m ON true
            WHERE c.app = $1 AND (c.slug = ANY ($2) OR c.id = ANY ($3))"#,
-        app.0,
-        names as &[&str],
-        &ids as &[CampaignId],
-        MESSAGES_OF_CAMPAIGN_MAX
-    )
-    .fetch_all(conn)
-    .await?;
+        (app.0, names as &[&str], &ids as &[CampaignId], MESSAGES_OF_CAMPAIGN_MAX)
+    )?;
     let mut named = HashMap::<String, Vec<MessageId>>::new();
     for row in rows {
         for name in [row.id.to_string(), row.slug].into_iter().filter(|name| names.contains(&name.as_str())) {
@@ -210,8 +207,12 @@ pub async fn unknown_names(
     let needs = filter.needs();
     let mut topics: Vec<String> = needs.topics.into_iter().collect();
     if !topics.is_empty() {
-        let there = sqlx::query_scalar!("SELECT name FROM topics WHERE app = $1 AND name = ANY ($2)", app.0, &topics);
-        let there = there.fetch_all(&mut *conn).await?;
+        let there = fetch_all!(
+            &mut *conn,
+            scalar,
+            "SELECT name FROM topics WHERE app = $1 AND name = ANY ($2)",
+            (app.0, &topics)
+        )?;
         topics.retain(|name| !there.contains(name));
     }
     let names: Vec<&str> = needs.deeds.iter().map(|deed| deed.of.as_str()).collect();
@@ -231,15 +232,12 @@ async fn in_topics(
 ) -> sqlx::Result<HashMap<String, HashSet<SubscriptionId>>> {
     macro_rules! members {
         ($within:literal $(, $shards:expr)?) => {
-            sqlx::query!(
+            query!(
                 "SELECT t.name, m.subscription FROM topics t CROSS JOIN unnest($3::smallint[], $4::uuid[]) AS c (shard, id)
          JOIN topic_members m ON m.shard = c.shard AND m.subscription = c.id AND m.topic = t.id
          WHERE t.app = $1 AND t.name = ANY ($2)" + $within,
-                app.0,
-                names,
-                &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-                ids as &[SubscriptionId]
-                $(, $shards)?
+                (app.0, names, &ids.iter().map(|id| id.shard()).collect::<Vec<_>>()),
+                (ids as &[SubscriptionId] $(, $shards)?)
             )
             .map(|row| (row.name, SubscriptionId(row.subscription)))
         };
@@ -270,31 +268,28 @@ async fn doers(
         Act::Clicked => ReceiptKind::Clicked,
     };
     if engine::is_distributed() {
-        let found = sqlx::query_scalar!(
+        let found = fetch_all!(
+            conn,
+            scalar,
             r#"SELECT DISTINCT r.subscription AS "id!" FROM unnest($2::smallint[], $3::uuid[]) AS c (shard, id)
                JOIN receipts r ON r.shard = c.shard AND r.subscription = c.id
                WHERE r.message = ANY ($1) AND r.kind = $4 AND ($5::timestamptz IS NULL OR r.at >= $5) AND r.shard = ANY ($6)"#,
-            messages as &[MessageId],
-            &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-            ids as &[SubscriptionId],
-            kind.code(),
-            since,
-            &shards_of(ids)
-        );
-        return Ok(collected(found.fetch_all(conn).await?));
+            (messages as &[MessageId], &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), ids as &[SubscriptionId]),
+            (kind.code(), since, &shards_of(ids))
+        )?;
+        return Ok(collected(found));
     }
     // One probe of the key for each: the limit keeps the planner, which may know nothing yet of what came today, from reading
     // all of a message's receipts and looking for each of them among the candidates.
-    let found = sqlx::query_scalar!(
+    let found = fetch_all!(
+        conn,
+        scalar,
         r#"SELECT c.id AS "id!" FROM unnest($1::uuid[]) AS m (id) CROSS JOIN unnest($2::uuid[]) AS c (id) CROSS JOIN LATERAL (
              SELECT FROM receipts WHERE message = m.id AND subscription = c.id AND kind = $3
                AND ($4::timestamptz IS NULL OR at >= $4) LIMIT 1) d"#,
-        messages as &[MessageId],
-        ids as &[SubscriptionId],
-        kind.code(),
-        since
-    );
-    Ok(collected(found.fetch_all(conn).await?))
+        (messages as &[MessageId], ids as &[SubscriptionId], kind.code(), since)
+    )?;
+    Ok(collected(found))
 }
 
 /// Returns the subscriptions among these for which a push service accepted one of these messages.
@@ -305,29 +300,26 @@ async fn receivers(
     since: Option<Timestamp>,
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     if engine::is_distributed() {
-        let found = sqlx::query_scalar!(
+        let found = fetch_all!(
+            conn,
+            scalar,
             r#"SELECT DISTINCT a.subscription AS "id!" FROM unnest($2::smallint[], $3::uuid[]) AS c (shard, id)
                JOIN attempts a ON a.shard = c.shard AND a.subscription = c.id
                WHERE a.message = ANY ($1) AND a.ending = $4 AND ($5::timestamptz IS NULL OR a.at >= $5) AND a.shard = ANY ($6)"#,
-            messages as &[MessageId],
-            &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-            ids as &[SubscriptionId],
-            Ending::Accepted.code(),
-            since,
-            &shards_of(ids)
-        );
-        return Ok(collected(found.fetch_all(conn).await?));
+            (messages as &[MessageId], &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), ids as &[SubscriptionId]),
+            (Ending::Accepted.code(), since, &shards_of(ids))
+        )?;
+        return Ok(collected(found));
     }
-    let found = sqlx::query_scalar!(
+    let found = fetch_all!(
+        conn,
+        scalar,
         r#"SELECT c.id AS "id!" FROM unnest($1::uuid[]) AS m (id) CROSS JOIN unnest($2::uuid[]) AS c (id) CROSS JOIN LATERAL (
              SELECT FROM attempts WHERE message = m.id AND subscription = c.id AND ending = $3
                AND ($4::timestamptz IS NULL OR at >= $4) LIMIT 1) d"#,
-        messages as &[MessageId],
-        ids as &[SubscriptionId],
-        Ending::Accepted.code(),
-        since
-    );
-    Ok(collected(found.fetch_all(conn).await?))
+        (messages as &[MessageId], ids as &[SubscriptionId], Ending::Accepted.code(), since)
+    )?;
+    Ok(collected(found))
 }
 
 fn collected(ids: Vec<Uuid>) -> HashSet<SubscriptionId> {

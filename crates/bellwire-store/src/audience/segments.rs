@@ -26,18 +26,10 @@ pub async fn list(
     name: Option<&str>,
     page: Keyset,
 ) -> sqlx::Result<Vec<SegmentRow>> {
-    paged!(
-        page,
-        query_as!(
-            SegmentRow,
-            ["SELECT id, name, description, expression, created_at, changed_at FROM segments
+    paged!(executor, page, SegmentRow,
+        ["SELECT id, name, description, expression, created_at, changed_at FROM segments
          WHERE app = $1 AND ($2::text IS NULL OR name = $2) AND id" < "$3 ORDER BY id" DESC "LIMIT $4"],
-            app.0,
-            name,
-            page.number(),
-            page.limit
-        )
-        .fetch_all(executor)
+        (app.0, name, page.number(), page.limit)
     )
 }
 
@@ -62,28 +54,24 @@ pub async fn set(
     expression: &str,
     now: Timestamp,
 ) -> sqlx::Result<Set> {
-    let is_new = sqlx::query_scalar!(
+    let is_new = fetch_one!(
+        &mut *conn,
+        scalar,
         r#"INSERT INTO segments (app, name, description, expression, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $5)
            ON CONFLICT (app, name) DO UPDATE
              SET description = excluded.description, expression = excluded.expression, changed_at = excluded.changed_at
            RETURNING xmax = 0 AS "is_new!""#,
-        app.0,
-        name,
-        description,
-        expression,
-        now
-    )
-    .fetch_one(&mut *conn)
-    .await?;
+        (app.0, name, description, expression, now)
+    )?;
     if !is_new {
         return Ok(Set::Changed);
     }
-    let n = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM segments WHERE app = $1"#, app.0);
-    Ok(if n.fetch_one(conn).await? > SEGMENTS_MAX { Set::TooMany } else { Set::Made })
+    let n = fetch_one!(conn, scalar, r#"SELECT count(*) AS "n!" FROM segments WHERE app = $1"#, (app.0))?;
+    Ok(if n > SEGMENTS_MAX { Set::TooMany } else { Set::Made })
 }
 
 /// Deletes a segment. Messages keep its expression of the time when they were sent.
 pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<WriteOutcome> {
-    let gone = sqlx::query!("DELETE FROM segments WHERE app = $1 AND name = $2", app.0, name).execute(conn).await?;
-    Ok(if gone.rows_affected() == 1 { WriteOutcome::Done } else { WriteOutcome::Unknown })
+    let gone = rows_affected!(conn, "DELETE FROM segments WHERE app = $1 AND name = $2", (app.0, name))?;
+    Ok(if gone == 1 { WriteOutcome::Done } else { WriteOutcome::Unknown })
 }

@@ -78,11 +78,8 @@ pub async fn list(
         None => ANY_TOPIC,
     };
     let shards = user_shards::of(pool, app, filter.user_id.as_ref().map(slice::from_ref)).await?;
-    let rows = paged!(
-        page,
-        query_as!(
-            SubscriptionRow,
-            [r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+    let rows = paged!(pool, page, SubscriptionRow,
+        [r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM (SELECT s.*, m.topic FROM subscriptions s
                LEFT JOIN topic_members m ON m.shard = s.shard AND m.subscription = s.id AND m.topic = $7
@@ -92,18 +89,8 @@ pub async fn list(
          WHERE ($4::text IS NULL OR s.state = $4) AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
            AND ($7 = 0 OR s.topic IS NOT NULL)
          ORDER BY s.id" DESC "LIMIT $8"],
-            app.0,
-            page.beyond,
-            filter.user_id,
-            filter.state.map(SubscriptionState::name),
-            filter.tag,
-            filter.gateway.map(Gateway::name),
-            topic,
-            page.limit,
-            LOOKED_AT_MAX,
-            shards.as_deref()
-        )
-        .fetch_all(pool)
+        (app.0, page.beyond, filter.user_id, filter.state.map(SubscriptionState::name), filter.tag),
+        (filter.gateway.map(Gateway::name), topic, page.limit, LOOKED_AT_MAX, shards.as_deref())
     )?;
     let looked_to = match filter.takes_all() || rows.len() as i64 >= page.limit {
         true => None,
@@ -143,20 +130,13 @@ async fn end_of_look(
     shards: Option<&[i16]>,
     page: Keyset,
 ) -> sqlx::Result<Option<SubscriptionId>> {
-    paged!(
-        page,
-        query_scalar!(
+    let end = paged!(pool, page, scalar,
             [r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
            WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR user_id = $3)
              AND ($5::smallint[] IS NULL OR shard = ANY ($5)) ORDER BY id" DESC "OFFSET $4::bigint - 1 LIMIT 1"],
-            app.0,
-            page.beyond,
-            filter.user_id,
-            LOOKED_AT_MAX,
-            shards
-        )
-        .fetch_optional(pool)
-    )
+        (app.0, page.beyond, filter.user_id, LOOKED_AT_MAX, shards)
+    )?;
+    Ok(end.first().copied())
 }
 
 #[derive(Debug)]
@@ -234,30 +214,16 @@ pub(crate) async fn write_details(
         row.token_version = before.token_version + 1;
     }
     let shard = row.id.shard();
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE subscriptions SET state = $3, since = $4, user_id = $5, tags = $6, attributes = $7, locale = $8,
            timezone = $9, expires_at = $10, last_seen = $11, ended_at = $12, token_version = $13, keys_vouched = $14,
            consent_at = $15, consent_source = $16
          WHERE shard = $1 AND id = $2",
-        shard,
-        row.id.0,
-        row.state.name(),
-        row.since,
-        row.user_id,
-        &row.tags,
-        row.attributes,
-        row.locale,
-        row.timezone,
-        row.expires_at,
-        row.last_seen,
-        row.ended_at,
-        row.token_version,
-        row.keys_vouched,
-        row.consent_at,
-        row.consent_source
-    )
-    .execute(&mut *conn)
-    .await?;
+        (shard, row.id.0, row.state.name(), row.since, row.user_id, &row.tags, row.attributes, row.locale),
+        (row.timezone, row.expires_at, row.last_seen, row.ended_at, row.token_version, row.keys_vouched),
+        (row.consent_at, row.consent_source)
+    )?;
     assignments::note(&mut *conn, app, before, row, now).await?;
     if before.state != SubscriptionState::Active && row.state == SubscriptionState::Active {
         let mut changes = audience_counts::Difference::default();
@@ -307,15 +273,12 @@ pub(crate) async fn end(
 ) -> Result<Stop, sqlx::Error> {
     let shard = row.id.shard();
     // A pruned one, too: no restore brings it back.
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE subscriptions SET state = 'unsubscribed', ended_at = coalesce(ended_at, $3)
          WHERE shard = $1 AND id = $2 AND state IN ('active', 'suspended', 'gone')",
-        shard,
-        row.id.0,
-        now
-    )
-    .execute(&mut *conn)
-    .await?;
+        (shard, row.id.0, now)
+    )?;
     if row.state == SubscriptionState::Active {
         let mut changes = audience_counts::Difference::default();
         changes.lost(row.lane, now, Loss::Unsubscribed);

@@ -41,14 +41,12 @@ pub async fn ensure(
     by: &Speaker,
     now: Timestamp,
 ) -> Result<(Vec<Topic>, Vec<String>), sqlx::Error> {
-    let mut there = sqlx::query_as!(
+    let mut there = fetch_all!(
+        &mut *conn,
         Topic,
         r#"SELECT id, name, join_by AS "join: Join" FROM topics WHERE app = $1 AND name = ANY($2) FOR KEY SHARE"#,
-        app.0,
-        names
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (app.0, names)
+    )?;
     let is_missing = |name: &&String| !there.iter().any(|topic| topic.name == **name);
     let mut missing: Vec<String> = names.iter().filter(is_missing).cloned().collect();
     if missing.is_empty() || !by.may(BrowserRight::CreateTopics) {
@@ -67,14 +65,12 @@ pub(crate) async fn with_right(conn: &mut PgConnection, topics: &[i32], join: Jo
     if topics.is_empty() {
         return Ok(Vec::new());
     }
-    sqlx::query_scalar!("SELECT id FROM topics WHERE id = ANY ($1) AND join_by = $2", topics, join.name())
-        .fetch_all(conn)
-        .await
+    fetch_all!(conn, scalar, "SELECT id FROM topics WHERE id = ANY ($1) AND join_by = $2", (topics, join.name()))
 }
 
 /// Those of these topics that there are. None of them is removed until the transaction ends.
 pub(crate) async fn hold(conn: &mut PgConnection, topics: &[i32]) -> sqlx::Result<Vec<i32>> {
-    sqlx::query_scalar!("SELECT id FROM topics WHERE id = ANY ($1) FOR KEY SHARE", topics).fetch_all(conn).await
+    fetch_all!(conn, scalar, "SELECT id FROM topics WHERE id = ANY ($1) FOR KEY SHARE", (topics))
 }
 
 /// Returns the existing ones of these topics and those that a server may create, for lists one after the other, each created as a
@@ -123,26 +119,22 @@ async fn make(
 ) -> sqlx::Result<Vec<Topic>> {
     names.sort_unstable();
     // One created by another transaction since is locked like the existing ones.
-    let made = sqlx::query_as!(
+    fetch_all!(
+        conn,
         Topic,
         r#"INSERT INTO topics (app, name, made_by, created_at) SELECT $1, name, $3, $4 FROM unnest($2::text[]) AS name
          ON CONFLICT (app, name) DO UPDATE SET name = excluded.name RETURNING id, name, join_by AS "join: Join""#,
-        app.0,
-        &names,
-        by.maker().name(),
-        now
-    );
-    made.fetch_all(conn).await
+        (app.0, &names, by.maker().name(), now)
+    )
 }
 
 /// Number of further topics that they may create in the app.
 async fn room(conn: &mut PgConnection, app: AppId, by: &Speaker) -> Result<i64, sqlx::Error> {
-    let made = sqlx::query!(
+    let made = fetch_one!(
+        conn,
         r#"SELECT count(*) AS "n!", count(*) FILTER (WHERE made_by = 'browser') AS "by_browsers!" FROM topics WHERE app = $1"#,
-        app.0
-    )
-    .fetch_one(conn)
-    .await?;
+        (app.0)
+    )?;
     let room = TOPICS_MAX - made.n;
     Ok(match by {
         Speaker::Server => room,
@@ -152,7 +144,7 @@ async fn room(conn: &mut PgConnection, app: AppId, by: &Speaker) -> Result<i64, 
 
 /// The number of a topic, if there is one of that name.
 pub async fn find(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Option<i32>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2", app.0, name).fetch_optional(conn).await
+    fetch_optional!(conn, scalar, "SELECT id FROM topics WHERE app = $1 AND name = $2", (app.0, name))
 }
 
 /// Returns the number of a scheduled message's topic, and whether the topic was missing. A missing topic is created as browsers create
@@ -189,20 +181,12 @@ pub async fn list(
     name: Option<&str>,
     page: Keyset,
 ) -> Result<Vec<TopicRow>, sqlx::Error> {
-    paged!(
-        page,
-        query_as!(
-            TopicRow,
-            [r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.created_at,
+    paged!(executor, page, TopicRow,
+        [r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.created_at,
              coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0)::bigint AS "members!"
          FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id"# < "$3
          ORDER BY t.id" DESC "LIMIT $4"],
-            app.0,
-            name,
-            page.number(),
-            page.limit
-        )
-        .fetch_all(executor)
+        (app.0, name, page.number(), page.limit)
     )
 }
 
@@ -223,15 +207,14 @@ pub async fn set(
     now: Timestamp,
 ) -> Result<SetTopicResult, sqlx::Error> {
     let room = room(conn, app, &Speaker::Server).await?;
-    let is_new = sqlx::query_scalar!(
+    let is_new = fetch_one!(
+        conn,
+        scalar,
         r#"INSERT INTO topics (app, name, join_by, made_by, created_at) VALUES ($1, $2, $3, 'server', $4)
            ON CONFLICT (app, name) DO UPDATE SET join_by = excluded.join_by RETURNING xmax = 0 AS "is_new!""#,
-        app.0,
-        name,
-        join.name(),
-        now
-    );
-    Ok(match is_new.fetch_one(conn).await? {
+        (app.0, name, join.name(), now)
+    )?;
+    Ok(match is_new {
         false => SetTopicResult::Changed,
         true if room < 1 => SetTopicResult::TooMany,
         true => SetTopicResult::Created,
@@ -240,8 +223,12 @@ pub async fn set(
 
 /// Sets the callers that may join a topic. Its members stay.
 pub async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join) -> Result<WriteOutcome, sqlx::Error> {
-    let done = sqlx::query!("UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2", app.0, name, join.name());
-    Ok(WriteOutcome::by(done.execute(conn).await?.rows_affected()))
+    let done = rows_affected!(
+        conn,
+        "UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2",
+        (app.0, name, join.name())
+    )?;
+    Ok(WriteOutcome::by(done))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,62 +242,62 @@ pub enum Removed {
 /// Deletes a topic within a transaction. It can no longer be found. The rows of its members are deleted later, by
 /// [`clear_removed`]. Single waiting deliveries of its messages continue without its policy.
 pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str, now: Timestamp) -> Result<Removed, sqlx::Error> {
-    let found = sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2 FOR UPDATE", app.0, name);
-    let Some(topic) = found.fetch_optional(&mut *conn).await? else { return Ok(Removed::Unknown) };
-    let message = sqlx::query_scalar!(
+    let found = fetch_optional!(
+        &mut *conn,
+        scalar,
+        "SELECT id FROM topics WHERE app = $1 AND name = $2 FOR UPDATE",
+        (app.0, name)
+    )?;
+    let Some(topic) = found else { return Ok(Removed::Unknown) };
+    let message = query!(
+        scalar,
         r#"SELECT message AS "message!" FROM cursors WHERE topic = $1
            UNION ALL
            SELECT k.message FROM campaigns_in_motion k JOIN messages m ON m.id = k.message
            WHERE k.app = $2 AND m.topic = $1 AND m.accepted_at > $3 AND m.state <> 'cancelled'
            LIMIT 1"#,
-        topic,
-        app.0,
-        now
+        (topic, app.0, now)
     );
     if let Some(message) = message.fetch_optional(&mut *conn).await? {
         return Ok(Removed::InUse(MessageId(message)));
     }
-    sqlx::query!(
+    execute!(
+        conn,
         "WITH removed AS (DELETE FROM topics WHERE id = $1) INSERT INTO removed_topics (topic, removed_at) VALUES ($1, $2)",
-        topic,
-        now
-    )
-    .execute(conn)
-    .await?;
+        (topic, now)
+    )?;
     Ok(Removed::Done)
 }
 
 /// Deletes a chunk of the rows of removed topics' members. Returns how many that were.
 pub async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
-    let removed = sqlx::query_scalar!("SELECT topic FROM removed_topics ORDER BY removed_at LIMIT $1", CHUNK);
-    let removed = removed.fetch_all(pool).await?;
+    let removed = fetch_all!(pool, scalar, "SELECT topic FROM removed_topics ORDER BY removed_at LIMIT $1", (CHUNK))?;
     if removed.is_empty() {
         return Ok(0);
     }
     let mut tx = begin_by_index(pool).await?;
-    let found = sqlx::query!(
+    let found = query!(
         "SELECT shard, subscription, topic FROM topic_members WHERE topic = ANY ($1) LIMIT $2",
-        &removed,
-        CHUNK
+        (&removed, CHUNK)
     );
     let mut found = found.map(|row| (row.shard, row.subscription, row.topic)).fetch_all(&mut *tx).await?;
     found.sort_unstable();
-    let members = sqlx::query!(
+    let members = fetch_all!(
+        &mut *tx,
         r#"DELETE FROM topic_members m USING unnest($1::smallint[], $2::uuid[], $3::integer[]) AS f (shard, subscription, topic)
            WHERE m.shard = f.shard AND m.subscription = f.subscription AND m.topic = f.topic
            RETURNING m.topic, m.lane AS "lane: LaneId""#,
-        &found.iter().map(|(shard, ..)| *shard).collect::<Vec<_>>(),
-        &found.iter().map(|(_, subscription, _)| *subscription).collect::<Vec<_>>(),
-        &found.iter().map(|(.., topic)| *topic).collect::<Vec<_>>()
-    );
-    let cleared = members.fetch_all(&mut *tx).await?;
+        found,
+        |(shard, subscription, topic)| (*shard, *subscription, *topic)
+    )?;
+    let cleared = members;
     let mut difference = Difference::default();
     cleared.iter().for_each(|row| difference.left(row.topic, row.lane));
     difference.write(&mut tx).await?;
     tx.commit().await?;
     if found.is_empty() {
         // No subscription joins a deleted topic: without rows now, there will be none.
-        sqlx::query!("DELETE FROM removed_topics WHERE topic = ANY ($1)", &removed).execute(pool).await?;
+        execute!(pool, "DELETE FROM removed_topics WHERE topic = ANY ($1)", (&removed))?;
     }
     Ok(cleared.len() as u64)
 }
@@ -320,27 +307,23 @@ pub async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
 pub async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
     let cutoff = now - UNUSED_KEPT;
     let mut tx = begin(pool).await?;
-    let unused = sqlx::query_scalar!(
+    let unused = fetch_all!(
+        &mut *tx,
+        scalar,
         "SELECT id FROM topics t
          WHERE made_by = 'browser' AND join_by = 'anyone' AND policy IS NULL AND created_at < $1
            AND coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0) = 0
            AND NOT EXISTS (SELECT FROM messages WHERE topic = t.id AND id >= $2)
          LIMIT $3 FOR UPDATE SKIP LOCKED",
-        cutoff,
-        first_uuid_of(cutoff),
-        CHUNK
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+        (cutoff, first_uuid_of(cutoff), CHUNK)
+    )?;
     // They are locked now. A second statement reads the members and messages that were committed during the first one.
-    let removed = sqlx::query!(
+    let removed = rows_affected!(
+        &mut *tx,
         "DELETE FROM topics t WHERE id = ANY($1) AND coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0) = 0
            AND NOT EXISTS (SELECT FROM messages WHERE topic = t.id AND id >= $2)",
-        &unused,
-        first_uuid_of(cutoff)
-    )
-    .execute(&mut *tx)
-    .await?;
+        (&unused, first_uuid_of(cutoff))
+    )?;
     tx.commit().await?;
-    Ok(removed.rows_affected())
+    Ok(removed)
 }

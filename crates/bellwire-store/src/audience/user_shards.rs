@@ -26,15 +26,12 @@ type User = (AppId, String);
 /// Statement that takes the locks of the shards `$3`, shared with other writers, before its other part.
 macro_rules! holding {
     ($rest:literal, $app:expr, $users:expr, $shards:expr $(, $arg:expr)*) => {
-        sqlx::query!(
+        query!(
             "WITH held AS MATERIALIZED (
                SELECT pg_advisory_xact_lock_shared(hashtextextended('bellwire.user_shards', shard))
                FROM (SELECT DISTINCT shard FROM unnest($3::smallint[]) AS t (shard) ORDER BY shard) AS of)
              " + $rest,
-            $app,
-            $users,
-            $shards
-            $(, $arg)*
+            ($app, $users, $shards $(, $arg)*)
         )
     };
 }
@@ -101,17 +98,16 @@ pub(crate) async fn doubt(
 /// The shards in which any of these users may have browsers, one app each. A database that is not distributed, though others of this process
 /// are, notes nothing: all shards.
 pub(crate) async fn of_all(executor: impl PgExecutor<'_>, apps: &[AppId], users: &[&str]) -> sqlx::Result<Vec<i16>> {
-    sqlx::query_scalar!(
+    fetch_all!(
+        executor,
+        scalar,
         r#"SELECT u.shard AS "shard!" FROM unnest($1::uuid[], $2::text[]) AS t (app, user_id)
            JOIN user_shards u ON u.app = t.app AND u.user_id = t.user_id
            UNION
            SELECT n::smallint FROM generate_series(0, 63) AS n WHERE EXISTS (
              SELECT FROM pg_trigger WHERE tgrelid = to_regclass('subscriptions') AND tgname = 'subscriptions_gained')"#,
-        apps as &[AppId],
-        users as &[&str]
+        (apps as &[AppId], users as &[&str])
     )
-    .fetch_all(executor)
-    .await
 }
 
 /// Returns the shards to read for an app's users. `None`: all of them, because all users are meant or the database is not
@@ -131,8 +127,9 @@ pub(crate) async fn forget(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Re
     if !engine::is_distributed() {
         return Ok(());
     }
-    let shards = sqlx::query_scalar!("SELECT shard FROM user_shards WHERE app = $1 AND user_id = $2", app.0, user_id);
-    for shard in shards.fetch_all(pool).await? {
+    let shards =
+        fetch_all!(pool, scalar, "SELECT shard FROM user_shards WHERE app = $1 AND user_id = $2", (app.0, user_id))?;
+    for shard in shards {
         look_again(pool, shard, &[(app, user_id.to_owned())]).await?;
     }
     Ok(())
@@ -140,21 +137,20 @@ pub(crate) async fn forget(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Re
 
 /// Forgets a chunk of an app's, whose subscriptions are deleted. Returns how many.
 pub(crate) async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
-    let deleted = sqlx::query!(
+    rows_affected!(
+        pool,
         "DELETE FROM user_shards WHERE ctid = ANY (ARRAY(SELECT ctid FROM user_shards WHERE app = $1 LIMIT $2))",
-        app.0,
-        CHUNK
-    );
-    Ok(deleted.execute(pool).await?.rows_affected())
+        (app.0, CHUNK)
+    )
 }
 
 /// Reads a chunk of rows that may be superfluous, and deletes those that are. Returns the number read.
 pub async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"SELECT app AS "app: AppId", user_id, shard FROM user_shards WHERE left_at IS NOT NULL ORDER BY shard LIMIT $1"#,
-        CHUNK
-    );
-    let rows = rows.fetch_all(pool).await?;
+        (CHUNK)
+    )?;
     let n = rows.len() as u64;
     let mut of_shards: BTreeMap<i16, Vec<User>> = BTreeMap::new();
     for row in rows {
@@ -171,33 +167,30 @@ pub async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
 async fn look_again(pool: &PgPool, shard: i16, users: &[User]) -> sqlx::Result<()> {
     let (apps, names): (Vec<AppId>, Vec<&str>) = users.iter().map(|(app, user)| (*app, user.as_str())).unzip();
     let mut tx = begin(pool).await?;
-    sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.user_shards', $1::smallint))", shard)
-        .fetch_one(&mut *tx)
-        .await?;
-    let there = sqlx::query!(
+    fetch_one!(
+        &mut *tx,
+        scalar,
+        "SELECT pg_advisory_xact_lock(hashtextextended('bellwire.user_shards', $1::smallint))",
+        (shard)
+    )?;
+    let there = query!(
         r#"SELECT DISTINCT s.app AS "app: AppId", s.user_id AS "user_id!" FROM unnest($2::uuid[], $3::text[]) AS t (app, user_id)
            JOIN subscriptions s ON s.app = t.app AND s.user_id = t.user_id WHERE s.shard = $1"#,
-        shard,
-        &apps as &[AppId],
-        &names as &[&str]
+        (shard, &apps as &[AppId], &names as &[&str])
     )
     .map(|row| (row.app, row.user_id));
     let there: BTreeSet<User> = there.fetch_all(&mut *tx).await?.into_iter().collect();
     let is_there: Vec<bool> = users.iter().map(|user| there.contains(user)).collect();
-    sqlx::query!(
+    execute!(
+        &mut *tx,
         "WITH looked AS (SELECT * FROM unnest($2::uuid[], $3::text[], $4::boolean[]) AS t (app, user_id, is_there)),
          kept AS (
            UPDATE user_shards u SET left_at = NULL FROM looked l
            WHERE l.is_there AND u.app = l.app AND u.user_id = l.user_id AND u.shard = $1)
          DELETE FROM user_shards u USING looked l
          WHERE NOT l.is_there AND u.app = l.app AND u.user_id = l.user_id AND u.shard = $1",
-        shard,
-        &apps as &[AppId],
-        &names as &[&str],
-        &is_there
-    )
-    .execute(&mut *tx)
-    .await?;
+        (shard, &apps as &[AppId], &names as &[&str], &is_there)
+    )?;
     tx.commit().await
 }
 
@@ -206,14 +199,12 @@ pub(crate) async fn note_all(conn: &mut PgConnection) -> sqlx::Result<()> {
     for shard in 0..i16::from(SHARDS) {
         let mut after = SubscriptionId(uuid::Uuid::nil());
         loop {
-            let page = sqlx::query!(
+            let page = fetch_all!(
+                &mut *conn,
                 r#"SELECT app AS "app: AppId", id AS "id: SubscriptionId", user_id AS "user_id!" FROM subscriptions
                    WHERE shard = $1 AND id > $2 AND user_id IS NOT NULL ORDER BY id LIMIT $3"#,
-                shard,
-                after.0,
-                CHUNK
-            );
-            let page = page.fetch_all(&mut *conn).await?;
+                (shard, after.0, CHUNK)
+            )?;
             let Some(last) = page.last() else { break };
             after = last.id;
             let mut of_apps: BTreeMap<AppId, Vec<(SubscriptionId, &str)>> = BTreeMap::new();

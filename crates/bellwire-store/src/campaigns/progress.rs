@@ -35,17 +35,16 @@ pub struct Outcomes {
 
 /// Reads the results of a campaign's deliveries. Waiting ones are targeted and have not ended.
 pub async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Outcomes>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         Outcomes,
         r#"SELECT 0 AS "run!", m.variant AS "variant!", l.gateway AS "gateway: Gateway", sum(c.targeted)::bigint AS "targeted!", sum(c.accepted)::bigint AS "accepted!",
              sum(c.gone)::bigint AS "gone!", sum(c.expired)::bigint AS "expired!", sum(c.dead)::bigint AS "dead!",
              sum(c.cancelled)::bigint AS "cancelled!", sum(c.capped)::bigint AS "capped!", sum(c.sunset)::bigint AS "sunset!"
            FROM messages m JOIN message_counts c ON c.message = m.id JOIN lanes l ON l.id = c.lane
            WHERE m.campaign = $1 GROUP BY m.variant, l.gateway ORDER BY m.variant, l.gateway"#,
-        id.0
+        (id.0)
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -61,15 +60,14 @@ pub struct Reports {
 }
 
 pub async fn reports(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Reports>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         Reports,
         r#"SELECT 0 AS "run!", m.variant AS "variant!", sum(r.acknowledged)::bigint AS "acknowledged!", sum(r.displayed)::bigint AS "displayed!",
              sum(r.clicked)::bigint AS "clicked!", sum(r.closed)::bigint AS "closed!"
            FROM messages m JOIN receipt_counts r ON r.message = m.id WHERE m.campaign = $1 GROUP BY m.variant"#,
-        id.0
+        (id.0)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Progress of a campaign's messages.
@@ -87,7 +85,8 @@ pub struct CampaignReach {
 }
 
 pub async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<CampaignReach> {
-    sqlx::query_as!(
+    fetch_one!(
+        pool,
         CampaignReach,
         r#"SELECT m.messages AS "messages!", m.estimate AS "estimate!", m.expanded AS "expanded!", p.to_make AS "to_make!", p.last_due_at
            FROM (SELECT count(*) AS messages, coalesce(sum(audience_estimate), 0)::bigint AS estimate,
@@ -95,10 +94,8 @@ pub async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<CampaignReach>
                  FROM messages m WHERE campaign = $1) m,
                 (SELECT count(*) AS to_make, max(due_at) AS last_due_at FROM campaign_parts
                  WHERE campaign = $1 AND message IS NULL) p"#,
-        id.0
+        (id.0)
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Progress of a campaign in a list.
@@ -122,7 +119,8 @@ pub struct ListedProgress {
 }
 
 pub async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result<Vec<ListedProgress>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         ListedProgress,
         r#"SELECT k.id AS "campaign!: CampaignId", m.estimate AS "estimate!", m.expanded AS "expanded!", p.to_make AS "to_make!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!", c.dead AS "dead!",
@@ -137,10 +135,8 @@ pub async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result<Vec<Li
                  coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
                  coalesce(sum(capped), 0)::bigint AS capped, coalesce(sum(sunset), 0)::bigint AS sunset
                FROM messages m JOIN message_counts n ON n.message = m.id WHERE m.campaign = k.id) c"#,
-        ids as &[CampaignId]
+        (ids as &[CampaignId])
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Deliveries of a message that ended since a minute began.
@@ -152,7 +148,8 @@ pub struct EndedRow {
 
 /// Returns the deliveries of a campaign that ended since a minute began, by message. Only large messages are charted.
 pub async fn ended_since(pool: &PgPool, id: CampaignId, minute: Timestamp) -> sqlx::Result<Vec<EndedRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         EndedRow,
         r#"SELECT ended.accepted_at AS "accepted_at!", sum(ended.n)::bigint AS "n!" FROM (
              SELECT m.id, m.accepted_at, u.n FROM messages m
@@ -162,14 +159,15 @@ pub async fn ended_since(pool: &PgPool, id: CampaignId, minute: Timestamp) -> sq
              SELECT m.id, m.accepted_at, n.n FROM rollup_notes n JOIN messages m ON m.id = n.message
              WHERE m.campaign = $1 AND n.minute >= $2 AND n.fact <= $4 AND n.fact <> $5) ended
            GROUP BY ended.id, ended.accepted_at"#,
-        id.0,
-        minute,
-        CHARTED_ABOVE,
-        Ending::Capped.code(), // the last of them
-        Ending::Retry.code()
+        (
+            id.0,
+            minute,
+            CHARTED_ABOVE,
+            Ending::Capped.code(),
+            // the last of them
+            Ending::Retry.code()
+        )
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -182,7 +180,8 @@ pub struct HeldRow {
 /// Returns the push services that hold back work of a campaign, those with the longest hold first: by a hold or an open breaker
 /// of a lane, a paused flow, or the runaway guard.
 pub async fn held(pool: &PgPool, id: CampaignId, tier: i16, now: Timestamp) -> sqlx::Result<Vec<HeldRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         HeldRow,
         r#"SELECT l.gateway AS "gateway: Gateway", nullif(max(h.until), 'infinity') AS until
            FROM (
@@ -197,12 +196,8 @@ pub async fn held(pool: &PgPool, id: CampaignId, tier: i16, now: Timestamp) -> s
              SELECT 'infinity' FROM flows f
              WHERE f.app = l.app AND (f.lane IS NULL OR f.lane = l.id) AND (f.paused OR $2 = ANY (f.held_tiers))) h (until)
            WHERE h.until > $3 GROUP BY l.gateway ORDER BY max(h.until) DESC, l.gateway"#,
-        id.0,
-        tier,
-        now
+        (id.0, tier, now)
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[derive(Debug, Clone)]
@@ -218,14 +213,12 @@ pub struct RunRow {
 
 /// The last runs of a campaign, the latest first.
 pub async fn runs(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<RunRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         RunRow,
         "SELECT run, at, decide_at, winner, confidence FROM campaign_runs WHERE campaign = $1 ORDER BY run DESC LIMIT $2",
-        id.0,
-        RUNS_SHOWN
+        (id.0, RUNS_SHOWN)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Results of deliveries to browsers of one language.
@@ -242,17 +235,17 @@ pub struct OfLocale {
 /// for a million. The locale of subscriptions deleted by retention is unknown.
 pub async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: usize) -> sqlx::Result<Vec<OfLocale>> {
     let messages = messages_of(pool, app, id).await?;
-    let accepted = sqlx::query!(
+    let accepted = query!(
         r#"SELECT s.locale AS "locale?", count(*) AS "n!" FROM attempts a
              LEFT JOIN subscriptions s ON s.shard = a.shard AND s.id = a.subscription
            WHERE a.message = ANY ($1) AND a.ending = 1 GROUP BY s.locale"#,
-        &messages as &[MessageId]
+        (&messages as &[MessageId])
     );
-    let reported = sqlx::query!(
+    let reported = query!(
         r#"SELECT s.locale AS "locale?", r.kind, count(*) AS "n!" FROM receipts r
              LEFT JOIN subscriptions s ON s.shard = r.shard AND s.id = r.subscription
            WHERE r.message = ANY ($1) AND r.kind < 3 GROUP BY s.locale, r.kind"#,
-        &messages as &[MessageId]
+        (&messages as &[MessageId])
     );
     let mut by_locale: HashMap<Option<String>, OfLocale> = HashMap::new();
     let mut of = |locale: Option<String>, accepted, displayed, clicked| {
@@ -287,11 +280,11 @@ pub struct OfGateway {
 /// Those of subscriptions deleted by retention are left out.
 pub async fn by_gateway(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<Vec<OfGateway>> {
     let messages = messages_of(pool, app, id).await?;
-    let reported = sqlx::query!(
+    let reported = query!(
         r#"SELECT s.lane, r.kind, count(*) AS "n!" FROM receipts r
              JOIN subscriptions s ON s.shard = r.shard AND s.id = r.subscription
            WHERE r.message = ANY ($1) AND r.kind < 3 GROUP BY s.lane, r.kind"#,
-        &messages as &[MessageId]
+        (&messages as &[MessageId])
     );
     let (mut lanes, mut displayed, mut clicked) = (Vec::new(), Vec::new(), Vec::new());
     for row in reported.fetch_all(pool).await? {
@@ -300,7 +293,8 @@ pub async fn by_gateway(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Resu
         displayed.push(of.0);
         clicked.push(of.1);
     }
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         OfGateway,
         r#"SELECT l.gateway AS "gateway: Gateway", sum(t.accepted)::bigint AS "accepted!", sum(t.displayed)::bigint AS "displayed!",
              sum(t.clicked)::bigint AS "clicked!"
@@ -310,19 +304,17 @@ pub async fn by_gateway(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Resu
              SELECT lane, 0, displayed, clicked FROM unnest($2::integer[], $3::bigint[], $4::bigint[])
                AS r (lane, displayed, clicked)) t
            JOIN lanes l ON l.id = t.lane GROUP BY l.gateway ORDER BY 2 DESC, 1"#,
-        &messages as &[MessageId],
-        &lanes,
-        &displayed,
-        &clicked
+        (&messages as &[MessageId], &lanes, &displayed, &clicked)
     )
-    .fetch_all(pool)
-    .await
 }
 
 async fn messages_of(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<Vec<MessageId>> {
-    sqlx::query_scalar!(r#"SELECT id AS "id: MessageId" FROM messages WHERE campaign = $1 AND app = $2"#, id.0, app.0)
-        .fetch_all(pool)
-        .await
+    fetch_all!(
+        pool,
+        scalar,
+        r#"SELECT id AS "id: MessageId" FROM messages WHERE campaign = $1 AND app = $2"#,
+        (id.0, app.0)
+    )
 }
 
 /// Counts of reports by kind: displayed and clicked.

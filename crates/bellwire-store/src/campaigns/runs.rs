@@ -14,16 +14,9 @@ use bellwire_rules::campaign::parts::Narrow;
 
 /// Runs of a campaign by their numbers, the nearest to the page's key first.
 pub async fn page(pool: &PgPool, id: CampaignId, page: Keyset) -> sqlx::Result<Vec<RunRow>> {
-    paged!(
-        page,
-        query_as!(
-            RunRow,
-            ["SELECT run, at, decide_at, winner, confidence FROM campaign_runs WHERE campaign = $1 AND run" < "$2 ORDER BY run" DESC "LIMIT $3"],
-            id.0,
-            page.number(),
-            page.limit
-        )
-        .fetch_all(pool)
+    paged!(pool, page, RunRow,
+        ["SELECT run, at, decide_at, winner, confidence FROM campaign_runs WHERE campaign = $1 AND run" < "$2 ORDER BY run" DESC "LIMIT $3"],
+        (id.0, page.number(), page.limit)
     )
 }
 
@@ -38,19 +31,18 @@ pub struct RunMessages {
 
 /// Returns the number of messages of these runs. Runs without messages are left out.
 pub async fn messages(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<RunMessages>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         RunMessages,
         r#"SELECT run, count(message) AS "made!", count(*) FILTER (WHERE message IS NULL) AS "to_make!"
            FROM campaign_parts WHERE campaign = $1 AND run = ANY ($2) GROUP BY run"#,
-        id.0,
-        runs
+        (id.0, runs)
     )
-    .fetch_all(pool)
-    .await
 }
 
 pub async fn outcomes(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<Outcomes>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         Outcomes,
         r#"SELECT p.run, m.variant AS "variant!", l.gateway AS "gateway: Gateway", sum(c.targeted)::bigint AS "targeted!",
              sum(c.accepted)::bigint AS "accepted!", sum(c.gone)::bigint AS "gone!", sum(c.expired)::bigint AS "expired!",
@@ -59,25 +51,20 @@ pub async fn outcomes(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Resu
            FROM campaign_parts p JOIN messages m ON m.id = p.message JOIN message_counts c ON c.message = m.id
              JOIN lanes l ON l.id = c.lane
            WHERE p.campaign = $1 AND p.run = ANY ($2) GROUP BY p.run, m.variant, l.gateway"#,
-        id.0,
-        runs
+        (id.0, runs)
     )
-    .fetch_all(pool)
-    .await
 }
 
 pub async fn reports(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<Reports>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         Reports,
         r#"SELECT p.run, m.variant AS "variant!", sum(r.acknowledged)::bigint AS "acknowledged!",
              sum(r.displayed)::bigint AS "displayed!", sum(r.clicked)::bigint AS "clicked!", sum(r.closed)::bigint AS "closed!"
            FROM campaign_parts p JOIN messages m ON m.id = p.message JOIN receipt_counts r ON r.message = m.id
            WHERE p.campaign = $1 AND p.run = ANY ($2) GROUP BY p.run, m.variant"#,
-        id.0,
-        runs
+        (id.0, runs)
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[derive(Debug)]
@@ -90,24 +77,22 @@ pub struct PartRow {
 
 /// Returns the part of a message in its campaign. `None`: it belongs to no campaign, or the campaign was deleted.
 pub async fn part_of(pool: &PgPool, message: MessageId) -> sqlx::Result<Option<PartRow>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         PartRow,
         r#"SELECT campaign AS "campaign: CampaignId", run, variant, narrow AS "narrow: Json<Narrow>"
            FROM campaign_parts WHERE message = $1"#,
-        message.0
+        (message.0)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// Returns the times and recipients of messages of the same run and variant.
 pub async fn parts_beside(pool: &PgPool, part: &PartRow) -> sqlx::Result<Vec<(Timestamp, Json<Narrow>)>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"SELECT due_at, narrow AS "narrow: Json<Narrow>" FROM campaign_parts
            WHERE campaign = $1 AND run = $2 AND variant = $3 ORDER BY due_at"#,
-        part.campaign.0,
-        part.run,
-        part.variant
-    );
-    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.due_at, row.narrow)).collect())
+        (part.campaign.0, part.run, part.variant)
+    )?;
+    Ok(rows.into_iter().map(|row| (row.due_at, row.narrow)).collect())
 }

@@ -16,8 +16,7 @@ const MESSAGES_LOOKED_AT: i64 = 2_000;
 
 /// Forgets the messages that are still to be made.
 pub async fn forget_parts(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
-    let forgotten = sqlx::query!("DELETE FROM campaign_parts WHERE campaign = $1 AND message IS NULL", id.0);
-    forgotten.execute(conn).await.map(drop)
+    execute!(conn, "DELETE FROM campaign_parts WHERE campaign = $1 AND message IS NULL", (id.0))
 }
 
 #[derive(Debug)]
@@ -34,48 +33,43 @@ pub struct DueCampaign {
 /// Returns the due time of the next campaign. It is in the past if messages have still to follow their campaign. `None`: no
 /// campaign is planned.
 pub async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Timestamp>> {
-    sqlx::query_scalar!(
+    fetch_one!(
+        pool,
+        scalar,
         r#"SELECT CASE WHEN EXISTS (SELECT FROM campaigns WHERE unsteered) THEN 'epoch'
              ELSE (SELECT min(next_at) FROM campaigns) END"#
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Locks a due campaign that no other replica has locked. `None`: there is none.
 pub async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Option<DueCampaign>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         DueCampaign,
         r#"SELECT c.id AS "id: CampaignId", c.app AS "app: AppId", c.plan, c.runs, coalesce(c.started_at, c.created_at) AS "started_at!",
              a.timezone
            FROM campaigns c JOIN apps a ON a.id = c.app
            WHERE c.next_at <= $1 AND a.deleting_at IS NULL ORDER BY c.next_at LIMIT 1 FOR NO KEY UPDATE OF c SKIP LOCKED"#,
-        now
+        (now)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// Schedules the next check of a locked campaign for this time.
 pub async fn put_off(conn: &mut PgConnection, id: CampaignId, until: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE campaigns SET next_at = $2 WHERE id = $1", id.0, until).execute(conn).await.map(drop)
+    execute!(conn, "UPDATE campaigns SET next_at = $2 WHERE id = $1", (id.0, until))
 }
 
 /// Ends a locked campaign whose time is over: no more messages are made, and those that are under way are cancelled by
 /// [`super::transitions::follow_through`].
 pub async fn expire(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
     forget_parts(conn, id).await?;
-    sqlx::query!("UPDATE campaigns SET expired = true, unsteered = true WHERE id = $1 AND NOT expired", id.0)
-        .execute(conn)
-        .await
-        .map(drop)
+    execute!(conn, "UPDATE campaigns SET expired = true, unsteered = true WHERE id = $1 AND NOT expired", (id.0))
 }
 
 /// The time that the last run of a locked campaign was for. Asked after it was locked, so that it is known of a run that another
 /// replica has just begun.
 pub async fn last_at(conn: &mut PgConnection, due: &DueCampaign) -> sqlx::Result<Option<Timestamp>> {
-    let at = sqlx::query_scalar!("SELECT at FROM campaign_runs WHERE campaign = $1 AND run = $2", due.id.0, due.runs);
-    at.fetch_optional(conn).await
+    fetch_optional!(conn, scalar, "SELECT at FROM campaign_runs WHERE campaign = $1 AND run = $2", (due.id.0, due.runs))
 }
 
 /// Begins a run with the messages that it ends in. Returns its number.
@@ -88,36 +82,26 @@ pub async fn begin_run(
     parts: &[CampaignPart],
 ) -> sqlx::Result<i32> {
     let run = due.runs + 1;
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "WITH counted AS (UPDATE campaigns SET runs = $2 WHERE id = $1)
          INSERT INTO campaign_runs (campaign, run, at, root, decide_at) VALUES ($1, $2, $3, $4, $5)",
-        due.id.0,
-        run,
-        at,
-        root,
-        decide_at
-    )
-    .execute(&mut *conn)
-    .await?;
+        (due.id.0, run, at, root, decide_at)
+    )?;
     add_parts(conn, due.id, run, parts).await?;
     Ok(run)
 }
 
 pub async fn add_parts(conn: &mut PgConnection, id: CampaignId, run: i32, parts: &[CampaignPart]) -> sqlx::Result<()> {
     let narrow: Vec<_> = parts.iter().map(|part| sqlx::types::Json(&part.narrow)).collect();
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO campaign_parts (campaign, run, part, due_at, variant, narrow)
          SELECT $1, $2, (SELECT coalesce(max(part), 0) FROM campaign_parts WHERE campaign = $1 AND run = $2) + t.n, t.due_at, t.variant, t.narrow
          FROM unnest($3::timestamptz[], $4::smallint[], $5::jsonb[]) WITH ORDINALITY AS t (due_at, variant, narrow, n)",
-        id.0,
-        run,
-        &parts.iter().map(|part| part.due_at).collect::<Vec<_>>(),
-        &parts.iter().map(|part| number(part.variant)).collect::<Vec<_>>(),
-        &narrow as &[sqlx::types::Json<&Narrow>]
+        (id.0, run, &parts.iter().map(|part| part.due_at).collect::<Vec<_>>()),
+        (&parts.iter().map(|part| number(part.variant)).collect::<Vec<_>>(), &narrow as &[sqlx::types::Json<&Narrow>])
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 fn number(variant: usize) -> i16 {
@@ -139,16 +123,14 @@ pub struct DuePart {
 
 /// The first of the messages of a locked campaign that are due.
 pub async fn due_part(conn: &mut PgConnection, id: CampaignId, now: Timestamp) -> sqlx::Result<Option<DuePart>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         DuePart,
         r#"SELECT p.run, p.part, p.variant, p.narrow AS "narrow: sqlx::types::Json<Narrow>", r.root, r.at AS assigned_at
            FROM campaign_parts p JOIN campaign_runs r ON r.campaign = p.campaign AND r.run = p.run
            WHERE p.campaign = $1 AND p.message IS NULL AND p.due_at <= $2 ORDER BY p.due_at, p.run, p.part LIMIT 1"#,
-        id.0,
-        now
+        (id.0, now)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// Notes that a message was made, and whose it is.
@@ -158,71 +140,57 @@ pub async fn part_made(
     part: &DuePart,
     message: MessageId,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "WITH made AS (UPDATE campaign_parts SET message = $4 WHERE campaign = $1 AND run = $2 AND part = $3)
          UPDATE messages SET campaign = $1, variant = $5, root = $6, assigned_at = $7 WHERE id = $4",
-        id.0,
-        part.run,
-        part.part,
-        message.0,
-        part.variant,
-        part.root,
-        part.assigned_at
+        (id.0, part.run, part.part, message.0, part.variant, part.root, part.assigned_at)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Records that a message would have no recipients.
 pub async fn part_dropped(conn: &mut PgConnection, id: CampaignId, part: &DuePart) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM campaign_parts WHERE campaign = $1 AND run = $2 AND part = $3", id.0, part.run, part.part)
-        .execute(conn)
-        .await
-        .map(drop)
+    execute!(
+        conn,
+        "DELETE FROM campaign_parts WHERE campaign = $1 AND run = $2 AND part = $3",
+        (id.0, part.run, part.part)
+    )
 }
 
 /// Spreads the fan-out of a message over so many seconds in each lane, as its audience is counted now. `share` of the audience
 /// is meant, in ten-thousandths.
 pub async fn spread(conn: &mut PgConnection, message: MessageId, seconds: u32, share: i64) -> sqlx::Result<()> {
-    let lanes = sqlx::query!(
+    let lanes = fetch_all!(
+        &mut *conn,
         r#"SELECT c.lane, coalesce(sum(a.n), 0)::bigint AS "n!"
            FROM cursors c LEFT JOIN audiences a ON a.lane = c.lane AND a.topic = coalesce(c.topic, 0)
            WHERE c.message = $1 GROUP BY c.lane ORDER BY c.lane"#,
-        message.0
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (message.0)
+    )?;
     let meant = |n: i64| n * share / i64::from(WHOLE);
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE cursors c SET pace_us = t.pace_us FROM unnest($2::integer[], $3::bigint[]) AS t (lane, pace_us)
          WHERE c.message = $1 AND c.lane = t.lane",
-        message.0,
-        &lanes.iter().map(|lane| lane.lane).collect::<Vec<_>>(),
-        &lanes.iter().map(|lane| spread_over(seconds, meant(lane.n))).collect::<Vec<_>>()
+        (message.0, &lanes.iter().map(|lane| lane.lane).collect::<Vec<_>>()),
+        (&lanes.iter().map(|lane| spread_over(seconds, meant(lane.n))).collect::<Vec<_>>())
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Divides the pace of a locked campaign among all of its cursors, by their remaining audiences: across variants, test and rest,
 /// zones and push services. Repeated while they move, it gives the share of a finished cursor to the others.
 pub async fn share_pace(conn: &mut PgConnection, id: CampaignId, per_minute: u32) -> sqlx::Result<()> {
     // In a fixed order, since a pause of a single message locks its cursors, too.
-    let cursors = sqlx::query!(
+    let cursors = fetch_all!(
+        &mut *conn,
         r#"SELECT c.message, c.lane, c.pace_us,
              (SELECT coalesce(sum(n), 0)::bigint FROM audiences WHERE lane = c.lane AND topic = coalesce(c.topic, 0))
                * coalesce((p.narrow->'share'->>'to')::bigint - (p.narrow->'share'->>'from')::bigint, $3) AS "weight!"
            FROM (SELECT id FROM messages WHERE campaign = $1 ORDER BY id DESC LIMIT $2) m
              JOIN campaign_parts p ON p.message = m.id JOIN cursors c ON c.message = m.id
            ORDER BY c.message, c.lane FOR UPDATE OF c"#,
-        id.0,
-        MESSAGES_LOOKED_AT,
-        i64::from(WHOLE)
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (id.0, MESSAGES_LOOKED_AT, i64::from(WHOLE))
+    )?;
     let weights: Vec<i64> = cursors.iter().map(|cursor| cursor.weight).collect();
     let paces = share_of(per_minute, &weights);
     let changed = cursors.iter().zip(&paces).filter(|(cursor, pace)| cursor.pace_us != Some(pace.us));
@@ -236,18 +204,13 @@ pub async fn share_pace(conn: &mut PgConnection, id: CampaignId, per_minute: u32
     if messages.is_empty() {
         return Ok(());
     }
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE cursors c SET pace_us = t.pace_us, due_at = c.due_at + t.wait_us * interval '1 microsecond'
          FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bigint[]) AS t (message, lane, pace_us, wait_us)
          WHERE c.message = t.message AND c.lane = t.lane",
-        &messages,
-        &lanes,
-        &us,
-        &waits
+        (&messages, &lanes, &us, &waits)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// A test that is to be decided.
@@ -265,23 +228,21 @@ pub async fn undecided(
     variants: usize,
     now: Timestamp,
 ) -> sqlx::Result<Option<Undecided>> {
-    let run = sqlx::query_scalar!(
+    let run = query!(
+        scalar,
         "SELECT run FROM campaign_runs WHERE campaign = $1 AND decide_at <= $2 ORDER BY run LIMIT 1",
-        id.0,
-        now
+        (id.0, now)
     );
     let Some(run) = run.fetch_optional(&mut *conn).await? else { return Ok(None) };
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT p.variant, coalesce(sum(c.accepted), 0)::bigint AS "accepted!", coalesce(sum(r.clicked), 0)::bigint AS "clicked!"
            FROM campaign_parts p
              LEFT JOIN LATERAL (SELECT sum(accepted) AS accepted FROM message_counts WHERE message = p.message) c ON true
              LEFT JOIN receipt_counts r ON r.message = p.message
            WHERE p.campaign = $1 AND p.run = $2 GROUP BY p.variant"#,
-        id.0,
-        run
-    )
-    .fetch_all(conn)
-    .await?;
+        (id.0, run)
+    )?;
     let mut counts = vec![VariantCount { accepted: 0, clicked: 0 }; variants];
     for row in rows {
         if let Some(count) = usize::try_from(row.variant).ok().and_then(|place| counts.get_mut(place)) {
@@ -299,16 +260,11 @@ pub async fn decided(
     verdict: Option<WinnerVerdict>,
     winner: Option<usize>,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE campaign_runs SET decide_at = NULL, winner = $3, confidence = $4 WHERE campaign = $1 AND run = $2",
-        id.0,
-        run,
-        winner.map(number),
-        verdict.map(|verdict| verdict.confidence)
+        (id.0, run, winner.map(number), verdict.map(|verdict| verdict.confidence))
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// State of the run that a campaign follows.
@@ -328,18 +284,15 @@ pub async fn followed(
     id: CampaignId,
     since: Timestamp,
 ) -> sqlx::Result<Option<FollowedRun>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         FollowedRun,
         r#"SELECT c.state NOT IN ('cancelled', 'done') AS "is_on!",
              coalesce((SELECT at FROM campaign_runs WHERE campaign = c.id AND at <= $3 ORDER BY run DESC LIMIT 1),
                       (SELECT at FROM campaign_runs WHERE campaign = c.id ORDER BY run LIMIT 1)) AS at
            FROM campaigns c WHERE c.id = $1 AND c.app = $2"#,
-        id.0,
-        app.0,
-        since
+        (id.0, app.0, since)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// Remaining parts of a campaign.
@@ -355,7 +308,8 @@ pub struct Ahead {
 
 /// Returns the remaining parts of a locked campaign.
 pub async fn ahead(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<Ahead> {
-    sqlx::query_as!(
+    fetch_one!(
+        conn,
         Ahead,
         r#"SELECT (SELECT min(due_at) FROM campaign_parts WHERE campaign = c.id AND message IS NULL) AS part_at,
              (SELECT min(decide_at) FROM campaign_runs WHERE campaign = c.id) AS decide_at,
@@ -365,11 +319,8 @@ pub async fn ahead(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<Ahea
                         OR (SELECT true FROM batches WHERE message = m.id LIMIT 1) IS NOT NULL
                         OR (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NOT NULL) AS "is_moving!"
            FROM campaigns c WHERE id = $1"#,
-        id.0,
-        MESSAGES_LOOKED_AT
+        (id.0, MESSAGES_LOOKED_AT)
     )
-    .fetch_one(conn)
-    .await
 }
 
 /// Stores the state of a locked campaign, and the time of its next check.
@@ -380,15 +331,10 @@ pub async fn set_out(
     next_at: Option<Timestamp>,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE campaigns SET state = $2, next_at = $3, changed_at = CASE WHEN state = $2 THEN changed_at ELSE $4 END
          WHERE id = $1",
-        id.0,
-        state.name(),
-        next_at,
-        now
+        (id.0, state.name(), next_at, now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }

@@ -25,39 +25,33 @@ pub async fn turn(
     order: CampaignOrder,
     now: Timestamp,
 ) -> sqlx::Result<Option<OrderResult>> {
-    let row = sqlx::query!(
+    let row = query!(
         r#"SELECT state AS "state: CampaignState", changed_at FROM campaigns WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
-        id.0,
-        app.0
+        (id.0, app.0)
     );
     let Some(row) = row.fetch_optional(&mut *conn).await? else { return Ok(None) };
     // A statement of its own: one that waited for the lock would not see the message that was made meanwhile.
-    let has_begun = sqlx::query_scalar!(
+    let has_begun = fetch_one!(
+        &mut *conn,
+        scalar,
         r#"SELECT EXISTS (SELECT FROM campaign_parts WHERE campaign = $1 AND message IS NOT NULL) AS "has_begun!""#,
-        id.0
-    );
-    let has_begun = has_begun.fetch_one(&mut *conn).await?;
+        (id.0)
+    )?;
     let turn = row.state.after(order, has_begun);
     let OrderResult::To(state) = turn else { return Ok(Some(turn)) };
     let is_on = matches!(state, CampaignState::Scheduled | CampaignState::Sending);
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE campaigns SET state = $2, next_at = $3, unsteered = $4, changed_at = $5,
            started_at = CASE WHEN $6 THEN $5 ELSE started_at END WHERE id = $1",
-        id.0,
-        state.name(),
-        is_on.then_some(now),
-        has_begun,
-        now,
-        order == CampaignOrder::Start
-    )
-    .execute(&mut *conn)
-    .await?;
+        (id.0, state.name(), is_on.then_some(now), has_begun, now, order == CampaignOrder::Start)
+    )?;
     match order {
         CampaignOrder::Start | CampaignOrder::Pause => {}
         CampaignOrder::Resume => put_off_decisions(conn, id, row.changed_at, now).await?,
         CampaignOrder::Cancel => {
             forget_parts(conn, id).await?;
-            sqlx::query!("UPDATE campaign_runs SET decide_at = NULL WHERE campaign = $1", id.0).execute(conn).await?;
+            execute!(conn, "UPDATE campaign_runs SET decide_at = NULL WHERE campaign = $1", (id.0))?;
         }
     }
     Ok(Some(turn))
@@ -70,35 +64,30 @@ async fn put_off_decisions(
     paused_at: Timestamp,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE campaign_runs SET decide_at = decide_at + greatest($3::timestamptz - $2, interval '0')
          WHERE campaign = $1 AND decide_at IS NOT NULL",
-        id.0,
-        paused_at,
-        now
+        (id.0, paused_at, now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Campaigns with ids above `after` whose messages have still to follow, as many as are listed at a time.
 pub async fn unsteered(pool: &PgPool, after: CampaignId) -> sqlx::Result<Vec<CampaignId>> {
-    sqlx::query_scalar!(
+    fetch_all!(
+        pool,
+        scalar,
         r#"SELECT id AS "id: CampaignId" FROM campaigns WHERE unsteered AND id > $1 ORDER BY id LIMIT $2"#,
-        after.0,
-        LISTED_AT_ONCE
+        (after.0, LISTED_AT_ONCE)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Pauses, resumes or cancels the messages of a campaign that was changed or has expired. It is called by the request, by
 /// repeated requests, and by maintenance in case the request died. Returns the stops for this process's dispatch.
 pub async fn follow_through(pool: &PgPool, id: CampaignId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
-    let turned = sqlx::query!(
+    let turned = query!(
         r#"SELECT app AS "app: AppId", state AS "state: CampaignState", expired, changed_at FROM campaigns WHERE id = $1 AND unsteered"#,
-        id.0
+        (id.0)
     );
     let Some(turned) = turned.fetch_optional(pool).await? else { return Ok(Vec::new()) };
     let (mut stops, mut below) = (Vec::new(), Some(Uuid::max()));
@@ -110,15 +99,11 @@ pub async fn follow_through(pool: &PgPool, id: CampaignId, now: Timestamp) -> sq
         below = looked_at.last;
     }
     // Unless it was turned again meanwhile: then its messages are still to follow that.
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE campaigns SET unsteered = false WHERE id = $1 AND state = $2 AND expired = $3 AND changed_at = $4",
-        id.0,
-        turned.state.name(),
-        turned.expired,
-        turned.changed_at
-    )
-    .execute(pool)
-    .await?;
+        (id.0, turned.state.name(), turned.expired, turned.changed_at)
+    )?;
     Ok(stops)
 }
 
@@ -130,17 +115,14 @@ struct LookedAt {
 
 /// Looks at the newest messages of a campaign with ids below `end`.
 async fn look_at(pool: &PgPool, id: CampaignId, end: Uuid) -> sqlx::Result<LookedAt> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"SELECT id, ((SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NOT NULL
              OR (SELECT true FROM batches WHERE message = m.id LIMIT 1) IS NOT NULL
              OR (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NOT NULL) AS "is_moving!"
            FROM (SELECT id FROM messages WHERE campaign = $1 AND id < $2 ORDER BY id DESC LIMIT $3) m ORDER BY id DESC"#,
-        id.0,
-        end,
-        LOOKED_AT_ONCE
-    )
-    .fetch_all(pool)
-    .await?;
+        (id.0, end, LOOKED_AT_ONCE)
+    )?;
     let is_full = i64::try_from(rows.len()) == Ok(LOOKED_AT_ONCE);
     let last = rows.last().map(|row| row.id).filter(|_| is_full);
     let moving = rows.into_iter().filter(|row| row.is_moving).map(|row| MessageId(row.id)).collect();
@@ -158,10 +140,8 @@ async fn follow(
 ) -> sqlx::Result<Option<Stop>> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
-        let campaign = sqlx::query!(
-            r#"SELECT state AS "state: CampaignState", expired FROM campaigns WHERE id = $1 FOR SHARE"#,
-            id.0
-        );
+        let campaign =
+            query!(r#"SELECT state AS "state: CampaignState", expired FROM campaigns WHERE id = $1 FOR SHARE"#, (id.0));
         let Some(campaign) = campaign.fetch_optional(&mut *tx).await? else { return Ok(None) };
         let order = match campaign.state {
             state if campaign.expired || state == CampaignState::Cancelled => steering::MessageOrder::Cancel,

@@ -64,11 +64,13 @@ async fn marked(connection: &mut PgConnection) -> sqlx::Result<String> {
 /// The names of the standbys that commits wait for; none: they wait for none.
 pub async fn awaited_standbys(options: &PgConnectOptions) -> sqlx::Result<Option<String>> {
     let mut connection = tls::connect(options).await?;
-    let names = sqlx::query_scalar!(
+    let names = fetch_optional!(
+        &mut connection,
+        scalar,
         r#"SELECT nullif(current_setting('synchronous_standby_names'), '')
            WHERE current_setting('synchronous_commit') NOT IN ('off', 'local')"#
-    );
-    let names = names.fetch_optional(&mut connection).await?.flatten();
+    )?;
+    let names = names.flatten();
     connection.close().await?;
     Ok(names)
 }
@@ -76,8 +78,6 @@ pub async fn awaited_standbys(options: &PgConnectOptions) -> sqlx::Result<Option
 /// Commits something that leaves no trace. Returns once it is confirmed, which may be never.
 pub async fn commit(options: &PgConnectOptions) -> sqlx::Result<()> {
     let mut connection = tls::connect(options).await?;
-    sqlx::query_scalar!(r#"SELECT pg_logical_emit_message(true, 'bellwire', '')::text"#)
-        .fetch_one(&mut connection)
-        .await?;
+    fetch_one!(&mut connection, scalar, r#"SELECT pg_logical_emit_message(true, 'bellwire', '')::text"#)?;
     connection.close().await
 }

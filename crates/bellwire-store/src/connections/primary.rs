@@ -145,7 +145,8 @@ pub(super) async fn ask(
         Some(connection) => connection,
         none => none.insert(tls::connect(options).await?),
     };
-    let row = sqlx::query!(
+    let row = fetch_one!(
+        connection,
         r#"SELECT pg_is_in_recovery() OR ($1 AND current_setting('transaction_read_only')::boolean) AS "read_only!",
                   CASE WHEN $1 AND NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END AS wal_file,
                   CASE WHEN $1 THEN (SELECT system_identifier FROM pg_control_system()) END AS system,
@@ -154,10 +155,8 @@ pub(super) async fn ask(
                        THEN ARRAY(SELECT pid || ' ' || query_start FROM pg_stat_activity
                                   WHERE usename = current_user AND wait_event = 'SyncRep')
                        ELSE '{}' END AS "waiting!: Vec<String>""#,
-        several
-    )
-    .fetch_one(connection)
-    .await?;
+        (several)
+    )?;
     let timeline = row.wal_file.as_deref().and_then(timeline_of);
     Ok(PrimaryObservation {
         read_only: row.read_only,

@@ -118,12 +118,12 @@ fn tell(is_usable: bool, options: &PgConnectOptions, lag: &Result<Option<Duratio
 
 /// Up to where a Postgres has written, or, if it is a standby, replayed: octets of WAL.
 async fn position(pool: &PgPool) -> sqlx::Result<i64> {
-    sqlx::query_scalar!(
+    fetch_one!(
+        pool,
+        scalar,
         r#"SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END
                    - '0/0'::pg_lsn)::bigint AS "position!""#
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Positions of the primary with their times, the oldest first.

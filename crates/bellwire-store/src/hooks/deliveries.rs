@@ -38,19 +38,15 @@ pub async fn claim(
     lease: Uuid,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Claimed>> {
-    let claimed = sqlx::query_as!(
+    fetch_all!(
+        pool,
         Claimed,
         r#"UPDATE webhook_deliveries SET lease = $3, due_at = $4 WHERE id = ANY (ARRAY(
              SELECT id FROM webhook_deliveries WHERE webhook = $1 AND state = 'pending' AND due_at <= $2
              ORDER BY due_at, id LIMIT $5 FOR UPDATE SKIP LOCKED))
            RETURNING id AS "id: HookDeliveryId", lease AS "lease!", body AS "body!", retries"#,
-        webhook.0,
-        now,
-        lease,
-        now + LEASE,
-        i64::try_from(limit).unwrap_or(i64::MAX)
-    );
-    claimed.fetch_all(pool).await
+        (webhook.0, now, lease, now + LEASE, i64::try_from(limit).unwrap_or(i64::MAX))
+    )
 }
 
 #[derive(Debug)]
@@ -70,7 +66,8 @@ pub struct Settled {
 /// Writes down what requests came to: those that are still ours.
 pub async fn settle(pool: &PgPool, settled: &[Settled]) -> sqlx::Result<()> {
     let status = |it: &Settled| it.status.map(|status| i16::try_from(status).unwrap_or(i16::MAX));
-    sqlx::query!(
+    execute!(
+        pool,
         "WITH given AS (
              SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::smallint[],
                                   $7::integer[], $8::text[])
@@ -87,33 +84,20 @@ pub async fn settle(pool: &PgPool, settled: &[Settled]) -> sqlx::Result<()> {
          )
          INSERT INTO webhook_attempts (delivery, number, at, status, took_ms, reason)
          SELECT w.id, w.number, g.at, g.status, g.took_ms, g.reason FROM written w JOIN given g ON g.id = w.id",
-        &settled.iter().map(|it| it.id.0).collect::<Vec<_>>(),
-        &settled.iter().map(|it| it.lease).collect::<Vec<_>>(),
-        &settled.iter().map(|it| it.state.name().to_owned()).collect::<Vec<_>>(),
-        &settled.iter().map(|it| it.due_at).collect::<Vec<_>>(),
-        &settled.iter().map(|it| it.at).collect::<Vec<_>>(),
-        &settled.iter().map(status).collect::<Vec<_>>() as &[Option<i16>],
-        &settled.iter().map(|it| i32::try_from(it.took_ms).unwrap_or(i32::MAX)).collect::<Vec<_>>(),
-        &settled.iter().map(|it| it.reason.as_deref()).collect::<Vec<_>>() as &[Option<&str>]
+        settled,
+        |it| (it.id.0, it.lease, it.state.name().to_owned(), it.due_at, it.at, status(it), i32::try_from(it.took_ms).unwrap_or(i32::MAX), it.reason.as_deref())
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Makes requests that were not sent due at a later time. They use up no attempt.
 pub async fn give_back(pool: &PgPool, unsent: &[(HookDeliveryId, Uuid)], due_at: Timestamp) -> sqlx::Result<()> {
     let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = unsent.iter().map(|(id, lease)| (id.0, *lease)).unzip();
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE webhook_deliveries d SET due_at = $3, lease = NULL FROM unnest($1::uuid[], $2::uuid[]) AS g (id, lease)
          WHERE d.id = g.id AND d.lease = g.lease AND d.state = 'pending'",
-        &ids,
-        &leases,
-        due_at
+        (&ids, &leases, due_at)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 #[derive(Debug)]
@@ -136,20 +120,12 @@ pub async fn list(
     state: Option<DeliveryState>,
     page: Keyset,
 ) -> sqlx::Result<Vec<DeliveryRow>> {
-    paged!(
-        page,
-        query_as!(
-            DeliveryRow,
-            [r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, NULL::bytea AS body, attempts, due_at,
+    paged!(pool, page, DeliveryRow,
+        [r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, NULL::bytea AS body, attempts, due_at,
                   created_at, ended_at
            FROM webhook_deliveries WHERE webhook = $1 AND ($2::text IS NULL OR state = $2) AND id"# < "$3
            ORDER BY id" DESC "LIMIT $4"],
-            webhook.0,
-            state.map(DeliveryState::name),
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+        (webhook.0, state.map(DeliveryState::name), page.beyond, page.limit)
     )
 }
 
@@ -159,16 +135,14 @@ pub async fn find(
     webhook: WebhookId,
     id: HookDeliveryId,
 ) -> sqlx::Result<Option<DeliveryRow>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        executor,
         DeliveryRow,
         r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, body, attempts, due_at, created_at,
                   ended_at
            FROM webhook_deliveries WHERE webhook = $1 AND id = $2"#,
-        webhook.0,
-        id.0
+        (webhook.0, id.0)
     )
-    .fetch_optional(executor)
-    .await
 }
 
 #[derive(Debug)]
@@ -181,14 +155,12 @@ pub struct AttemptRow {
 }
 
 pub async fn attempts(pool: &PgPool, id: HookDeliveryId, limit: i64) -> sqlx::Result<Vec<AttemptRow>> {
-    let mut newest = sqlx::query_as!(
+    let mut newest = fetch_all!(
+        pool,
         AttemptRow,
         "SELECT number, at, status, took_ms, reason FROM webhook_attempts WHERE delivery = $1 ORDER BY number DESC LIMIT $2",
-        id.0,
-        limit
-    )
-    .fetch_all(pool)
-    .await?;
+        (id.0, limit)
+    )?;
     newest.reverse();
     Ok(newest)
 }
@@ -202,13 +174,12 @@ pub struct WebhookBacklog {
 
 /// Counts what waits: of each webhook no more than is kept for it.
 pub async fn backlog(pool: &PgPool) -> sqlx::Result<WebhookBacklog> {
-    sqlx::query_as!(
+    fetch_one!(
+        pool,
         WebhookBacklog,
         r#"SELECT count(*) AS "pending!", min(d.created_at) AS oldest_at
            FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id WHERE w.state = 'active' AND d.state = 'pending'"#
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Failed deliveries to send again.
@@ -229,15 +200,12 @@ pub async fn replay(
         ResendSelection::One(id) => (Some(id.0), Uuid::nil()),
         ResendSelection::Since(at) => (None, first_uuid_of(at)),
     };
-    let replayed = sqlx::query!(
+    rows_affected!(
+        conn,
         "UPDATE webhook_deliveries SET state = 'pending', retries = 0, due_at = $4, ended_at = NULL, lease = NULL
          WHERE webhook = $1 AND state = 'failed' AND id >= $3 AND ($2::uuid IS NULL OR id = $2)",
-        webhook.0,
-        one,
-        since,
-        now
-    );
-    Ok(replayed.execute(conn).await?.rows_affected())
+        (webhook.0, one, since, now)
+    )
 }
 
 /// Takes a user out of everything that receivers are still to be told of one of their subscriptions. Returns how many requests
@@ -248,24 +216,20 @@ pub async fn forget(
     app: AppId,
     subscription: SubscriptionId,
 ) -> sqlx::Result<i64> {
-    let rows = sqlx::query!(
+    let rows = query!(
         r#"SELECT d.id, d.body AS "body!" FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
            WHERE w.app = $1 AND d.state <> 'delivered' AND d.subscriptions @> ARRAY[$2::uuid] ORDER BY d.id FOR UPDATE OF d"#,
-        app.0,
-        subscription.0
+        (app.0, subscription.0)
     );
     let named = subscription.to_string();
     let mut forgotten = 0;
     for row in rows.fetch_all(&mut *conn).await? {
         let Some(body) = without_user(vault, row.id, &row.body, |data| data["subscription"] == named) else { continue };
-        sqlx::query!(
+        execute!(
+            &mut *conn,
             "UPDATE webhook_deliveries SET body = $2, subscriptions = array_remove(subscriptions, $3) WHERE id = $1",
-            row.id,
-            body,
-            subscription.0
-        )
-        .execute(&mut *conn)
-        .await?;
+            (row.id, body, subscription.0)
+        )?;
         forgotten += 1;
     }
     Ok(forgotten)
@@ -281,30 +245,27 @@ pub async fn forget_user(
     asked_at: Timestamp,
 ) -> sqlx::Result<i64> {
     // A concurrent packer may have read the user before the erasure: its requests are visible afterwards.
-    sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0))")
-        .fetch_one(&mut *conn)
-        .await?;
+    fetch_one!(&mut *conn, scalar, "SELECT pg_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0))")?;
     let (left, left_at) = left_browsers(conn, app).await?;
-    let ids = sqlx::query_scalar!(
+    let ids = query!(
+        scalar,
         "SELECT d.id FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
          WHERE w.app = $1 AND d.state <> 'delivered' AND (d.created_at >= $2 OR EXISTS (
            SELECT FROM unnest($3::uuid[], $4::timestamptz[]) AS l (id, left_at)
            WHERE l.id = ANY (d.subscriptions) AND l.left_at >= d.created_at))
          ORDER BY d.id",
-        app.0,
-        asked_at,
-        &left as &[SubscriptionId],
-        &left_at
+        (app.0, asked_at, &left as &[SubscriptionId], &left_at)
     );
     let mut forgotten = 0;
     for id in ids.fetch_all(&mut *conn).await? {
-        let body = sqlx::query_scalar!(
+        let body = query!(
+            scalar,
             r#"SELECT body AS "body!" FROM webhook_deliveries WHERE id = $1 AND state <> 'delivered' FOR UPDATE"#,
-            id
+            (id)
         );
         let Some(body) = body.fetch_optional(&mut *conn).await? else { continue };
         let Some(body) = without_user(vault, id, &body, |data| data["user_id"] == user_id) else { continue };
-        sqlx::query!("UPDATE webhook_deliveries SET body = $2 WHERE id = $1", id, body).execute(&mut *conn).await?;
+        execute!(&mut *conn, "UPDATE webhook_deliveries SET body = $2 WHERE id = $1", (id, body))?;
         forgotten += 1;
     }
     Ok(forgotten)
@@ -312,12 +273,14 @@ pub async fn forget_user(
 
 /// Of the browsers that something is still to be told of, or could not be, those that a user has left, and when.
 async fn left_browsers(conn: &mut PgConnection, app: AppId) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
-    let named = sqlx::query_scalar!(
+    let named = fetch_all!(
+        &mut *conn,
+        scalar,
         r#"SELECT DISTINCT n.id AS "id!: SubscriptionId" FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
            CROSS JOIN LATERAL unnest(d.subscriptions) AS n (id) WHERE w.app = $1 AND d.state <> 'delivered'"#,
-        app.0
-    );
-    let keys = SubscriptionKeys::of(named.fetch_all(&mut *conn).await?);
+        (app.0)
+    )?;
+    let keys = SubscriptionKeys::of(named);
     left_by_users(conn, &keys).await
 }
 
@@ -334,13 +297,11 @@ fn without_user(vault: &Vault, id: Uuid, sealed: &[u8], names: impl Fn(&Value) -
 
 /// Deletes a chunk of what was delivered before `delivered`, and of what failed before `failed`.
 pub async fn clear(pool: &PgPool, delivered: Timestamp, failed: Timestamp) -> sqlx::Result<u64> {
-    let cleared = sqlx::query!(
+    rows_affected!(
+        pool,
         "DELETE FROM webhook_deliveries WHERE id = ANY (
            ARRAY(SELECT id FROM webhook_deliveries WHERE state = 'delivered' AND ended_at < $1 LIMIT $3 FOR UPDATE SKIP LOCKED)
            || ARRAY(SELECT id FROM webhook_deliveries WHERE state = 'failed' AND ended_at < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
-        delivered,
-        failed,
-        CHUNK
-    );
-    Ok(cleared.execute(pool).await?.rows_affected())
+        (delivered, failed, CHUNK)
+    )
 }

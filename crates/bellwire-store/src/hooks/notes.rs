@@ -25,17 +25,12 @@ pub async fn write<'a>(
     if messages.is_empty() {
         return Ok(());
     }
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO webhook_notes (message, subscription, kind, at)
          SELECT message, subscription, kind, $4 FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS t (message, subscription, kind)",
-        &messages as &[MessageId],
-        &subscriptions as &[SubscriptionId],
-        &kinds,
-        now
+        (&messages as &[MessageId], &subscriptions as &[SubscriptionId], &kinds, now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Notes deliveries that ended without another POST, if webhooks receive it.
@@ -45,16 +40,13 @@ pub async fn write_unsent(
     ending: Ending,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO webhook_notes (message, subscription, kind, at)
          SELECT t.message, t.subscription, $3, $4 FROM unnest($1::uuid[], $2::uuid[]) AS t (message, subscription)
          JOIN messages m ON m.id = t.message JOIN apps a ON a.id = m.app WHERE a.heard & (1 << $3::smallint) <> 0",
-        &rows.iter().map(|row| row.message).collect::<Vec<_>>() as &[MessageId],
-        &rows.iter().map(|row| row.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        ending.code(),
-        now
+        rows,
+        |row| (row.message, row.subscription),
+        (ending.code(), now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }

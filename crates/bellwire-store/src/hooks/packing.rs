@@ -68,38 +68,40 @@ pub struct NewDelivery {
 /// Begins a round, unless another process runs one.
 pub async fn begin(pool: &PgPool) -> sqlx::Result<Option<Transaction<'static, Postgres>>> {
     let mut tx = begin_by_index(pool).await?;
-    let alone = sqlx::query_scalar!(
+    let alone = fetch_one!(
+        &mut *tx,
+        scalar,
         r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0)) AS "alone!""#
-    );
-    Ok(alone.fetch_one(&mut *tx).await?.then_some(tx))
+    )?;
+    Ok(alone.then_some(tx))
 }
 
 /// Whether any webhook receives events, or notes exist that no webhook receives any longer.
 pub async fn any(pool: &PgPool) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(
+    fetch_one!(
+        pool,
+        scalar,
         r#"SELECT EXISTS (SELECT FROM webhooks WHERE state = 'active') OR EXISTS (SELECT FROM webhook_notes) AS "any!""#
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Returns all active webhooks, locked until the round ends. A concurrent deletion waits, and then deletes the packed deliveries,
 /// too.
 pub async fn hearers(conn: &mut PgConnection) -> sqlx::Result<Vec<Hearer>> {
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         Hearer,
         r#"SELECT w.id AS "id: WebhookId", w.app AS "app: AppId", w.events, w.max_events, w.heard_from,
                   $1 - (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state <> 'delivered') AS "room!"
            FROM webhooks w WHERE w.state = 'active' FOR KEY SHARE OF w"#,
-        KEPT_MAX
+        (KEPT_MAX)
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// Takes notes with the data of their events. Those of deleted messages are dropped. Also returns the number taken.
 pub async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>)> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        &mut *conn,
         r#"
         WITH taken AS (
             DELETE FROM webhook_notes WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_notes LIMIT $1))
@@ -111,10 +113,8 @@ pub async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>
         LEFT JOIN messages m ON m.id = t.message
         LEFT JOIN LATERAL (SELECT campaign FROM campaign_parts WHERE message = t.message LIMIT 1) p ON true
         "#,
-        NOTES_MAX
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (NOTES_MAX)
+    )?;
     let taken = i64::try_from(rows.len()).unwrap_or(i64::MAX);
     let deliveries = |is: fn(i16) -> bool| {
         rows.iter().filter(|row| row.app.is_some() && is(row.kind)).map(|row| (row.message, row.subscription)).collect()
@@ -174,12 +174,10 @@ async fn recipients(
     let keys = SubscriptionKeys::of(ids.into_iter().collect());
     macro_rules! recipients {
         ($within:literal $(, $shards:expr)?) => {
-            sqlx::query!(
+            query!(
                 r#"SELECT s.id AS "id: SubscriptionId", s.user_id, s.consent_at, s.consent_source FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id"# + $within,
-                &keys.shards,
-                &keys.ids as &[SubscriptionId]
-                $(, $shards)?
+                (&keys.shards, &keys.ids as &[SubscriptionId] $(, $shards)?)
             )
             .map(|row| {
                 let (consent_at, consent_source) = (row.consent_at, row.consent_source);
@@ -202,14 +200,13 @@ async fn last_answers(
         return Ok(HashMap::new());
     }
     let (messages, subscriptions): (Vec<MessageId>, Vec<SubscriptionId>) = of.into_iter().unzip();
-    let found = sqlx::query!(
+    let found = query!(
         r#"SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", a.attempt, a.status, a.reason
            FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS d (message, subscription, shard)
            JOIN attempts a ON a.message = d.message AND a.subscription = d.subscription AND a.shard = d.shard
            ORDER BY a.attempt"#,
-        &messages as &[MessageId],
-        &subscriptions as &[SubscriptionId],
-        &subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>()
+        (&messages as &[MessageId], &subscriptions as &[SubscriptionId]),
+        (&subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>())
     );
     let mut last = HashMap::new();
     for row in found.fetch_all(conn).await? {
@@ -228,15 +225,15 @@ async fn clicked_actions(
         return Ok(HashMap::new());
     }
     let (messages, subscriptions): (Vec<MessageId>, Vec<SubscriptionId>) = of.into_iter().unzip();
-    let found = sqlx::query!(
+    let found = fetch_all!(
+        conn,
         r#"SELECT r.message AS "message: MessageId", r.subscription AS "subscription: SubscriptionId", r.action
            FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS d (message, subscription, shard)
            JOIN receipts r ON r.message = d.message AND r.subscription = d.subscription AND r.shard = d.shard AND r.kind = 2"#,
-        &messages as &[MessageId],
-        &subscriptions as &[SubscriptionId],
-        &subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>()
-    );
-    Ok(found.fetch_all(conn).await?.into_iter().map(|row| ((row.message, row.subscription), row.action)).collect())
+        (&messages as &[MessageId], &subscriptions as &[SubscriptionId]),
+        (&subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>())
+    )?;
+    Ok(found.into_iter().map(|row| ((row.message, row.subscription), row.action)).collect())
 }
 
 #[derive(Debug)]
@@ -259,8 +256,7 @@ pub async fn take_stream(
     apps: Option<&[AppId]>,
     kinds: &[String],
 ) -> sqlx::Result<(i64, Vec<PackedEvent>)> {
-    let cursor = sqlx::query!(r#"SELECT xid::text::bigint AS "xid!", seq FROM webhook_cursor"#);
-    let cursor = cursor.fetch_one(&mut *conn).await?;
+    let cursor = fetch_one!(&mut *conn, r#"SELECT xid::text::bigint AS "xid!", seq FROM webhook_cursor"#)?;
     let at = Position { xid: cursor.xid, seq: cursor.seq };
     let end = stream::kept(pool).await?.end;
     // A cursor that came with a dump says nothing about this cluster's transactions.
@@ -269,9 +265,7 @@ pub async fn take_stream(
     let taken = i64::try_from(rows.len()).unwrap_or(i64::MAX);
     let to = rows.last().map_or(after, StreamRow::position);
     if to != at {
-        sqlx::query!("UPDATE webhook_cursor SET xid = $1::bigint::text::xid8, seq = $2", to.xid, to.seq)
-            .execute(&mut *conn)
-            .await?;
+        execute!(&mut *conn, "UPDATE webhook_cursor SET xid = $1::bigint::text::xid8, seq = $2", (to.xid, to.seq))?;
     }
     let told = rows.into_iter().map(|row| {
         let StreamRow { at, app, kind, data, .. } = row;
@@ -301,31 +295,24 @@ async fn name_users(conn: &mut PgConnection, told: &mut [PackedEvent]) -> sqlx::
 
 pub async fn add(conn: &mut PgConnection, deliveries: &[NewDelivery], now: Timestamp) -> sqlx::Result<()> {
     for new in deliveries {
-        sqlx::query!(
+        execute!(
+            &mut *conn,
             "INSERT INTO webhook_deliveries (id, webhook, events, body, subscriptions, due_at, created_at)
              VALUES ($1, $2, $3, $4, $5, $6, $6)",
-            new.id.0,
-            new.webhook.0,
-            i32::try_from(new.events).unwrap_or(i32::MAX),
-            new.body,
-            &new.subscriptions as &[SubscriptionId],
-            now
-        )
-        .execute(&mut *conn)
-        .await?;
+            (new.id.0, new.webhook.0, i32::try_from(new.events).unwrap_or(i32::MAX), new.body),
+            (&new.subscriptions as &[SubscriptionId], now)
+        )?;
     }
     Ok(())
 }
 
 /// Counts events that there was no room for, and raises an alert.
 pub async fn dropped(conn: &mut PgConnection, hearer: &Hearer, n: usize, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE webhooks SET dropped = dropped + $2 WHERE id = $1",
-        hearer.id.0,
-        i64::try_from(n).unwrap_or(i64::MAX)
-    )
-    .execute(&mut *conn)
-    .await?;
+        (hearer.id.0, i64::try_from(n).unwrap_or(i64::MAX))
+    )?;
     let detail = format!(
         "events for a webhook are dropped: {KEPT_MAX} requests to its receiver wait or have failed. See to its receiver, or disable it"
     );

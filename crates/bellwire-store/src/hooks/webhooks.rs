@@ -74,27 +74,16 @@ pub async fn add(
     now: Timestamp,
 ) -> sqlx::Result<AddWebhookResult> {
     lock_app(conn, app).await?;
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        &mut *conn,
         "INSERT INTO webhooks (id, app, name, url, events, heard, max_events, policy, state, secret, heard_from, breaker_at,
                                created_at, changed_at, created_by)
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $10, $10, $10, $12
          WHERE (SELECT count(*) FROM webhooks WHERE app = $2) < $11",
-        id.0,
-        app.0,
-        said.name,
-        said.url,
-        &said.events,
-        said.heard.0,
-        said.max_events,
-        said.policy,
-        secret,
-        now,
-        WEBHOOKS_MAX,
-        said.by
-    )
-    .execute(&mut *conn)
-    .await?;
-    if done.rows_affected() == 0 {
+        (id.0, app.0, said.name, said.url, &said.events, said.heard.0, said.max_events, said.policy, secret, now),
+        (WEBHOOKS_MAX, said.by)
+    )?;
+    if done == 0 {
         return Ok(AddWebhookResult::TooMany);
     }
     hear(conn, app).await?;
@@ -103,24 +92,23 @@ pub async fn add(
 
 /// Locks an app's webhooks against concurrent changes.
 async fn lock_app(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
-    sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app.0).fetch_one(conn).await.map(drop)
+    fetch_one!(conn, scalar, "SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", (app.0)).map(drop)
 }
 
 /// Writes the events of all of an app's active webhooks.
 async fn hear(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE apps SET heard = coalesce((SELECT bit_or(heard) FROM webhooks WHERE app = $1 AND state = 'active'), 0)
          WHERE id = $1",
-        app.0
+        (app.0)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// An app's webhooks, the newest first; or only one.
 pub async fn list(executor: impl PgExecutor<'_>, app: AppId, only: Option<WebhookId>) -> sqlx::Result<Vec<Webhook>> {
-    sqlx::query_as!(
+    fetch_all!(
+        executor,
         Webhook,
         r#"SELECT id AS "id: WebhookId", name, url, events, max_events, policy, state AS "state: WebhookState",
                   disabled_why AS "disabled_why: WebhookDisabledReason", former_until, breaker, open_until,
@@ -128,11 +116,8 @@ pub async fn list(executor: impl PgExecutor<'_>, app: AppId, only: Option<Webhoo
                   (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state = 'pending') AS "pending!",
                   (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state = 'failed') AS "failed!"
            FROM webhooks w WHERE app = $1 AND ($2::uuid IS NULL OR id = $2) ORDER BY id DESC"#,
-        app.0,
-        only.map(|id| id.0)
+        (app.0, only.map(|id| id.0))
     )
-    .fetch_all(executor)
-    .await
 }
 
 pub async fn find(executor: impl PgExecutor<'_>, app: AppId, id: WebhookId) -> sqlx::Result<Option<Webhook>> {
@@ -148,7 +133,8 @@ pub async fn change(
     now: Timestamp,
 ) -> sqlx::Result<WriteOutcome> {
     lock_app(conn, app).await?;
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        &mut *conn,
         "UPDATE webhooks SET name = $3, url = $4, events = $5, heard = $6, max_events = $7, policy = $8, disabled_why = $9,
            changed_at = $10, changed_by = $11, state = CASE WHEN $9::text IS NULL THEN 'active' ELSE 'disabled' END,
            heard_from = CASE WHEN state = 'active' THEN heard_from ELSE $10 END,
@@ -158,30 +144,19 @@ pub async fn change(
            open_ms = CASE WHEN state = 'active' THEN open_ms ELSE 0 END,
            breaker_at = CASE WHEN state = 'active' THEN breaker_at ELSE greatest($10, breaker_at + interval '1 microsecond') END
          WHERE app = $1 AND id = $2",
-        app.0,
-        id.0,
-        said.name,
-        said.url,
-        &said.events,
-        said.heard.0,
-        said.max_events,
-        said.policy,
-        said.disabled_why.map(WebhookDisabledReason::name),
-        now,
-        said.by
-    )
-    .execute(&mut *conn)
-    .await?;
+        (app.0, id.0, said.name, said.url, &said.events, said.heard.0, said.max_events, said.policy),
+        (said.disabled_why.map(WebhookDisabledReason::name), now, said.by)
+    )?;
     hear(conn, app).await?;
-    Ok(WriteOutcome::by(done.rows_affected()))
+    Ok(WriteOutcome::by(done))
 }
 
 /// Removes a webhook with everything that waits for it.
 pub async fn remove(conn: &mut PgConnection, app: AppId, id: WebhookId) -> sqlx::Result<WriteOutcome> {
     lock_app(conn, app).await?;
-    let done = sqlx::query!("DELETE FROM webhooks WHERE app = $1 AND id = $2", app.0, id.0).execute(&mut *conn).await?;
+    let done = rows_affected!(&mut *conn, "DELETE FROM webhooks WHERE app = $1 AND id = $2", (app.0, id.0))?;
     hear(conn, app).await?;
-    Ok(WriteOutcome::by(done.rows_affected()))
+    Ok(WriteOutcome::by(done))
 }
 
 /// Gives a webhook a new secret. The current one signs in addition until then. An earlier one becomes invalid.
@@ -194,19 +169,13 @@ pub async fn rotate(
     by: &str,
     now: Timestamp,
 ) -> sqlx::Result<WriteOutcome> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "UPDATE webhooks SET former_secret = CASE WHEN $4::timestamptz > $5 THEN secret END,
            former_until = CASE WHEN $4 > $5 THEN $4 END, secret = $3, changed_at = $5, changed_by = $6 WHERE app = $1 AND id = $2",
-        app.0,
-        id.0,
-        secret,
-        former_until,
-        now,
-        by
-    )
-    .execute(conn)
-    .await?;
-    Ok(WriteOutcome::by(done.rows_affected()))
+        (app.0, id.0, secret, former_until, now, by)
+    )?;
+    Ok(WriteOutcome::by(done))
 }
 
 /// A webhook that something is due for.
@@ -236,7 +205,8 @@ impl WebhookTarget {
 }
 
 pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<WebhookTarget>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         WebhookTarget,
         r#"SELECT w.id AS "id: WebhookId", w.app AS "app: AppId", a.max_retries, w.url, w.policy, w.secret,
                   CASE WHEN w.former_until > $1 THEN w.former_secret END AS former_secret, w.breaker, w.open_until, w.open_ms,
@@ -244,38 +214,27 @@ pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<WebhookTarge
            FROM webhooks w JOIN apps a ON a.id = w.app
            WHERE w.state = 'active' AND a.deleting_at IS NULL
              AND EXISTS (SELECT FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state = 'pending' AND d.due_at <= $1)"#,
-        now
+        (now)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Shares the state of a webhook's breaker with other replicas, unless they have a later one.
 pub async fn share_breaker(pool: &PgPool, id: WebhookId, breaker: Snapshot) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE webhooks SET breaker = $2, open_until = $3, open_ms = $4, breaker_at = $5 WHERE id = $1 AND breaker_at < $5",
-        id.0,
-        breaker.state.name(),
-        breaker.open_until(),
-        breaker.open_ms(),
-        breaker.changed_at
+        (id.0, breaker.state.name(), breaker.open_until(), breaker.open_ms(), breaker.changed_at)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Remembers since when a webhook fails; none: it works.
 pub async fn set_failing(pool: &PgPool, id: WebhookId, since: Option<Timestamp>) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE webhooks SET failing_since = CASE WHEN $2::timestamptz IS NOT NULL THEN coalesce(failing_since, $2) END
          WHERE id = $1 AND failing_since IS DISTINCT FROM $2",
-        id.0,
-        since
+        (id.0, since)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Disables an active webhook, and raises an alert.
@@ -288,15 +247,12 @@ pub async fn disable(
 ) -> sqlx::Result<()> {
     let mut tx = begin(pool).await?;
     lock_app(&mut tx, app).await?;
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        &mut *tx,
         "UPDATE webhooks SET state = 'disabled', disabled_why = $2, changed_at = $3 WHERE id = $1 AND state = 'active'",
-        id.0,
-        why.name(),
-        now
-    )
-    .execute(&mut *tx)
-    .await?;
-    if done.rows_affected() == 0 {
+        (id.0, why.name(), now)
+    )?;
+    if done == 0 {
         return Ok(());
     }
     hear(&mut tx, app).await?;
@@ -312,5 +268,5 @@ pub async fn disable(
 }
 
 pub async fn remove_all(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM webhooks WHERE app = $1", Uuid::from(app)).execute(conn).await.map(drop)
+    execute!(conn, "DELETE FROM webhooks WHERE app = $1", (Uuid::from(app)))
 }

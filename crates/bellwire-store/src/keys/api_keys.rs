@@ -120,28 +120,19 @@ pub async fn make(
     let detail = json!({"name": key.name, "scopes": key.scopes, "expires_at": key.expires_at});
     let entry = AuditEntry::new(maker, key.app, AuditAction::ApiKeyCreated, key.id).with(detail);
     take_turns(conn).await?;
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        &mut *conn,
         "INSERT INTO api_keys
            (id, app, secret_mac, hint, name, scopes, created_at, expires_at, made_by, made_by_teammate)
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $11 WHERE $10
            OR EXISTS (
              SELECT FROM api_keys WHERE id = $9 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $7))
            OR EXISTS (SELECT FROM teammates WHERE id = $11 AND disabled_at IS NULL)",
-        key.id.0,
-        key.app.map(|app| app.0),
-        secret_mac.as_slice(),
-        key.hint,
-        key.name,
-        &key.scopes,
-        key.created_at,
-        key.expires_at,
-        key.made_by.map(|key| key.0),
-        maker.who == Who::Local,
-        key.made_by_teammate.map(|teammate| teammate.0)
-    )
-    .execute(&mut *conn)
-    .await?;
-    if done.rows_affected() == 0 {
+        (key.id.0, key.app.map(|app| app.0), secret_mac.as_slice(), key.hint, key.name, &key.scopes, key.created_at),
+        (key.expires_at, key.made_by.map(|key| key.0), maker.who == Who::Local),
+        (key.made_by_teammate.map(|teammate| teammate.0))
+    )?;
+    if done == 0 {
         return Ok(None);
     }
     entry.record(conn, 1, key.created_at).await?;
@@ -151,7 +142,7 @@ pub async fn make(
 /// Locks out other creations and revocations of keys: a revocation sees all keys that the revoked one created, and a revoked key
 /// creates nothing. Requests that only use a key do not wait.
 pub(super) async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query!("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE").execute(conn).await.map(drop)
+    execute!(conn, "LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE")
 }
 
 pub type SecretMac = [u8; 32];
@@ -169,7 +160,8 @@ pub async fn authenticate(
     app_slug: Option<&str>,
     now: Timestamp,
 ) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
-    let found = sqlx::query!(
+    let found = fetch_optional!(
+        pool,
         r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, k.last_used_on, k.made_by,
              k.made_by_teammate, a.id AS "app_id?", a.slug AS "slug?",
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
@@ -178,13 +170,8 @@ pub async fn authenticate(
          FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
              AND a.deleting_at IS NULL
          WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
-        secret_mac.as_slice(),
-        app_id.map(|app| app.0),
-        app_slug,
-        now
-    )
-    .fetch_optional(pool)
-    .await?;
+        (secret_mac.as_slice(), app_id.map(|app| app.0), app_slug, now)
+    )?;
     Ok(found.map(|row| {
         let app = (|| {
             Some(App {
@@ -219,26 +206,20 @@ pub async fn authenticate(
 
 /// Notes that a key was shown on that day.
 pub async fn note_use(pool: &PgPool, id: ApiKeyId, on: NaiveDate) -> Result<(), sqlx::Error> {
-    sqlx::query!("UPDATE api_keys SET last_used_on = $2 WHERE id = $1 AND (last_used_on < $2) IS NOT FALSE", id.0, on)
-        .execute(pool)
-        .await
-        .map(drop)
+    execute!(
+        pool,
+        "UPDATE api_keys SET last_used_on = $2 WHERE id = $1 AND (last_used_on < $2) IS NOT FALSE",
+        (id.0, on)
+    )
 }
 
 /// An app's keys (or, without one, the server's own) with ids beyond the page's key, the nearest first.
 pub async fn list(pool: &PgPool, app: Option<AppId>, page: Keyset) -> Result<Vec<ApiKey>, sqlx::Error> {
-    paged!(
-        page,
-        query_as!(
-            ApiKey,
-            [r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, last_used_on,
+    paged!(pool, page, ApiKey,
+        [r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, last_used_on,
              made_by AS "made_by: ApiKeyId", made_by_teammate AS "made_by_teammate: TeammateId"
          FROM api_keys WHERE app IS NOT DISTINCT FROM $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
-            app.map(|app| app.0),
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+        (app.map(|app| app.0), page.beyond, page.limit)
     )
 }
 
@@ -249,13 +230,14 @@ pub async fn find_valid_of_server(pool: &PgPool, id: ApiKeyId, now: Timestamp) -
 
 /// Those of these keys, whosever they are, that are valid.
 pub async fn valid(pool: &PgPool, ids: &[ApiKeyId], now: Timestamp) -> Result<HashSet<ApiKeyId>, sqlx::Error> {
-    let valid = sqlx::query_scalar!(
+    let valid = fetch_all!(
+        pool,
+        scalar,
         r#"SELECT id AS "id: ApiKeyId" FROM api_keys
            WHERE id = ANY ($1) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)"#,
-        ids as &[ApiKeyId],
-        now
-    );
-    Ok(valid.fetch_all(pool).await?.into_iter().collect())
+        (ids as &[ApiKeyId], now)
+    )?;
+    Ok(valid.into_iter().collect())
 }
 
 /// A key of an app or, without one, of the server.
@@ -278,27 +260,24 @@ pub async fn revoke(
 ) -> Result<Option<i64>, sqlx::Error> {
     let mut tx = begin(pool).await?;
     take_turns(&mut tx).await?;
-    let known = sqlx::query!(
+    let known = fetch_optional!(
+        &mut *tx,
         "SELECT id FROM api_keys WHERE id = $1 AND app IS NOT DISTINCT FROM $2",
-        id.0,
-        app.map(|app| app.0)
-    );
-    if known.fetch_optional(&mut *tx).await?.is_none() {
+        (id.0, app.map(|app| app.0))
+    )?;
+    if known.is_none() {
         return Ok(None);
     }
-    let revoked = sqlx::query!(
+    let revoked = fetch_all!(
+        &mut *tx,
         r#"WITH RECURSIVE line (id) AS (
              SELECT $1::uuid UNION SELECT k.id FROM api_keys k JOIN line ON k.made_by = line.id WHERE NOT $2
            ), revoked AS (
              UPDATE api_keys SET revoked_at = $3 WHERE id IN (SELECT id FROM line) AND revoked_at IS NULL RETURNING app
            )
            SELECT app, count(*) AS "n!" FROM revoked GROUP BY app"#,
-        id.0,
-        keep_descendants,
-        now
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+        (id.0, keep_descendants, now)
+    )?;
     for of_app in &revoked {
         let entry = AuditEntry::new(by, of_app.app.map(AppId), AuditAction::ApiKeyRevoked, id);
         entry.with(json!({"keep_descendants": keep_descendants})).record(&mut tx, of_app.n, now).await?;
@@ -317,14 +296,13 @@ async fn remove_identity_keys(
     by: Actor,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let removed = sqlx::query!(
+    let removed = fetch_all!(
+        &mut *conn,
         r#"WITH RECURSIVE line (id) AS (SELECT $1::uuid UNION SELECT k.id FROM api_keys k JOIN line ON k.made_by = line.id),
              removed AS (DELETE FROM identity_keys WHERE made_by IN (SELECT id FROM line) RETURNING app)
            SELECT app, count(*) AS "n!" FROM removed GROUP BY app"#,
-        id.0
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (id.0)
+    )?;
     for of_app in removed {
         let entry = AuditEntry::new(by, Some(AppId(of_app.app)), AuditAction::IdentityKeyRemoved, id);
         entry.with(json!({"with": "the API key that made them"})).record(&mut *conn, of_app.n, now).await?;

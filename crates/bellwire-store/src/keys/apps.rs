@@ -37,22 +37,14 @@ pub enum Created {
 }
 
 pub async fn create(conn: &mut PgConnection, app: &App) -> Result<Created, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (slug) DO NOTHING",
-        app.id.0,
-        app.slug,
-        app.name,
-        &app.origins,
-        app.allow_other_gateways,
-        &app.browsers_may.names(),
-        app.max_retries,
-        app.weight,
-        app.created_at
-    )
-    .execute(conn)
-    .await?;
-    Ok(if done.rows_affected() == 1 { Created::Done } else { Created::SlugTaken })
+        (app.id.0, app.slug, app.name, &app.origins, app.allow_other_gateways, &app.browsers_may.names()),
+        (app.max_retries, app.weight, app.created_at)
+    )?;
+    Ok(if done == 1 { Created::Done } else { Created::SlugTaken })
 }
 
 /// The app of that id or slug, unless it is being deleted.
@@ -62,74 +54,58 @@ pub async fn find(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Resul
 
 /// The app of that id or slug, even if it is being deleted.
 pub async fn find_any(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         App,
         "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
          FROM apps WHERE id = $1 OR slug = $2",
-        id.map(|id| id.0),
-        slug
+        (id.map(|id| id.0), slug)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// The app of the example page, if it was made and is not being deleted.
 pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         App,
         "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
          FROM apps WHERE is_example AND deleting_at IS NULL"
     )
-    .fetch_optional(pool)
-    .await
 }
 
 pub async fn mark_example(conn: &mut PgConnection, id: AppId) -> Result<(), sqlx::Error> {
-    sqlx::query!("UPDATE apps SET is_example = true WHERE id = $1", id.0).execute(conn).await.map(drop)
+    execute!(conn, "UPDATE apps SET is_example = true WHERE id = $1", (id.0))
 }
 
 /// Apps with ids beyond the page's key, those being deleted included, the nearest first.
 pub async fn list(pool: &PgPool, page: Keyset) -> Result<Vec<App>, sqlx::Error> {
-    paged!(
-        page,
-        query_as!(
-            App,
-            ["SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+    paged!(pool, page, App,
+        ["SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
          FROM apps WHERE id" < "$1
          ORDER BY id" DESC "LIMIT $2"],
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+        (page.beyond, page.limit)
     )
 }
 
 /// Returns the app with that id and locks it against changes until the end of the transaction. `None` during its deletion.
 pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         App,
         "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
          FROM apps WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE",
-        id.0
+        (id.0)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// Writes everything but what never changes of an app that is [locked](lock).
 pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    execute!(
+        executor,
         "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, browsers_may = $5, max_retries = $6, weight = $7
          WHERE id = $1",
-        app.id.0,
-        app.name,
-        &app.origins,
-        app.allow_other_gateways,
-        &app.browsers_may.names(),
-        app.max_retries,
-        app.weight
-    )
-    .execute(executor)
-    .await?;
+        (app.id.0, app.name, &app.origins, app.allow_other_gateways, &app.browsers_may.names(), app.max_retries),
+        (app.weight)
+    )?;
     Ok(())
 }

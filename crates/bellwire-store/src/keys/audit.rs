@@ -298,23 +298,14 @@ impl AuditEntry {
 
     /// Writes it, within the transaction that does it to `n` things.
     pub async fn record(&self, conn: &mut PgConnection, n: i64, now: Timestamp) -> sqlx::Result<()> {
-        sqlx::query!(
+        execute!(
+            conn,
             "INSERT INTO audit_log (id, at, app, actor_kind, actor, address, action, target, n, detail)
              VALUES ($1, $2, $3, $4, $5, $6::text::inet, $7, $8, $9, $10)",
-            uuid_of(now),
-            now,
-            self.app.map(|app| app.0),
-            self.actor.who.kind(),
-            self.actor.who.id(),
-            self.actor.address.map(|address| address.to_canonical().to_string()),
-            self.action.name(),
-            self.target,
-            n,
-            self.detail
+            (uuid_of(now), now, self.app.map(|app| app.0), self.actor.who.kind(), self.actor.who.id()),
+            (self.actor.address.map(|address| address.to_canonical().to_string()), self.action.name(), self.target, n),
+            (self.detail)
         )
-        .execute(conn)
-        .await
-        .map(drop)
     }
 }
 
@@ -327,22 +318,13 @@ pub async fn repeat(
     detail: Value,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO audit_log (id, at, app, actor_kind, actor, address, action, target, n, detail)
          SELECT $1, $2, app, actor_kind, actor, address, $3, target, 1, $4 FROM audit_log
          WHERE app = $5 AND id >= $6 AND at = $7 AND action = $8 AND detail ->> 'erasure' = $4::jsonb ->> 'erasure' ORDER BY id LIMIT 1",
-        uuid_of(now),
-        now,
-        action.name(),
-        detail,
-        app.0,
-        first_uuid_of(at),
-        at,
-        earlier.name()
+        (uuid_of(now), now, action.name(), detail, app.0, first_uuid_of(at), at, earlier.name())
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -425,16 +407,14 @@ pub async fn list(pool: &PgPool, filter: &AuditFilter, page: Keyset) -> sqlx::Re
 /// Deletes a chunk of entries older than `cutoff`, and returns their number. Only this function sets the permission to do so.
 pub async fn clear(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin(pool).await?;
-    sqlx::query!("SET LOCAL bellwire.audit_log_retention = 'on'").execute(&mut *tx).await?;
-    let done = sqlx::query!(
+    execute!(&mut *tx, "SET LOCAL bellwire.audit_log_retention = 'on'")?;
+    let done = rows_affected!(
+        &mut *tx,
         "DELETE FROM audit_log WHERE id = ANY (ARRAY(SELECT id FROM audit_log WHERE id < $1 ORDER BY id LIMIT $2))",
-        first_uuid_of(cutoff),
-        CHUNK
-    )
-    .execute(&mut *tx)
-    .await?;
+        (first_uuid_of(cutoff), CHUNK)
+    )?;
     tx.commit().await?;
-    Ok(done.rows_affected())
+    Ok(done)
 }
 
 #[cfg(test)]

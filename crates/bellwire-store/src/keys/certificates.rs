@@ -57,101 +57,78 @@ pub struct New<'a> {
 
 /// The certificate of a place, if there is one, unless it is valid until then, which is the one that the caller has.
 pub async fn read(pool: &PgPool, place: &AcmeScope, known: Option<Timestamp>) -> sqlx::Result<Option<CertificateRow>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         CertificateRow,
         r#"SELECT id, chain AS "chain!", private_key AS "private_key!" FROM acme_certificates
          WHERE directory = $1 AND domain = $2 AND chain IS NOT NULL AND not_after IS DISTINCT FROM $3"#,
-        place.directory,
-        place.domain,
-        known
+        (place.directory, place.domain, known)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 pub async fn standing(pool: &PgPool, place: &AcmeScope) -> sqlx::Result<CertificateStatus> {
-    let found = sqlx::query_as!(
+    let found = fetch_optional!(
+        pool,
         CertificateStatus,
         "SELECT not_after, failure FROM acme_certificates WHERE directory = $1 AND domain = $2",
-        place.directory,
-        place.domain
-    );
-    Ok(found.fetch_optional(pool).await?.unwrap_or_default())
+        (place.directory, place.domain)
+    )?;
+    Ok(found.unwrap_or_default())
 }
 
 /// Takes the right to order for a place. None: it is not due, or another process orders.
 pub async fn lease(pool: &PgPool, place: &AcmeScope, now: Timestamp, until: Timestamp) -> sqlx::Result<Option<Lease>> {
-    let taken = sqlx::query!(
+    let taken = fetch_optional!(
+        pool,
         "INSERT INTO acme_certificates AS c (id, directory, domain, leased_until) VALUES ($1, $2, $3, $5)
          ON CONFLICT (directory, domain) DO UPDATE SET leased_until = excluded.leased_until
          WHERE (c.renew_at IS NULL OR c.renew_at <= $4) AND (c.retry_at IS NULL OR c.retry_at <= $4)
            AND (c.leased_until IS NULL OR c.leased_until <= $4)
          RETURNING id, failures",
-        uuid_of(now),
-        place.directory,
-        place.domain,
-        now,
-        until
-    )
-    .fetch_optional(pool)
-    .await?;
+        (uuid_of(now), place.directory, place.domain, now, until)
+    )?;
     Ok(taken.map(|row| Lease { id: row.id, until, failures: row.failures }))
 }
 
 /// Writes down what the authority is to find at the domain by TLS-ALPN-01.
 pub async fn present(pool: &PgPool, lease: Lease, digest: &[u8; 32]) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE acme_certificates SET challenge = $3 WHERE id = $1 AND leased_until = $2",
-        lease.id,
-        lease.until,
-        digest
+        (lease.id, lease.until, digest)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Returns the response for the authority at a place, if an order exists.
 pub async fn challenge(pool: &PgPool, place: &AcmeScope) -> sqlx::Result<Option<[u8; 32]>> {
-    let found = sqlx::query_scalar!(
+    let found = fetch_optional!(
+        pool,
+        scalar,
         "SELECT challenge FROM acme_certificates WHERE directory = $1 AND domain = $2",
-        place.directory,
-        place.domain
-    );
-    let found = found.fetch_optional(pool).await?.flatten();
+        (place.directory, place.domain)
+    )?;
+    let found = found.flatten();
     Ok(found.and_then(|digest| digest.try_into().ok()))
 }
 
 /// Stores the result of an order, and ends the lease. A result that another process stored after the end of the lease stays.
 pub async fn store(pool: &PgPool, lease: Lease, new: New<'_>) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE acme_certificates SET chain = $3, private_key = $4, not_after = $5, renew_at = $6, challenge = NULL,
            leased_until = NULL, failures = 0, failure = NULL, retry_at = NULL WHERE id = $1 AND leased_until = $2",
-        lease.id,
-        lease.until,
-        new.chain,
-        new.private_key,
-        new.not_after,
-        new.renew_at
+        (lease.id, lease.until, new.chain, new.private_key, new.not_after, new.renew_at)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Writes down that an order failed, and ends the lease.
 pub async fn fail(pool: &PgPool, lease: Lease, why: &str, retry_at: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE acme_certificates SET challenge = NULL, leased_until = NULL, failures = failures + 1, failure = $3,
            retry_at = $4 WHERE id = $1 AND leased_until = $2",
-        lease.id,
-        lease.until,
-        &why[..why.floor_char_boundary(FAILURE_MAX)],
-        retry_at
+        (lease.id, lease.until, &why[..why.floor_char_boundary(FAILURE_MAX)], retry_at)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 #[derive(Debug)]
@@ -163,27 +140,20 @@ pub struct AcmeAccount {
 
 /// The account at an authority, if there is one.
 pub async fn account(pool: &PgPool, directory: &str) -> sqlx::Result<Option<AcmeAccount>> {
-    sqlx::query_as!(AcmeAccount, "SELECT id, credentials FROM acme_accounts WHERE directory = $1", directory)
-        .fetch_optional(pool)
-        .await
+    fetch_optional!(pool, AcmeAccount, "SELECT id, credentials FROM acme_accounts WHERE directory = $1", (directory))
 }
 
 /// Stores an account, instead of the one before if there is one.
 pub async fn store_account(pool: &PgPool, directory: &str, account: &AcmeAccount, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "INSERT INTO acme_accounts (directory, id, credentials, created_at) VALUES ($1, $2, $3, $4)
          ON CONFLICT (directory) DO UPDATE SET id = excluded.id, credentials = excluded.credentials, created_at = excluded.created_at",
-        directory,
-        account.id,
-        &account.credentials,
-        now
+        (directory, account.id, &account.credentials, now)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Deletes an account that does not exist at the authority.
 pub async fn forget_account(pool: &PgPool, directory: &str) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM acme_accounts WHERE directory = $1", directory).execute(pool).await.map(drop)
+    execute!(pool, "DELETE FROM acme_accounts WHERE directory = $1", (directory))
 }

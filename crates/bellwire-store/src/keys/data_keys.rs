@@ -126,9 +126,7 @@ pub async fn check(executor: impl PgExecutor<'_>, source: &MasterKeySource) -> R
 
 /// Stored data keys of a database of any version.
 pub async fn wrapped(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<WrappedKey>> {
-    sqlx::query_as!(WrappedKey, "SELECT number, purpose, wrapped FROM data_keys ORDER BY number")
-        .fetch_all(executor)
-        .await
+    fetch_all!(executor, WrappedKey, "SELECT number, purpose, wrapped FROM data_keys ORDER BY number")
 }
 
 /// Unlocks such keys, wherever they were kept, to check and to open with: the newest seals.
@@ -156,7 +154,7 @@ pub async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timest
 /// Reads added seal keys and activates the one that is due. The master key is requested only for a key that the vault lacks. Returns
 /// whether anything changed.
 pub async fn refresh(pool: &PgPool, source: &MasterKeySource, vault: &Vault, now: Timestamp) -> Result<bool, Error> {
-    let newest = sqlx::query_scalar!(r#"SELECT max(number) AS "newest!" FROM data_keys"#).fetch_one(pool).await?;
+    let newest = fetch_one!(pool, scalar, r#"SELECT max(number) AS "newest!" FROM data_keys"#)?;
     let current = current(pool, now).await?;
     let known = vault.seal_keys();
     if (u16::try_from(newest), u16::try_from(current)) == (Ok(known.0), Ok(known.1)) {
@@ -180,10 +178,9 @@ pub async fn count_sealed(pool: &PgPool, vault: &Vault) -> sqlx::Result<Option<i
         return Ok(None);
     }
     for (number, values) in taken {
-        let add = sqlx::query!(
+        let add = query!(
             "UPDATE data_keys SET sealed_values = sealed_values + $2 WHERE number = $1",
-            number as i16,
-            values as i64
+            (number as i16, values as i64)
         );
         if let Err(error) = add.execute(pool).await {
             vault.count(number, values);
@@ -195,21 +192,24 @@ pub async fn count_sealed(pool: &PgPool, vault: &Vault) -> sqlx::Result<Option<i
 
 /// Values sealed under the newest seal key.
 pub async fn sealed_values(executor: impl PgExecutor<'_>) -> sqlx::Result<i64> {
-    let newest = sqlx::query_scalar!(
+    let newest = fetch_optional!(
+        executor,
+        scalar,
         "SELECT sealed_values FROM data_keys WHERE purpose = $1 ORDER BY number DESC LIMIT 1",
-        SEAL
-    );
-    Ok(newest.fetch_optional(executor).await?.unwrap_or(0))
+        (SEAL)
+    )?;
+    Ok(newest.unwrap_or(0))
 }
 
 /// The number of the seal key that seals now.
 async fn current(executor: impl PgExecutor<'_>, now: Timestamp) -> Result<i16, Error> {
-    let number = sqlx::query_scalar!(
+    let number = fetch_one!(
+        executor,
+        scalar,
         "SELECT max(number) FROM data_keys WHERE purpose = $1 AND (seals_from IS NULL OR seals_from <= $2)",
-        SEAL,
-        now
-    );
-    number.fetch_one(executor).await?.ok_or(Error::Lost)
+        (SEAL, now)
+    )?;
+    number.ok_or(Error::Lost)
 }
 
 /// Wraps all data keys anew. Once it is committed the old master key opens nothing; processes that run keep their
@@ -218,16 +218,14 @@ pub async fn rotate_master(conn: &mut PgConnection, old: &MasterKey, new: &Maste
     let mut tx = conn.begin().await?;
     for row in locked_rows(&mut tx).await? {
         let wrapped = new.wrap(row.number, &row.purpose, &*row.unwrap(old)?);
-        sqlx::query!("UPDATE data_keys SET wrapped = $2 WHERE number = $1", row.number, wrapped)
-            .execute(&mut *tx)
-            .await?;
+        execute!(&mut *tx, "UPDATE data_keys SET wrapped = $2 WHERE number = $1", (row.number, wrapped))?;
     }
     Ok(tx.commit().await?)
 }
 
 /// All rows, with everybody else who wants to write them waiting until the transaction ends.
 async fn locked_rows(tx: &mut PgConnection) -> Result<Vec<WrappedKey>, sqlx::Error> {
-    sqlx::query!("LOCK TABLE data_keys IN EXCLUSIVE MODE").execute(&mut *tx).await?;
+    execute!(&mut *tx, "LOCK TABLE data_keys IN EXCLUSIVE MODE")?;
     wrapped(tx).await
 }
 
@@ -239,24 +237,18 @@ async fn insert(
     (created_at, seals_from): (Timestamp, Option<Timestamp>),
 ) -> Result<(), sqlx::Error> {
     let wrapped = master.wrap(number, purpose, &Zeroizing::new(random()));
-    sqlx::query!(
+    execute!(
+        tx,
         "INSERT INTO data_keys (number, purpose, wrapped, created_at, seals_from) VALUES ($1, $2, $3, $4, $5)",
-        number,
-        purpose,
-        wrapped,
-        created_at,
-        seals_from
-    )
-    .execute(tx)
-    .await?;
+        (number, purpose, wrapped, created_at, seals_from)
+    )?;
     Ok(())
 }
 
 /// New keys would make sealed rows look merely damaged, so they are made only where nothing can be sealed yet.
 async fn refuse_lost_keys(tx: &mut PgConnection) -> Result<(), Error> {
-    let used = sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM apps) OR EXISTS (SELECT FROM api_keys) AS "used!""#)
-        .fetch_one(tx)
-        .await?;
+    let used =
+        fetch_one!(tx, scalar, r#"SELECT EXISTS (SELECT FROM apps) OR EXISTS (SELECT FROM api_keys) AS "used!""#)?;
     if used { Err(Error::Lost) } else { Ok(()) }
 }
 

@@ -39,51 +39,41 @@ pub enum AddIdentityKeyResult {
 /// sees all keys that the revoked one created, and a revoked key creates nothing.
 pub async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<AddIdentityKeyResult> {
     // Concurrent additions wait: otherwise the limit could be exceeded.
-    let app =
-        sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app.0).fetch_one(&mut *conn).await?;
+    let app = fetch_one!(&mut *conn, scalar, "SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", (app.0))?;
     if let Some(maker) = key.made_by {
         api_keys::take_turns(conn).await?;
-        let valid = sqlx::query_scalar!(
+        let valid = fetch_one!(
+            &mut *conn,
+            scalar,
             r#"SELECT EXISTS (SELECT FROM api_keys WHERE id = $1 AND revoked_at IS NULL) AS "valid!""#,
-            maker.0
-        );
-        if !valid.fetch_one(&mut *conn).await? {
+            (maker.0)
+        )?;
+        if !valid {
             return Ok(AddIdentityKeyResult::Revoked);
         }
     }
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "INSERT INTO identity_keys (id, app, name, algorithm, form, secret, public_key, created_at, made_by)
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $10 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $9",
-        key.id.0,
-        app,
-        key.name,
-        key.algorithm,
-        key.form,
-        key.secret,
-        key.public_key,
-        key.created_at,
-        KEYS_MAX,
-        key.made_by.map(|key| key.0)
-    )
-    .execute(conn)
-    .await?;
-    Ok(if done.rows_affected() == 1 { AddIdentityKeyResult::Done } else { AddIdentityKeyResult::TooMany })
+        (key.id.0, app, key.name, key.algorithm, key.form, key.secret, key.public_key, key.created_at, KEYS_MAX),
+        (key.made_by.map(|key| key.0))
+    )?;
+    Ok(if done == 1 { AddIdentityKeyResult::Done } else { AddIdentityKeyResult::TooMany })
 }
 
 pub async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<IdentityKey>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         IdentityKey,
         r#"SELECT id, name, algorithm, form, secret, public_key, made_by AS "made_by: ApiKeyId", created_at FROM identity_keys WHERE app = $1
          ORDER BY id DESC"#,
-        app.0
+        (app.0)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Deletes a key: its signatures are invalid from now on.
 pub async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: IdentityKeyId) -> sqlx::Result<WriteOutcome> {
-    let done =
-        sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app.0, id.0).execute(executor).await?;
-    Ok(WriteOutcome::by(done.rows_affected()))
+    let done = rows_affected!(executor, "DELETE FROM identity_keys WHERE app = $1 AND id = $2", (app.0, id.0))?;
+    Ok(WriteOutcome::by(done))
 }

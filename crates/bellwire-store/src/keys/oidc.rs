@@ -16,21 +16,19 @@ pub struct ProviderAccount<'a> {
 
 /// Returns the teammate of an account, if it is linked.
 pub async fn owner(conn: &mut PgConnection, account: ProviderAccount<'_>) -> sqlx::Result<Option<TeammateStatus>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         TeammateStatus,
         r#"SELECT t.id, t.disabled_at IS NOT NULL AS "is_disabled!"
          FROM oidc_accounts a JOIN teammates t ON t.id = a.teammate WHERE a.issuer = $1 AND a.subject = $2"#,
-        account.issuer,
-        account.subject
+        (account.issuer, account.subject)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// The accounts that are linked to a teammate: issuer and subject of each.
 pub async fn accounts(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<Vec<(String, String)>> {
-    let rows = sqlx::query!("SELECT issuer, subject FROM oidc_accounts WHERE teammate = $1", teammate.0);
-    Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.issuer, row.subject)).collect())
+    let rows = fetch_all!(conn, "SELECT issuer, subject FROM oidc_accounts WHERE teammate = $1", (teammate.0))?;
+    Ok(rows.into_iter().map(|row| (row.issuer, row.subject)).collect())
 }
 
 /// Links an account to a teammate. False: it is linked, or the teammate has another one at that provider.
@@ -40,24 +38,22 @@ pub async fn link(
     account: ProviderAccount<'_>,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "INSERT INTO oidc_accounts (teammate, issuer, subject, linked_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-        teammate.0,
-        account.issuer,
-        account.subject,
-        now
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected() == 1)
+        (teammate.0, account.issuer, account.subject, now)
+    )?;
+    Ok(done == 1)
 }
 
 /// Unlinks all accounts of a teammate. Returns false without any. Pending passkey challenges after the provider's sign-in become
 /// invalid.
 pub async fn unlink(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<bool> {
-    sqlx::query!("DELETE FROM passkey_challenges WHERE teammate = $1 AND oidc_issuer IS NOT NULL", teammate.0)
-        .execute(&mut *conn)
-        .await?;
-    let done = sqlx::query!("DELETE FROM oidc_accounts WHERE teammate = $1", teammate.0).execute(conn).await?;
-    Ok(done.rows_affected() > 0)
+    execute!(
+        &mut *conn,
+        "DELETE FROM passkey_challenges WHERE teammate = $1 AND oidc_issuer IS NOT NULL",
+        (teammate.0)
+    )?;
+    let done = rows_affected!(conn, "DELETE FROM oidc_accounts WHERE teammate = $1", (teammate.0))?;
+    Ok(done > 0)
 }

@@ -42,38 +42,30 @@ pub enum AddPasskeyResult {
 
 pub async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: &Passkey) -> sqlx::Result<AddPasskeyResult> {
     // Concurrent additions wait: otherwise the limit could be exceeded.
-    sqlx::query!("SELECT id FROM teammates WHERE id = $1 FOR NO KEY UPDATE", teammate.0).fetch_one(&mut *conn).await?;
-    let count = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM passkeys WHERE teammate = $1"#, teammate.0);
-    if count.fetch_one(&mut *conn).await? >= PASSKEYS_MAX {
+    fetch_one!(&mut *conn, "SELECT id FROM teammates WHERE id = $1 FOR NO KEY UPDATE", (teammate.0))?;
+    let count =
+        fetch_one!(&mut *conn, scalar, r#"SELECT count(*) AS "n!" FROM passkeys WHERE teammate = $1"#, (teammate.0))?;
+    if count >= PASSKEYS_MAX {
         return Ok(AddPasskeyResult::TooMany);
     }
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "INSERT INTO passkeys (id, teammate, name, credential_id, public_key, algorithm, counter, transports, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (credential_id) DO NOTHING",
-        passkey.id.0,
-        teammate.0,
-        passkey.name,
-        passkey.credential_id,
-        passkey.public_key,
-        passkey.algorithm,
-        passkey.counter,
-        &passkey.transports,
-        passkey.created_at
-    )
-    .execute(conn)
-    .await?;
-    Ok(if done.rows_affected() == 1 { AddPasskeyResult::Done } else { AddPasskeyResult::Known })
+        (passkey.id.0, teammate.0, passkey.name, passkey.credential_id, passkey.public_key, passkey.algorithm),
+        (passkey.counter, &passkey.transports, passkey.created_at)
+    )?;
+    Ok(if done == 1 { AddPasskeyResult::Done } else { AddPasskeyResult::Known })
 }
 
 pub async fn list(executor: impl PgExecutor<'_>, teammate: TeammateId) -> sqlx::Result<Vec<Passkey>> {
-    sqlx::query_as!(
+    fetch_all!(
+        executor,
         Passkey,
         "SELECT id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at
          FROM passkeys WHERE teammate = $1 ORDER BY id DESC",
-        teammate.0
+        (teammate.0)
     )
-    .fetch_all(executor)
-    .await
 }
 
 /// The passkey that a teammate's authenticator calls so, kept from others until the transaction ends: its counter is compared and
@@ -83,23 +75,18 @@ pub async fn lock(
     teammate: TeammateId,
     credential_id: &[u8],
 ) -> sqlx::Result<Option<Passkey>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         Passkey,
         "SELECT id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at
          FROM passkeys WHERE teammate = $1 AND credential_id = $2 FOR UPDATE",
-        teammate.0,
-        credential_id
+        (teammate.0, credential_id)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// Records a sign-in with a [locked](lock) passkey.
 pub async fn note_use(conn: &mut PgConnection, id: PasskeyId, counter: u32, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE passkeys SET counter = $2, last_used_at = $3 WHERE id = $1", id.0, i64::from(counter), now)
-        .execute(conn)
-        .await
-        .map(drop)
+    execute!(conn, "UPDATE passkeys SET counter = $2, last_used_at = $3 WHERE id = $1", (id.0, i64::from(counter), now))
 }
 
 pub async fn rename(
@@ -108,28 +95,24 @@ pub async fn rename(
     id: PasskeyId,
     name: &str,
 ) -> sqlx::Result<Option<Passkey>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         Passkey,
         "UPDATE passkeys SET name = $3 WHERE id = $2 AND teammate = $1
          RETURNING id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at",
-        teammate.0,
-        id.0,
-        name
+        (teammate.0, id.0, name)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 pub async fn remove(conn: &mut PgConnection, teammate: TeammateId, id: PasskeyId) -> sqlx::Result<WriteOutcome> {
-    let done =
-        sqlx::query!("DELETE FROM passkeys WHERE id = $2 AND teammate = $1", teammate.0, id.0).execute(conn).await?;
-    Ok(WriteOutcome::by(done.rows_affected()))
+    let done = rows_affected!(conn, "DELETE FROM passkeys WHERE id = $2 AND teammate = $1", (teammate.0, id.0))?;
+    Ok(WriteOutcome::by(done))
 }
 
 /// Removes all passkeys of a teammate. Returns how many.
 pub async fn remove_all(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<i64> {
-    let done = sqlx::query!("DELETE FROM passkeys WHERE teammate = $1", teammate.0).execute(conn).await?;
-    Ok(i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
+    let done = rows_affected!(conn, "DELETE FROM passkeys WHERE teammate = $1", (teammate.0))?;
+    Ok(i64::try_from(done).unwrap_or(i64::MAX))
 }
 
 /// Proof of a person before the passkey.
@@ -172,17 +155,12 @@ pub async fn put_challenge_to_add(
     session: SessionId,
     expires_at: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "WITH before AS (DELETE FROM passkey_challenges WHERE session = $3)
          INSERT INTO passkey_challenges (challenge_mac, teammate, session, expires_at) VALUES ($1, $2, $3, $4)",
-        challenge_mac.as_slice(),
-        teammate.0,
-        session.0,
-        expires_at
+        (challenge_mac.as_slice(), teammate.0, session.0, expires_at)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 pub async fn put_challenge_to_sign_in(
@@ -199,21 +177,15 @@ pub async fn put_challenge_to_sign_in(
         FirstFactor::Oidc(account) => (None, Some(account)),
     };
     let hash = link.and_then(|link| link.password_hash.as_deref());
-    sqlx::query!(
+    execute!(
+        pool,
         "INSERT INTO passkey_challenges
            (challenge_mac, teammate, link_mac, password_sealed, oidc_issuer, oidc_subject, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        challenge_mac.as_slice(),
-        teammate.0,
-        link.map(|link| link.mac.as_slice()),
-        hash.map(|hash| vault.seal(LINK_PASSWORD, teammate, hash.as_bytes())),
-        account.map(|account| &*account.issuer),
-        account.map(|account| &*account.subject),
-        expires_at
+        (challenge_mac.as_slice(), teammate.0, link.map(|link| link.mac.as_slice())),
+        (hash.map(|hash| vault.seal(LINK_PASSWORD, teammate, hash.as_bytes()))),
+        (account.map(|account| &*account.issuer), account.map(|account| &*account.subject), expires_at)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Uses a challenge to add a passkey in that session. Returns false if it does not exist or expired.
@@ -223,15 +195,12 @@ pub async fn take_challenge_to_add(
     session: SessionId,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "DELETE FROM passkey_challenges WHERE challenge_mac = $1 AND session = $2 AND expires_at > $3",
-        challenge_mac.as_slice(),
-        session.0,
-        now
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected() == 1)
+        (challenge_mac.as_slice(), session.0, now)
+    )?;
+    Ok(done == 1)
 }
 
 /// Uses a challenge to sign in. Returns its teammate and earlier proof. `None`: it does not exist, expired, or its teammate is
@@ -242,16 +211,14 @@ pub async fn take_challenge_to_sign_in(
     challenge_mac: &[u8; 32],
     now: Timestamp,
 ) -> sqlx::Result<Option<(TeammateId, FirstFactor)>> {
-    let taken = sqlx::query!(
+    let taken = fetch_optional!(
+        pool,
         "DELETE FROM passkey_challenges c USING teammates t
          WHERE c.challenge_mac = $1 AND c.session IS NULL AND c.expires_at > $2
            AND t.id = c.teammate AND t.disabled_at IS NULL
          RETURNING c.teammate, c.link_mac, c.password_sealed, c.oidc_issuer, c.oidc_subject",
-        challenge_mac.as_slice(),
-        now
-    )
-    .fetch_optional(pool)
-    .await?;
+        (challenge_mac.as_slice(), now)
+    )?;
     let Some(row) = taken else { return Ok(None) };
     let id = TeammateId(row.teammate);
     let mac = row.link_mac.and_then(|mac| <[u8; 32]>::try_from(mac).ok());
@@ -272,27 +239,23 @@ pub async fn find_challenge_after_oidc(
     challenge_mac: &[u8; 32],
     now: Timestamp,
 ) -> sqlx::Result<Option<(TeammateId, Timestamp)>> {
-    let found = sqlx::query!(
+    let found = fetch_optional!(
+        pool,
         "SELECT teammate, expires_at FROM passkey_challenges
          WHERE challenge_mac = $1 AND oidc_issuer IS NOT NULL AND expires_at > $2",
-        challenge_mac.as_slice(),
-        now
-    )
-    .fetch_optional(pool)
-    .await?;
+        (challenge_mac.as_slice(), now)
+    )?;
     Ok(found.map(|row| (TeammateId(row.teammate), row.expires_at)))
 }
 
 /// Deletes a chunk of expired challenges, and returns their number.
 pub async fn clear_challenges(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        pool,
         "DELETE FROM passkey_challenges WHERE challenge_mac = ANY (ARRAY(
            SELECT challenge_mac FROM passkey_challenges WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2
            FOR UPDATE SKIP LOCKED))",
-        now,
-        CHUNK
-    )
-    .execute(pool)
-    .await?;
-    Ok(done.rows_affected())
+        (now, CHUNK)
+    )?;
+    Ok(done)
 }

@@ -100,19 +100,19 @@ pub async fn reseal(
 
 /// Number of the current seal key, if values under earlier ones still have to be sealed again.
 pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Option<i16>> {
-    sqlx::query_scalar!(
+    fetch_optional!(
+        pool,
+        scalar,
         "SELECT number FROM data_keys
          WHERE purpose = 'seal' AND seals_from <= $1 AND resealed_at IS NULL
            AND number = (SELECT max(number) FROM data_keys WHERE purpose = 'seal')",
-        now
+        (now)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// Records that no permanent value is sealed under earlier keys any longer.
 pub async fn done(pool: &PgPool, number: i16, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE data_keys SET resealed_at = $2 WHERE number = $1", number, now).execute(pool).await.map(drop)
+    execute!(pool, "UPDATE data_keys SET resealed_at = $2 WHERE number = $1", (number, now))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -129,11 +129,11 @@ pub struct SealKey {
 
 /// All seal keys, the newest last, with a count of what is sealed under each: that reads every sealed value.
 pub async fn seal_keys(pool: &PgPool) -> sqlx::Result<Vec<SealKey>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"SELECT number::integer AS "number!", coalesce(seals_from, created_at) AS "seals_from!", resealed_at, sealed_values FROM data_keys
            WHERE purpose = 'seal' ORDER BY number"#
-    );
-    let rows = rows.fetch_all(pool).await?;
+    )?;
     let mut keys: Vec<_> = rows
         .into_iter()
         .map(|row| SealKey {

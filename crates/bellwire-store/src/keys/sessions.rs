@@ -84,47 +84,34 @@ pub struct SessionRow {
 
 pub async fn begin(conn: &mut PgConnection, new: &NewSession<'_>) -> sqlx::Result<()> {
     let (teammate, api_key) = new.owner.columns();
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE sessions SET ended_at = $3 WHERE id IN (
            SELECT id FROM sessions WHERE (teammate = $1 OR api_key = $2) AND ended_at IS NULL AND expires_at > $3
            ORDER BY id DESC OFFSET $4)",
-        teammate,
-        api_key,
-        new.began_at,
-        LIVE_MAX - 1
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
+        (teammate, api_key, new.began_at, LIVE_MAX - 1)
+    )?;
+    execute!(
+        conn,
         "INSERT INTO sessions (id, teammate, api_key, began_at, seen_at, expires_at, address, browser)
          VALUES ($1, $2, $3, $4, $4, $5, $6::text::inet, $7)",
-        new.id.0,
-        teammate,
-        api_key,
-        new.began_at,
-        new.expires_at,
-        new.address.map(|address| address.to_canonical().to_string()),
-        new.browser
+        (new.id.0, teammate, api_key, new.began_at, new.expires_at),
+        (new.address.map(|address| address.to_canonical().to_string()), new.browser)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Session with that id, if it is valid and its teammate is enabled. The caller checks whether its key is still valid.
 pub async fn find(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<Option<Session>> {
-    let found = sqlx::query!(
+    let found = fetch_optional!(
+        pool,
         r#"SELECT s.teammate, s.api_key, s.began_at, s.expires_at, t.email AS "email?",
              ARRAY(SELECT role FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
              ARRAY(SELECT app FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST)
                AS "apps!: Vec<Option<AppId>>"
          FROM sessions s LEFT JOIN teammates t ON t.id = s.teammate
          WHERE s.id = $1 AND s.ended_at IS NULL AND s.expires_at > $2 AND t.disabled_at IS NULL"#,
-        id.0,
-        now
-    )
-    .fetch_optional(pool)
-    .await?;
+        (id.0, now)
+    )?;
     Ok(found.and_then(|row| {
         let owner = Owner::read(row.teammate, row.api_key)?;
         let grants = team::grants(&row.roles, &row.apps);
@@ -134,7 +121,8 @@ pub async fn find(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<
 
 /// Reads the permissions of the owners of those live sessions: their teammates' roles, none for a valid key's session.
 pub async fn standing(pool: &PgPool, ids: &[SessionId], now: Timestamp) -> sqlx::Result<HashMap<SessionId, Grants>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"SELECT s.id AS "id: SessionId",
              ARRAY(SELECT role FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
              ARRAY(SELECT app FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST)
@@ -142,62 +130,48 @@ pub async fn standing(pool: &PgPool, ids: &[SessionId], now: Timestamp) -> sqlx:
          FROM sessions s LEFT JOIN teammates t ON t.id = s.teammate LEFT JOIN api_keys k ON k.id = s.api_key
          WHERE s.id = ANY ($1) AND s.ended_at IS NULL AND s.expires_at > $2 AND t.disabled_at IS NULL
            AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)"#,
-        ids as &[SessionId],
-        now
-    )
-    .fetch_all(pool)
-    .await?;
+        (ids as &[SessionId], now)
+    )?;
     Ok(rows.into_iter().map(|row| (row.id, team::grants(&row.roles, &row.apps))).collect())
 }
 
 pub async fn see(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE sessions SET seen_at = $2 WHERE id = $1 AND seen_at <= $3", id.0, now, now - SEEN_EVERY)
-        .execute(pool)
-        .await
-        .map(drop)
+    execute!(pool, "UPDATE sessions SET seen_at = $2 WHERE id = $1 AND seen_at <= $3", (id.0, now, now - SEEN_EVERY))
 }
 
 /// Whether a session has not ended; it does not before the transaction does.
 pub async fn keep(conn: &mut PgConnection, id: SessionId, now: Timestamp) -> sqlx::Result<bool> {
-    let live = sqlx::query_scalar!(
+    let live = fetch_optional!(
+        conn,
+        scalar,
         "SELECT id FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2 FOR SHARE",
-        id.0,
-        now
-    );
-    Ok(live.fetch_optional(conn).await?.is_some())
+        (id.0, now)
+    )?;
+    Ok(live.is_some())
 }
 
 /// Ends a session, of that owner if one is named. False: there is no such session, or it has ended.
 pub async fn end(conn: &mut PgConnection, id: SessionId, of: Option<Owner>, now: Timestamp) -> sqlx::Result<bool> {
     let (teammate, api_key) = of.map_or((None, None), Owner::columns);
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "UPDATE sessions SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL AND expires_at > $2
          AND ($3 OR teammate = $4 OR api_key = $5)",
-        id.0,
-        now,
-        of.is_none(),
-        teammate,
-        api_key
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected() == 1)
+        (id.0, now, of.is_none(), teammate, api_key)
+    )?;
+    Ok(done == 1)
 }
 
 /// Ends all sessions of an owner but that one. Returns how many.
 pub async fn end_all(conn: &mut PgConnection, of: Owner, but: Option<SessionId>, now: Timestamp) -> sqlx::Result<i64> {
     let (teammate, api_key) = of.columns();
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "UPDATE sessions SET ended_at = $3 WHERE (teammate = $1 OR api_key = $2) AND id IS DISTINCT FROM $4
          AND ended_at IS NULL AND expires_at > $3",
-        teammate,
-        api_key,
-        now,
-        but.map(|id| id.0)
-    )
-    .execute(conn)
-    .await?;
-    Ok(i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
+        (teammate, api_key, now, but.map(|id| id.0))
+    )?;
+    Ok(i64::try_from(done).unwrap_or(i64::MAX))
 }
 
 /// Sessions of an owner that live, with ids beyond the page's key, the nearest first. Those that were not used since `seen_after` have
@@ -210,21 +184,11 @@ pub async fn list(
     page: Keyset,
 ) -> sqlx::Result<Vec<SessionRow>> {
     let (teammate, api_key) = of.columns();
-    paged!(
-        page,
-        query_as!(
-            SessionRow,
-            ["SELECT id, began_at, seen_at, expires_at, host(address) AS address, browser FROM sessions
+    paged!(pool, page, SessionRow,
+        ["SELECT id, began_at, seen_at, expires_at, host(address) AS address, browser FROM sessions
          WHERE (teammate = $1 OR api_key = $2) AND ended_at IS NULL AND expires_at > $3 AND seen_at > $4 AND id" < "$5
          ORDER BY id" DESC "LIMIT $6"],
-            teammate,
-            api_key,
-            now,
-            seen_after,
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+        (teammate, api_key, now, seen_after, page.beyond, page.limit)
     )
 }
 
@@ -232,25 +196,22 @@ pub async fn list(
 /// month.
 pub async fn knows(pool: &PgPool, email: &str, household: IpAddr) -> sqlx::Result<bool> {
     let network = format!("{household}/{}", if household.is_ipv4() { 32 } else { 64 });
-    sqlx::query_scalar!(
+    fetch_one!(
+        pool,
+        scalar,
         r#"SELECT EXISTS (SELECT FROM teammates t JOIN sessions s ON s.teammate = t.id
            WHERE t.email = $1 AND s.address <<= $2::text::inet) AS "known!""#,
-        email,
-        network
+        (email, network)
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Deletes a chunk of the sessions that ended a month ago. Returns how many.
 pub async fn clear(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        pool,
         "DELETE FROM sessions WHERE id = ANY (ARRAY(
            SELECT id FROM sessions WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - KEPT,
-        CHUNK
-    )
-    .execute(pool)
-    .await?;
-    Ok(done.rows_affected())
+        (now - KEPT, CHUNK)
+    )?;
+    Ok(done)
 }

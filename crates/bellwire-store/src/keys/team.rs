@@ -63,21 +63,15 @@ struct TeammateRow {
 
 /// Teammates with ids beyond the page's key, the nearest first.
 pub async fn list(executor: impl PgExecutor<'_>, page: Keyset) -> sqlx::Result<Vec<Teammate>> {
-    let rows = paged!(
-        page,
-        query_as!(
-            TeammateRow,
-            [r#"SELECT t.id, t.email, (t.password_sealed IS NOT NULL) AS "has_password!", i.expires_at AS "link_expires_at?",
+    let rows = paged!(executor, page, TeammateRow,
+        [r#"SELECT t.id, t.email, (t.password_sealed IS NOT NULL) AS "has_password!", i.expires_at AS "link_expires_at?",
              (SELECT max(linked_at) FROM oidc_accounts WHERE teammate = t.id) AS "oidc_linked_at?", t.created_at, t.disabled_at,
              (SELECT count(*) FROM passkeys WHERE teammate = t.id) AS "passkeys!",
              ARRAY(SELECT role FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
              ARRAY(SELECT app FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "apps!: Vec<Option<AppId>>"
          FROM teammates t LEFT JOIN invitations i ON i.teammate = t.id
          WHERE t.id"# < "$1 ORDER BY t.id" DESC "LIMIT $2"],
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(executor)
+        (page.beyond, page.limit)
     )?;
     let read = |row: TeammateRow| {
         let TeammateRow {
@@ -105,31 +99,25 @@ pub async fn find(executor: impl PgExecutor<'_>, id: TeammateId) -> sqlx::Result
 
 /// Adds a teammate without roles and without a password. False: another one has that address.
 pub async fn add(conn: &mut PgConnection, id: TeammateId, email: &str, now: Timestamp) -> sqlx::Result<bool> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "INSERT INTO teammates (id, email, created_at) VALUES ($1, $2, $3) ON CONFLICT (email) DO NOTHING",
-        id.0,
-        email,
-        now
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected() == 1)
+        (id.0, email, now)
+    )?;
+    Ok(done == 1)
 }
 
 /// Whether a teammate may still change the team: an active admin for all apps. Such changes run one after another, so that no two
 /// admins remove each other.
 pub async fn may_change_team(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<bool> {
-    sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.team', 0))")
-        .execute(&mut *conn)
-        .await?;
-    sqlx::query_scalar!(
+    execute!(&mut *conn, scalar, "SELECT pg_advisory_xact_lock(hashtextextended('bellwire.team', 0))")?;
+    fetch_one!(
+        conn,
+        scalar,
         r#"SELECT EXISTS (SELECT FROM teammates t JOIN teammate_roles r ON r.teammate = t.id
            WHERE t.id = $1 AND t.disabled_at IS NULL AND r.app IS NULL AND r.role = $2) AS "may!""#,
-        id.0,
-        Role::Admin.name()
+        (id.0, Role::Admin.name())
     )
-    .fetch_one(conn)
-    .await
 }
 
 /// Opens a sealed hash.
@@ -151,65 +139,59 @@ pub async fn keep_credentials(
     id: TeammateId,
     hash: Option<&str>,
 ) -> sqlx::Result<bool> {
-    let found = sqlx::query_scalar!(
+    let found = fetch_optional!(
+        conn,
+        scalar,
         "SELECT password_sealed FROM teammates WHERE id = $1 AND disabled_at IS NULL FOR UPDATE",
-        id.0
-    );
-    let Some(sealed) = found.fetch_optional(conn).await? else { return Ok(false) };
+        (id.0)
+    )?;
+    let Some(sealed) = found else { return Ok(false) };
     Ok(open_hash(vault, PASSWORD, id, sealed)?.as_deref() == hash)
 }
 
 /// Keeps others from changing a teammate until the transaction ends. False: there is no such teammate.
 pub async fn lock(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<bool> {
-    let found = sqlx::query_scalar!("SELECT id FROM teammates WHERE id = $1 FOR UPDATE", id.0);
-    Ok(found.fetch_optional(conn).await?.is_some())
+    let found = fetch_optional!(conn, scalar, "SELECT id FROM teammates WHERE id = $1 FOR UPDATE", (id.0))?;
+    Ok(found.is_some())
 }
 
 /// The teammate of that address, [locked](lock).
 pub async fn lock_by_email(conn: &mut PgConnection, email: &str) -> sqlx::Result<Option<TeammateStatus>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         TeammateStatus,
         r#"SELECT id, disabled_at IS NOT NULL AS "is_disabled!" FROM teammates WHERE email = $1 FOR UPDATE"#,
-        email
+        (email)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// Sets all roles of a teammate that is [locked](lock) or new.
 pub async fn set_grants(conn: &mut PgConnection, id: TeammateId, grants: &Grants) -> sqlx::Result<()> {
     let roles: Vec<String> = grants.0.iter().map(|grant| grant.role.name().to_owned()).collect();
     let apps: Vec<Option<AppId>> = grants.0.iter().map(|grant| grant.app).collect();
-    sqlx::query!("DELETE FROM teammate_roles WHERE teammate = $1", id.0).execute(&mut *conn).await?;
-    sqlx::query!(
+    execute!(&mut *conn, "DELETE FROM teammate_roles WHERE teammate = $1", (id.0))?;
+    execute!(
+        conn,
         "INSERT INTO teammate_roles (teammate, app, role)
          SELECT $1, app, role FROM unnest($2::uuid[], $3::text[]) AS given (app, role)",
-        id.0,
-        &apps as &[Option<AppId>],
-        &roles
+        (id.0, &apps as &[Option<AppId>], &roles)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Ends a teammate's suspension (`None`), or begins it at a time.
 pub async fn set_disabled(conn: &mut PgConnection, id: TeammateId, at: Option<Timestamp>) -> sqlx::Result<()> {
     // When that began stays.
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE teammates SET disabled_at = CASE WHEN $2::timestamptz IS NULL THEN NULL ELSE coalesce(disabled_at, $2) END
          WHERE id = $1",
-        id.0,
-        at
+        (id.0, at)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Removes a teammate with roles, link, passkeys and sessions. The audit log keeps their id.
 pub async fn remove(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM teammates WHERE id = $1", id.0).execute(conn).await.map(drop)
+    execute!(conn, "DELETE FROM teammates WHERE id = $1", (id.0))
 }
 
 /// HMACs that identify a removed person.
@@ -223,33 +205,28 @@ pub struct Removed {
 
 pub async fn remember_removed(conn: &mut PgConnection, removed: &Removed, now: Timestamp) -> sqlx::Result<()> {
     let accounts: Vec<&[u8]> = removed.accounts.iter().map(<[u8; 32]>::as_slice).collect();
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO removed_teammates (email_mac, account_mac, removed_at)
          SELECT $1, account, $3 FROM (SELECT unnest($2::bytea[]) UNION ALL SELECT NULL WHERE cardinality($2::bytea[]) = 0) AS a (account)",
-        removed.email.as_slice(),
-        &accounts as &[&[u8]],
-        now
+        (removed.email.as_slice(), &accounts as &[&[u8]], now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Whether a person with that address or that account was removed.
 pub async fn was_removed(conn: &mut PgConnection, email: &[u8; 32], account: &[u8; 32]) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(
+    fetch_one!(
+        conn,
+        scalar,
         r#"SELECT EXISTS (SELECT FROM removed_teammates WHERE email_mac = $1)
                OR EXISTS (SELECT FROM removed_teammates WHERE account_mac = $2) AS "was!""#,
-        email.as_slice(),
-        account.as_slice()
+        (email.as_slice(), account.as_slice())
     )
-    .fetch_one(conn)
-    .await
 }
 
 /// Deletes the record that a person with that address was removed, and their accounts.
 pub async fn forget_removed(conn: &mut PgConnection, email: &[u8; 32]) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM removed_teammates WHERE email_mac = $1", email.as_slice()).execute(conn).await.map(drop)
+    execute!(conn, "DELETE FROM removed_teammates WHERE email_mac = $1", (email.as_slice()))
 }
 
 /// Makes a one-time link valid until a time. The previous one becomes invalid.
@@ -260,30 +237,24 @@ pub async fn set_link(
     now: Timestamp,
     expires_at: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO invitations (teammate, token_mac, created_at, expires_at) VALUES ($1, $2, $3, $4)
          ON CONFLICT (teammate) DO UPDATE
          SET token_mac = excluded.token_mac, created_at = excluded.created_at, expires_at = excluded.expires_at",
-        id.0,
-        token_mac.as_slice(),
-        now,
-        expires_at
+        (id.0, token_mac.as_slice(), now, expires_at)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Returns the teammate of a valid link.
 pub async fn link_of(pool: &PgPool, token_mac: &[u8; 32], now: Timestamp) -> sqlx::Result<Option<TeammateId>> {
-    sqlx::query_scalar!(
+    fetch_optional!(
+        pool,
+        scalar,
         r#"SELECT i.teammate AS "teammate: TeammateId" FROM invitations i JOIN teammates t ON t.id = i.teammate
          WHERE i.token_mac = $1 AND i.expires_at > $2 AND t.disabled_at IS NULL"#,
-        token_mac.as_slice(),
-        now
+        (token_mac.as_slice(), now)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// Uses a link, and returns its teammate. `None`: it is invalid.
@@ -292,24 +263,24 @@ pub async fn use_link(
     token_mac: &[u8; 32],
     now: Timestamp,
 ) -> sqlx::Result<Option<TeammateId>> {
-    sqlx::query_scalar!(
+    fetch_optional!(
+        conn,
+        scalar,
         r#"DELETE FROM invitations i USING teammates t
          WHERE i.token_mac = $1 AND i.expires_at > $2 AND t.id = i.teammate AND t.disabled_at IS NULL
          RETURNING i.teammate AS "teammate: TeammateId""#,
-        token_mac.as_slice(),
-        now
+        (token_mac.as_slice(), now)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// Reads the values to check a password.
 pub async fn credentials(pool: &PgPool, vault: &Vault, email: &str) -> sqlx::Result<Option<Credentials>> {
-    let found = sqlx::query!(
+    let found = fetch_optional!(
+        pool,
         r#"SELECT id AS "id: TeammateId", password_sealed, disabled_at FROM teammates WHERE email = $1"#,
-        email
-    );
-    let Some(row) = found.fetch_optional(pool).await? else { return Ok(None) };
+        (email)
+    )?;
+    let Some(row) = found else { return Ok(None) };
     let password_hash = open_hash(vault, PASSWORD, row.id, row.password_sealed)?;
     Ok(Some(Credentials { id: row.id, password_hash, disabled_at: row.disabled_at }))
 }
@@ -322,6 +293,6 @@ pub async fn set_password(
     hash: Option<&str>,
 ) -> sqlx::Result<()> {
     let sealed = hash.map(|hash| vault.seal(PASSWORD, id, hash.as_bytes()));
-    sqlx::query!("DELETE FROM passkey_challenges WHERE teammate = $1", id.0).execute(&mut *conn).await?;
-    sqlx::query!("UPDATE teammates SET password_sealed = $2 WHERE id = $1", id.0, sealed).execute(conn).await.map(drop)
+    execute!(&mut *conn, "DELETE FROM passkey_challenges WHERE teammate = $1", (id.0))?;
+    execute!(conn, "UPDATE teammates SET password_sealed = $2 WHERE id = $1", (id.0, sealed))
 }

@@ -57,77 +57,61 @@ pub async fn add(
 ) -> Result<AddVapidKeyResult, sqlx::Error> {
     if key.state == Role::Active {
         // Rotations of one app take turns here, so that the later one finds what the earlier one made.
-        sqlx::query!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", key.app.0)
-            .fetch_optional(&mut *conn)
-            .await?;
-        let known = sqlx::query_scalar!(
+        fetch_optional!(&mut *conn, "SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", (key.app.0))?;
+        let known = fetch_one!(
+            &mut *conn,
+            scalar,
             r#"SELECT EXISTS (SELECT 1 FROM vapid_keys WHERE app = $1 AND public_key = $2) AS "known!""#,
-            key.app.0,
-            &key.public_key
-        )
-        .fetch_one(&mut *conn)
-        .await?;
+            (key.app.0, &key.public_key)
+        )?;
         if known {
             return Ok(AddVapidKeyResult::Known);
         }
-        sqlx::query!(
+        execute!(
+            &mut *conn,
             "UPDATE vapid_keys SET state = 'retired', retired_at = $2 WHERE app = $1 AND state = 'active'",
-            key.app.0,
-            key.created_at
-        )
-        .execute(&mut *conn)
-        .await?;
+            (key.app.0, key.created_at)
+        )?;
     }
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "INSERT INTO vapid_keys (id, app, public_key, private_key, subject, state, created_at, retired_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (app, public_key) DO NOTHING",
-        key.id.0,
-        key.app.0,
-        &key.public_key,
-        private_key,
-        key.subject,
-        key.state.name(),
-        key.created_at,
-        key.retired_at
-    )
-    .execute(conn)
-    .await?;
-    Ok(if done.rows_affected() == 1 { AddVapidKeyResult::Done } else { AddVapidKeyResult::Known })
+        (key.id.0, key.app.0, &key.public_key, private_key, key.subject, key.state.name(), key.created_at),
+        (key.retired_at)
+    )?;
+    Ok(if done == 1 { AddVapidKeyResult::Done } else { AddVapidKeyResult::Known })
 }
 
 /// The key that new subscribers are handed. Every app has one.
 pub async fn active(pool: &PgPool, app: AppId) -> Result<VapidKey, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_one!(
+        pool,
         VapidKey,
         r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
          WHERE app = $1 AND state = 'active'"#,
-        app.0
+        (app.0)
     )
-    .fetch_one(pool)
-    .await
 }
 
 pub async fn find(pool: &PgPool, app: AppId, id: VapidKeyId) -> Result<Option<VapidKey>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         VapidKey,
         r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
          WHERE app = $1 AND id = $2"#,
-        app.0,
-        id.0
+        (app.0, id.0)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// The key of an app that has this public half.
 pub async fn find_public(pool: &PgPool, app: AppId, public_key: &[u8]) -> Result<Option<VapidKeyId>, sqlx::Error> {
-    sqlx::query_scalar!(
+    fetch_optional!(
+        pool,
+        scalar,
         r#"SELECT id AS "id: VapidKeyId" FROM vapid_keys WHERE app = $1 AND public_key = $2"#,
-        app.0,
-        public_key
+        (app.0, public_key)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// A key, and how many active subscriptions depend on it.
@@ -144,18 +128,11 @@ struct KeyUsageRow {
 
 /// An app's keys with ids beyond the page's key, the nearest first, each with how many active subscriptions depend on it.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
-    let rows = paged!(
-        page,
-        query_as!(
-            KeyUsageRow,
-            [r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT coalesce(sum(a.n), 0)::bigint
+    let rows = paged!(pool, page, KeyUsageRow,
+        [r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT coalesce(sum(a.n), 0)::bigint
              FROM lanes l JOIN audiences a ON a.topic = 0 AND a.lane = l.id WHERE l.vapid_key = k.id) AS "subscriptions!"
          FROM vapid_keys k WHERE k.app = $1 AND k.id"# < "$2 ORDER BY k.id" DESC "LIMIT $3"],
-            app.0,
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+        (app.0, page.beyond, page.limit)
     )?;
     Ok(rows
         .into_iter()
@@ -180,9 +157,7 @@ pub async fn private_key(
     app: AppId,
     id: VapidKeyId,
 ) -> Result<Option<Vec<u8>>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", app.0, id.0)
-        .fetch_optional(executor)
-        .await
+    fetch_optional!(executor, scalar, "SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", (app.0, id.0))
 }
 
 /// Writes the `sub` claim of a key. Workers sign with it once their cached tokens are renewed.
@@ -192,8 +167,10 @@ pub async fn set_subject(
     id: VapidKeyId,
     subject: &str,
 ) -> Result<WriteOutcome, sqlx::Error> {
-    let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app.0, id.0, subject)
-        .execute(executor)
-        .await?;
-    Ok(WriteOutcome::by(done.rows_affected()))
+    let done = rows_affected!(
+        executor,
+        "UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2",
+        (app.0, id.0, subject)
+    )?;
+    Ok(WriteOutcome::by(done))
 }

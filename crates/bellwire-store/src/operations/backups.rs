@@ -21,10 +21,7 @@ named! {
 }
 
 pub async fn begin(executor: impl PgExecutor<'_>, id: Uuid, kind: BackupKind, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("INSERT INTO backups (id, kind, started_at) VALUES ($1, $2, $3)", id, kind.name(), now)
-        .execute(executor)
-        .await
-        .map(drop)
+    execute!(executor, "INSERT INTO backups (id, kind, started_at) VALUES ($1, $2, $3)", (id, kind.name(), now))
 }
 
 /// Notes that it is whole. `octets`: of its file, where that is known.
@@ -35,10 +32,7 @@ pub async fn complete(
     now: Timestamp,
 ) -> sqlx::Result<()> {
     let octets = octets.map(|octets| i64::try_from(octets).unwrap_or(i64::MAX));
-    sqlx::query!("UPDATE backups SET completed_at = $2, octets = $3 WHERE id = $1", id, now, octets)
-        .execute(executor)
-        .await
-        .map(drop)
+    execute!(executor, "UPDATE backups SET completed_at = $2, octets = $3 WHERE id = $1", (id, now, octets))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,23 +44,22 @@ pub struct BackupStatus {
 }
 
 pub async fn known(pool: &PgPool) -> sqlx::Result<BackupStatus> {
-    sqlx::query_as!(
+    fetch_one!(
+        pool,
         BackupStatus,
         "SELECT (SELECT started_at FROM backups WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT 1) AS last_at,
            (SELECT min(created_at) FROM data_keys) AS since"
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Deletes a chunk of the records of backups that were begun before that; the newest whole one stays. Returns how many.
 pub async fn clear(pool: &PgPool, before: Timestamp) -> sqlx::Result<u64> {
-    let deleted = sqlx::query!(
+    rows_affected!(
+        pool,
         "DELETE FROM backups WHERE id = ANY (ARRAY(
            SELECT id FROM backups WHERE started_at < $1 AND id IS DISTINCT FROM
              (SELECT id FROM backups WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT 1)
            LIMIT 1000))",
-        before
-    );
-    Ok(deleted.execute(pool).await?.rows_affected())
+        (before)
+    )
 }

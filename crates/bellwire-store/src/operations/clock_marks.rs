@@ -20,11 +20,13 @@ const SHIFT_WITHIN: Duration = Duration::from_secs(600);
 
 /// Notes the time, or moves what waits if the clock was set back.
 pub async fn look(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
-    let mark = sqlx::query_scalar!(
+    let mark = fetch_one!(
+        pool,
+        scalar,
         "INSERT INTO clock_marks AS m (at) VALUES ($1) ON CONFLICT (one) DO UPDATE SET at = greatest(m.at, excluded.at) RETURNING at",
-        now
-    );
-    if mark.fetch_one(pool).await? - now <= TOLERATED {
+        (now)
+    )?;
+    if mark - now <= TOLERATED {
         return Ok(());
     }
     retrying(|| shift(pool, now)).await
@@ -33,7 +35,7 @@ pub async fn look(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
 async fn shift(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     let mut tx = begin(pool).await?;
     limit_statements(&mut tx, SHIFT_WITHIN).await?;
-    let mark = sqlx::query_scalar!("SELECT at FROM clock_marks FOR UPDATE").fetch_one(&mut *tx).await?;
+    let mark = fetch_one!(&mut *tx, scalar, "SELECT at FROM clock_marks FOR UPDATE")?;
     let back = mark - now;
     if back <= TOLERATED {
         return Ok(()); // another server has moved everything
@@ -43,7 +45,7 @@ async fn shift(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     let was_due = mark + TOLERATED;
     shift_deliveries(&mut tx, now, was_due, step_us).await?;
     shift_lanes(&mut tx, now, step_us).await?;
-    sqlx::query!("UPDATE clock_marks SET at = $1", now).execute(&mut *tx).await?;
+    execute!(&mut *tx, "UPDATE clock_marks SET at = $1", (now))?;
     tracing::warn!(back_s = back.num_seconds(), "the database's clock was set back: what waits is moved along");
     tx.commit().await
 }
@@ -55,51 +57,39 @@ async fn shift_deliveries(
     was_due: Timestamp,
     step_us: i64,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE queue SET due_at = CASE WHEN due_at <= $2 THEN $1 ELSE due_at - $3::bigint * interval '1 microsecond' END
          WHERE due_at > $1 AND due_at < 'infinity'
            AND (due_at <= $2 OR lease IS NULL AND (retries > 0 OR due_at > scheduled_at))",
-        now,
-        was_due,
-        step_us
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
+        (now, was_due, step_us)
+    )?;
+    execute!(
+        &mut *conn,
         "UPDATE cursors SET due_at = CASE WHEN due_at <= $2 THEN $1 ELSE due_at - $3::bigint * interval '1 microsecond' END
          WHERE due_at > $1 AND due_at < 'infinity' AND (due_at <= $2 OR pace_us IS NOT NULL)",
-        now,
-        was_due,
-        step_us
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!("UPDATE batches SET due_at = $1 WHERE due_at > $1 AND due_at <= $2", now, was_due)
-        .execute(&mut *conn)
-        .await?;
-    sqlx::query!(
+        (now, was_due, step_us)
+    )?;
+    execute!(&mut *conn, "UPDATE batches SET due_at = $1 WHERE due_at > $1 AND due_at <= $2", (now, was_due))?;
+    execute!(
+        &mut *conn,
         "UPDATE throttles SET next_at = next_at - $2::bigint * interval '1 microsecond' WHERE next_at > $1",
-        now,
-        step_us
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
+        (now, step_us)
+    )?;
+    execute!(
+        conn,
         "WITH breakers AS (
            UPDATE webhooks SET open_until = open_until - $2::bigint * interval '1 microsecond' WHERE open_until > $1)
          UPDATE webhook_deliveries SET due_at = due_at - $2::bigint * interval '1 microsecond'
          WHERE state = 'pending' AND due_at > $1",
-        now,
-        step_us
+        (now, step_us)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Moves holds and breakers that began after the time that the clock shows now. A hold that began before keeps its end.
 async fn shift_lanes(conn: &mut PgConnection, now: Timestamp, step_us: i64) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE lane_states s
          SET held_until = CASE WHEN held_at > $1 THEN held_until - step ELSE held_until END,
              held_at = CASE WHEN held_at > $1 THEN held_at - step ELSE held_at END,
@@ -114,10 +104,6 @@ async fn shift_lanes(conn: &mut PgConnection, now: Timestamp, step_us: i64) -> s
              changed_at = $1
          FROM (SELECT $2::bigint * interval '1 microsecond' AS step) t
          WHERE s.changed_at > $1",
-        now,
-        step_us
+        (now, step_us)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }

@@ -47,15 +47,16 @@ fn judge(recorded: Option<Identity>, found: Identity, target: Option<String>) ->
 
 /// Refuses a database that was restored and not settled. Records the cluster otherwise.
 pub async fn check(conn: &mut PgConnection, now: Timestamp) -> anyhow::Result<()> {
-    let recorded = sqlx::query_as!(Identity, "SELECT system_identifier, timeline FROM cluster_identity");
-    let recorded = recorded.fetch_optional(&mut *conn).await?;
+    let recorded = fetch_optional!(&mut *conn, Identity, "SELECT system_identifier, timeline FROM cluster_identity")?;
     let found = read(conn).await?;
-    let target = sqlx::query_scalar!(
+    let target = fetch_optional!(
+        &mut *conn,
+        scalar,
         r#"SELECT name || ' = ' || setting AS "target!" FROM pg_settings
            WHERE name IN ('recovery_target', 'recovery_target_lsn', 'recovery_target_name', 'recovery_target_time', 'recovery_target_xid')
              AND setting <> ''"#
-    );
-    judge(recorded, found, target.fetch_optional(&mut *conn).await?)?;
+    )?;
+    judge(recorded, found, target)?;
     if recorded != Some(found) {
         record(conn, now).await?;
     }
@@ -65,35 +66,32 @@ pub async fn check(conn: &mut PgConnection, now: Timestamp) -> anyhow::Result<()
 /// Records the cluster that the database is on.
 pub(super) async fn record(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
     let Identity { system_identifier, timeline } = read(conn).await?;
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO cluster_identity (system_identifier, timeline, recorded_at) VALUES ($1, $2, $3)
          ON CONFLICT (only_row) DO UPDATE SET system_identifier = $1, timeline = $2, recorded_at = $3",
-        system_identifier,
-        timeline,
-        now
+        (system_identifier, timeline, now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Reads Postgres's identity of the cluster from its current log: the control file has the previous timeline until the first
 /// checkpoint after a promotion.
 async fn read(conn: &mut PgConnection) -> sqlx::Result<Identity> {
-    let may = sqlx::query_scalar!(
+    let may = fetch_one!(
+        &mut *conn,
+        scalar,
         r#"SELECT has_function_privilege('pg_control_system()', 'EXECUTE')
              AND has_function_privilege('pg_walfile_name(pg_lsn)', 'EXECUTE') AS "may!""#
-    );
-    if !may.fetch_one(&mut *conn).await? {
+    )?;
+    if !may {
         return Ok(Identity::default());
     }
-    sqlx::query_as!(
+    fetch_one!(
+        conn,
         Identity,
         "SELECT (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
            ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer AS timeline"
     )
-    .fetch_one(conn)
-    .await
 }
 
 #[cfg(test)]

@@ -150,10 +150,12 @@ async fn lay_out(connection: &mut PgConnection, shards: u8) -> sqlx::Result<()> 
 
 /// Refuses while a message is half fanned out: from then on [cursors go in another order](crate::queue::claims::walk).
 async fn refuse_begun(connection: &mut PgConnection) -> Result<(), DistributionError> {
-    let begun = sqlx::query_scalar!(
+    let begun = fetch_one!(
+        connection,
+        scalar,
         r#"SELECT count(DISTINCT message) AS "n!" FROM cursors WHERE after <> '00000000-0000-0000-0000-000000000000'"#
-    );
-    match begun.fetch_one(connection).await? {
+    )?;
+    match begun {
         0 => Ok(()),
         messages => Err(DistributionError::Begun { messages }),
     }
@@ -161,17 +163,16 @@ async fn refuse_begun(connection: &mut PgConnection) -> Result<(), DistributionE
 
 /// Ends all sessions of Bellwire: they use the statements for plain Postgres, and check again when they reconnect.
 async fn end_sessions(connection: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query!(
+    fetch_all!(
+        connection,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
          WHERE datname = current_database() AND usename = current_user AND application_name LIKE 'bellwire%' AND pid <> pg_backend_pid()"
     )
-    .fetch_all(connection)
-    .await
     .map(drop)
 }
 
 async fn check_cluster(connection: &mut PgConnection) -> Result<(), DistributionError> {
-    let version = sqlx::query_scalar!("SELECT extversion FROM pg_extension WHERE extname = 'citus'");
+    let version = query!(scalar, "SELECT extversion FROM pg_extension WHERE extname = 'citus'");
     let Some(version) = version.fetch_optional(&mut *connection).await? else { return Err(DistributionError::NoCitus) };
     let major = version.split(['.', '-']).next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < OLDEST_CITUS) {

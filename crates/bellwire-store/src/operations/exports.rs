@@ -43,61 +43,38 @@ pub struct NewExport<'a> {
 }
 
 pub async fn begin(conn: &mut PgConnection, new: NewExport<'_>, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "INSERT INTO exports (id, app, contents, format, actor, started_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $6)",
-        new.id.0,
-        new.app.0,
-        new.contents,
-        new.format,
-        new.actor,
-        now
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
+        (new.id.0, new.app.0, new.contents, new.format, new.actor, now)
+    )?;
+    execute!(
+        conn,
         "DELETE FROM exports WHERE app = $1 AND id < (
            SELECT id FROM exports WHERE app = $1 ORDER BY id DESC OFFSET $2::bigint - 1 LIMIT 1)",
-        new.app.0,
-        KEPT
-    )
-    .execute(conn)
-    .await?;
+        (new.app.0, KEPT)
+    )?;
     Ok(())
 }
 
 pub async fn advance(pool: &PgPool, id: ExportId, lines: i64, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE exports SET lines = $2, changed_at = $3 WHERE id = $1", id.0, lines, now)
-        .execute(pool)
-        .await
-        .map(drop)
+    execute!(pool, "UPDATE exports SET lines = $2, changed_at = $3 WHERE id = $1", (id.0, lines, now))
 }
 
 pub async fn end(pool: &PgPool, id: ExportId, lines: i64, complete: bool, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE exports SET lines = $2, complete = $3, changed_at = $4, ended_at = $4 WHERE id = $1",
-        id.0,
-        lines,
-        complete,
-        now
+        (id.0, lines, complete, now)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// An app's exports with ids beyond the page's key, the nearest first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ExportRow>> {
-    paged!(
-        page,
-        query_as!(
-            ExportRow,
-            [r#"SELECT id AS "id: ExportId", started_at, changed_at, ended_at, complete, lines, actor FROM exports
+    paged!(pool, page, ExportRow,
+        [r#"SELECT id AS "id: ExportId", started_at, changed_at, ended_at, complete, lines, actor FROM exports
              WHERE app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
-            app.0,
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+        (app.0, page.beyond, page.limit)
     )
 }
 
@@ -132,20 +109,16 @@ pub async fn subscriptions(
     until: Uuid,
     limit: i64,
 ) -> sqlx::Result<Vec<SubscriptionOut>> {
-    let mut rows = sqlx::query_as!(
+    let mut rows = fetch_all!(
+        pool,
         SubscriptionOut,
         r#"SELECT s.id AS "id: SubscriptionId", s.state AS "state: SubscriptionState", s.address, k.public_key AS vapid_key, s.user_id,
              s.tags, s.attributes::text AS "attributes!", s.locale, s.timezone, s.expires_at, s.policy::text AS policy, s.created_at,
              s.ended_at, s.consent_at, s.consent_source, ARRAY[]::text[] AS "topics!"
          FROM (SELECT * FROM subscriptions WHERE app = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4) s
          JOIN lanes l ON l.id = s.lane JOIN vapid_keys k ON k.id = l.vapid_key ORDER BY s.id"#,
-        app.0,
-        after,
-        until,
-        limit
-    )
-    .fetch_all(pool)
-    .await?;
+        (app.0, after, until, limit)
+    )?;
     let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
     let mut names = names_of_all(pool, &ids).await?;
     for row in &mut rows {
@@ -164,14 +137,13 @@ pub struct VapidKeyOut {
 
 /// All VAPID pairs of an app: the active one, then the others, the oldest first.
 pub async fn vapid_keys(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<VapidKeyOut>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         VapidKeyOut,
         r#"SELECT id AS "id: VapidKeyId", private_key, subject, state AS "state: Role" FROM vapid_keys WHERE app = $1
          ORDER BY state <> 'active', id"#,
-        app.0
+        (app.0)
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[derive(Debug)]
@@ -184,15 +156,12 @@ pub struct TopicOut {
 
 /// An app's topics with numbers above `after`, the oldest first.
 pub async fn topics(pool: &PgPool, app: AppId, after: i32, limit: i64) -> sqlx::Result<Vec<TopicOut>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         TopicOut,
         r#"SELECT id, name, join_by AS "join: Join", policy FROM topics WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3"#,
-        app.0,
-        after,
-        limit
+        (app.0, after, limit)
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[derive(Debug)]
@@ -205,15 +174,12 @@ pub struct SegmentOut {
 
 /// An app's segments with numbers above `after`, the oldest first.
 pub async fn segments(pool: &PgPool, app: AppId, after: i32, limit: i64) -> sqlx::Result<Vec<SegmentOut>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         SegmentOut,
         "SELECT id, name, description, expression FROM segments WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3",
-        app.0,
-        after,
-        limit
+        (app.0, after, limit)
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[derive(Debug)]
@@ -225,15 +191,12 @@ pub struct TemplateOut {
 
 /// An app's templates with ids above `after`, the oldest first.
 pub async fn templates(pool: &PgPool, app: AppId, after: Uuid, limit: i64) -> sqlx::Result<Vec<TemplateOut>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         TemplateOut,
         "SELECT id, name, content FROM templates WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3",
-        app.0,
-        after,
-        limit
+        (app.0, after, limit)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// A webhook, where its receiver is and what it checks by sealed.
@@ -250,14 +213,13 @@ pub struct WebhookOut {
 }
 
 pub async fn webhooks(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<WebhookOut>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         WebhookOut,
         r#"SELECT id AS "id: WebhookId", name, url, events, max_events, policy, state AS "state: WebhookState", secret
          FROM webhooks WHERE app = $1 ORDER BY id"#,
-        app.0
+        (app.0)
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[derive(Debug)]
@@ -269,14 +231,11 @@ pub struct CampaignOut {
 
 /// An app's campaigns with ids above `after` that are not over, the oldest first.
 pub async fn campaigns(pool: &PgPool, app: AppId, after: Uuid, limit: i64) -> sqlx::Result<Vec<CampaignOut>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         CampaignOut,
         r#"SELECT id AS "id: CampaignId", state AS "state: CampaignState", plan FROM campaigns
          WHERE app = $1 AND id > $2 AND state IN ('draft', 'scheduled', 'sending', 'paused') ORDER BY id LIMIT $3"#,
-        app.0,
-        after,
-        limit
+        (app.0, after, limit)
     )
-    .fetch_all(pool)
-    .await
 }

@@ -83,13 +83,13 @@ pub async fn find(executor: impl PgExecutor<'_>, request: &KeyedRequest) -> sqlx
 
 async fn find_all(executor: impl PgExecutor<'_>, requests: &[&KeyedRequest]) -> sqlx::Result<HashMap<Uuid, Claim>> {
     let (apps, ids): (Vec<_>, Vec<_>) = requests.iter().map(|request| (request.app, request.id)).unzip();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        executor,
         "SELECT i.id, i.fingerprint, i.status, i.response FROM unnest($1::uuid[], $2::uuid[]) AS t (app, id)
          JOIN idempotency_keys i ON i.app = t.app AND i.id = t.id",
-        &apps,
-        &ids
-    );
-    let mut rows: HashMap<_, _> = rows.fetch_all(executor).await?.into_iter().map(|row| (row.id, row)).collect();
+        (&apps, &ids)
+    )?;
+    let mut rows: HashMap<_, _> = rows.into_iter().map(|row| (row.id, row)).collect();
     let claims = requests.iter().filter_map(|request| {
         let row = rows.remove(&request.id)?;
         let claim = match row.fingerprint == request.fingerprint {
@@ -111,11 +111,11 @@ pub async fn claim(
     now: Timestamp,
 ) -> sqlx::Result<Option<Vec<Claim>>> {
     let patience = crate::milliseconds(patience);
-    sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, true)", patience).fetch_one(&mut *conn).await?;
+    fetch_one!(&mut *conn, scalar, "SELECT set_config('lock_timeout', $1, true)", (patience))?;
     match claim_each(&mut *conn, requests, Wait::InTurn, now).await {
         Ok(claims) => {
             // Patience is for the keys alone: later statements wait as without a key.
-            sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, true)", "0").fetch_one(conn).await?;
+            fetch_one!(conn, scalar, "SELECT set_config('lock_timeout', $1, true)", ("0"))?;
             Ok(Some(claims))
         }
         Err(error) if crate::is_lock_timeout(&error) => Ok(None),
@@ -151,20 +151,18 @@ async fn claim_each(
     sorted.sort_unstable_by_key(|request| request.id);
     let (apps, ids, fingerprints): (Vec<_>, Vec<_>, Vec<_>) =
         sorted.iter().map(|request| (request.app, request.id, &request.fingerprint[..])).collect();
-    let first = sqlx::query_scalar!(
+    let first = fetch_all!(
+        &mut *conn,
+        scalar,
         "INSERT INTO idempotency_keys (app, id, fingerprint, status, response, created_at)
          SELECT t.app, t.id, t.fingerprint, 0, '', $4
          FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS t (app, id, fingerprint),
            LATERAL (SELECT hashtextextended('bellwire.idempotency_keys ' || t.id::text, 0)) AS lock (id)
          WHERE CASE WHEN $5 THEN pg_advisory_xact_lock(lock.id) IS NOT NULL ELSE pg_try_advisory_xact_lock(lock.id) END
          ON CONFLICT (app, id) DO NOTHING RETURNING id",
-        &apps,
-        &ids,
-        &fingerprints as &[&[u8]],
-        now,
-        wait == Wait::InTurn
-    );
-    let first: HashSet<Uuid> = first.fetch_all(&mut *conn).await?.into_iter().collect();
+        (&apps, &ids, &fingerprints as &[&[u8]], now, wait == Wait::InTurn)
+    )?;
+    let first: HashSet<Uuid> = first.into_iter().collect();
     let mut used = match first.len() < requests.len() {
         true => find_all(conn, requests).await?,
         false => HashMap::new(),
@@ -181,10 +179,10 @@ async fn claim_each(
 /// `false` if others hold the key for longer than `patience`.
 pub async fn hold(conn: &mut PgConnection, request: &KeyedRequest, patience: Duration) -> sqlx::Result<bool> {
     let patience = crate::milliseconds(patience);
-    sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, false)", patience).fetch_one(&mut *conn).await?;
-    let lock = sqlx::query!(
+    fetch_one!(&mut *conn, scalar, "SELECT set_config('lock_timeout', $1, false)", (patience))?;
+    let lock = query!(
         "SELECT pg_advisory_lock(hashtextextended('bellwire.idempotency_keys ' || $1::uuid::text, 0))",
-        request.id
+        (request.id)
     );
     match lock.execute(conn).await {
         Ok(_) => Ok(true),
@@ -207,18 +205,13 @@ pub async fn store<B: AsRef<[u8]>>(
         (request.app, request.id, vault.seal(IDEMPOTENT_RESPONSE, request.id, body.as_ref()))
     };
     let (apps, ids, sealed): (Vec<_>, Vec<_>, Vec<_>) = responses.iter().map(seal).collect();
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE idempotency_keys i SET status = $4, response = t.response
          FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS t (app, id, response)
          WHERE i.app = t.app AND i.id = t.id",
-        &apps,
-        &ids,
-        &sealed,
-        status
+        (&apps, &ids, &sealed, status)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Deletes claimed keys whose requests were refused: the keys count as unused.
@@ -227,13 +220,10 @@ pub async fn release(conn: &mut PgConnection, requests: &[&KeyedRequest]) -> sql
         return Ok(());
     }
     let (apps, ids): (Vec<_>, Vec<_>) = requests.iter().map(|request| (request.app, request.id)).unzip();
-    sqlx::query!(
+    execute!(
+        conn,
         "DELETE FROM idempotency_keys i USING unnest($1::uuid[], $2::uuid[]) AS t (app, id)
          WHERE i.app = t.app AND i.id = t.id",
-        &apps,
-        &ids
+        (&apps, &ids)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }

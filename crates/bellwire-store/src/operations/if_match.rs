@@ -16,9 +16,9 @@ pub async fn take_turn(
 ) -> sqlx::Result<bool> {
     let kind = app.map_or_else(|| kind.to_owned(), |app| format!("{kind} {app}"));
     let patience = crate::milliseconds(patience);
-    sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, true)", patience).fetch_one(&mut *conn).await?;
+    fetch_one!(&mut *conn, scalar, "SELECT set_config('lock_timeout', $1, true)", (patience))?;
     let turn =
-        sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.edits ' || $1::text, 0))", kind);
+        query!(scalar, "SELECT pg_advisory_xact_lock(hashtextextended('bellwire.edits ' || $1::text, 0))", (kind));
     match turn.fetch_one(conn).await {
         Ok(_) => Ok(true),
         Err(error) if crate::is_lock_timeout(&error) => Ok(false),

@@ -70,14 +70,13 @@ pub async fn ensure(pool: &PgPool, now: Timestamp) -> Result<usize, sqlx::Error>
 async fn days_of_messages(pool: &PgPool, first: NaiveDate) -> Result<Vec<NaiveDate>, sqlx::Error> {
     let days: Vec<_> = (0..=DAYS_OF_MESSAGES).map(|n| first + Days::new(n)).collect();
     let midnights: Vec<Uuid> = days.iter().map(|day| midnight(*day)).collect();
-    let found = sqlx::query_scalar!(
+    let found = fetch_all!(
+        pool,
+        scalar,
         r#"SELECT d.n AS "n!" FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS d (from_id, to_id, n)
            WHERE (SELECT true FROM messages WHERE id >= d.from_id AND id < d.to_id LIMIT 1) ORDER BY d.n"#,
-        &midnights[..midnights.len() - 1],
-        &midnights[1..]
-    )
-    .fetch_all(pool)
-    .await?;
+        (&midnights[..midnights.len() - 1], &midnights[1..])
+    )?;
     Ok(found.into_iter().filter_map(|n| days.get(usize::try_from(n - 1).ok()?).copied()).collect())
 }
 
@@ -270,14 +269,14 @@ async fn execute(connection: &mut PgConnection, sql: String) -> Result<u64, sqlx
 }
 
 async fn existing(executor: impl sqlx::PgExecutor<'_>, table: &str) -> Result<Vec<String>, sqlx::Error> {
-    sqlx::query_scalar!(
+    fetch_all!(
+        executor,
+        scalar,
         r#"SELECT child.relname::text AS "name!"
            FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid
            WHERE inhparent = to_regclass($1)"#,
-        table
+        (table)
     )
-    .fetch_all(executor)
-    .await
 }
 
 /// The smallest id of a day: its first millisecond and nothing else.

@@ -48,18 +48,14 @@ pub enum RemovalProgress {
 /// Begins the deletion of an app: it can no longer be found, its keys are revoked, and nothing is sent. Returns the stops for
 /// this process's dispatch. Repeating it changes nothing.
 pub async fn begin(conn: &mut PgConnection, app: AppId, flow: Uuid, now: Timestamp) -> sqlx::Result<Flow> {
-    sqlx::query!("UPDATE apps SET deleting_at = coalesce(deleting_at, $2) WHERE id = $1", app.0, now)
-        .execute(&mut *conn)
-        .await?;
-    sqlx::query!("UPDATE api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE app = $1", app.0, now)
-        .execute(&mut *conn)
-        .await?;
+    execute!(&mut *conn, "UPDATE apps SET deleting_at = coalesce(deleting_at, $2) WHERE id = $1", (app.0, now))?;
+    execute!(&mut *conn, "UPDATE api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE app = $1", (app.0, now))?;
     flows::change(conn, flow, app, None, Change::Paused(true), now).await
 }
 
 /// Apps that are being deleted, with the times when that was asked for.
 pub async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(AppId, Timestamp)>> {
-    sqlx::query!(r#"SELECT id, deleting_at AS "at!" FROM apps WHERE deleting_at IS NOT NULL ORDER BY deleting_at"#)
+    query!(r#"SELECT id, deleting_at AS "at!" FROM apps WHERE deleting_at IS NOT NULL ORDER BY deleting_at"#)
         .map(|row| (AppId(row.id), row.at))
         .fetch_all(pool)
         .await
@@ -94,7 +90,9 @@ pub async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp
 /// to obey; none: there are no more.
 pub async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
     let mut tx = begin_by_index(pool).await?;
-    let messages = sqlx::query_scalar!(
+    let messages = fetch_all!(
+        &mut *tx,
+        scalar,
         r#"
         WITH mine AS MATERIALIZED (SELECT id FROM lanes WHERE app = $1),
         moving AS (
@@ -107,21 +105,14 @@ pub async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx:
         )
         SELECT m.id FROM moving JOIN messages m ON m.id = moving.message AND m.state <> 'cancelled' ORDER BY m.id LIMIT $4
         "#,
-        app.0,
-        now,
-        now + LEASE,
-        MESSAGES_AT_ONCE
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+        (app.0, now, now + LEASE, MESSAGES_AT_ONCE)
+    )?;
     tx.commit().await?;
     let mut stops = Vec::with_capacity(messages.len());
     for message in messages {
         let cancelled = retrying(|| async move {
             let mut tx = transactions::begin(pool).await?;
-            sqlx::query!("SELECT id FROM messages WHERE id = $1 FOR NO KEY UPDATE", message)
-                .fetch_optional(&mut *tx)
-                .await?;
+            fetch_optional!(&mut *tx, "SELECT id FROM messages WHERE id = $1 FOR NO KEY UPDATE", (message))?;
             let stop = cancel_locked(&mut tx, MessageId(message), now).await?;
             tx.commit().await?;
             Ok(stop)
@@ -165,94 +156,89 @@ async fn end_deleted(
 /// Whether anything is still in workers' hands.
 async fn is_moving(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
     let mut tx = begin_by_index(pool).await?;
-    sqlx::query_scalar!(
+    fetch_one!(
+        &mut *tx,
+        scalar,
         r#"SELECT EXISTS (
              SELECT 1 FROM lanes l WHERE l.app = $1 AND (
                (SELECT true FROM cursors WHERE lane = l.id LIMIT 1) OR (SELECT true FROM batches WHERE lane = l.id LIMIT 1)
                OR (SELECT true FROM queue WHERE lane = l.id LIMIT 1))) AS "moving!""#,
-        app.0
+        (app.0)
     )
-    .fetch_one(&mut *tx)
-    .await
 }
 
 /// Whether notes of its lanes are not folded into metrics over time yet. They are added to those of the gateway while the lanes
 /// exist, and to those of its messages, which would reappear if they were deleted before.
 async fn is_noted(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(
+    fetch_one!(
+        pool,
+        scalar,
         r#"SELECT EXISTS (SELECT FROM audience_changes WHERE lane IN (SELECT id FROM lanes WHERE app = $1))
                OR EXISTS (SELECT FROM rollup_notes WHERE lane IN (SELECT id FROM lanes WHERE app = $1)) AS "noted!""#,
-        app.0
+        (app.0)
     )
-    .fetch_one(pool)
-    .await
 }
 
 async fn delete_subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
-    let mine = sqlx::query_scalar!(
+    let mine = fetch_all!(
+        &mut *tx,
+        scalar,
         r#"SELECT id AS "id: SubscriptionId" FROM subscriptions WHERE app = $1 ORDER BY id LIMIT $2"#,
-        app.0,
-        CHUNK_OF_MANY
-    );
-    let keys = SubscriptionKeys::of(mine.fetch_all(&mut *tx).await?);
+        (app.0, CHUNK_OF_MANY)
+    )?;
+    let keys = SubscriptionKeys::of(mine);
     if keys.ids.is_empty() {
         return Ok(0);
     }
-    let deleted = sqlx::query!(
+    let deleted = fetch_all!(
+        &mut *tx,
         r#"DELETE FROM subscriptions s USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE s.shard = k.shard AND s.id = k.id
            RETURNING s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId", s.state = 'active' AS "was_active!""#,
-        &keys.shards,
-        &keys.ids as &[SubscriptionId]
-    );
-    let deleted = deleted.fetch_all(&mut *tx).await?;
+        (&keys.shards, &keys.ids as &[SubscriptionId])
+    )?;
     let (mut changes, now) = (Difference::default(), database_now(&mut *tx).await?);
     deleted.iter().filter(|row| row.was_active).for_each(|row| changes.lost(row.lane, now, Loss::Deleted));
     changes.write(&mut tx).await?;
     let deleted = SubscriptionKeys::of(deleted.into_iter().map(|row| row.id).collect());
     forget_topics(&mut tx, &deleted).await?;
-    sqlx::query!(
+    execute!(
+        &mut *tx,
         "DELETE FROM throttles t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
          WHERE t.shard = k.shard AND t.subscription = k.id",
-        &deleted.shards,
-        &deleted.ids as &[SubscriptionId]
-    )
-    .execute(&mut *tx)
-    .await?;
+        (&deleted.shards, &deleted.ids as &[SubscriptionId])
+    )?;
     tx.commit().await?;
     Ok(deleted.ids.len() as u64)
 }
 
 async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
-    let deleted = sqlx::query!(
+    let deleted = rows_affected!(
+        &mut *tx,
         "WITH mine AS (SELECT id FROM messages WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
          counts AS (DELETE FROM message_counts c USING mine m WHERE c.message = m.id),
          campaigns AS (DELETE FROM campaigns_in_motion k USING mine m WHERE k.message = m.id),
          charts AS (DELETE FROM rollups r USING mine m WHERE r.step IN (1, 2, 3) AND r.message = m.id),
          receipts AS (DELETE FROM receipt_counts r USING mine m WHERE r.message = m.id)
          DELETE FROM messages USING mine WHERE messages.id = mine.id",
-        app.0,
-        CHUNK_OF_MANY
-    )
-    .execute(&mut *tx)
-    .await?;
+        (app.0, CHUNK_OF_MANY)
+    )?;
     tx.commit().await?;
-    Ok(deleted.rows_affected())
+    Ok(deleted)
 }
 
 /// A statement that deletes a chunk of an app's rows of a table.
 macro_rules! delete_of {
     ($table:literal, $app:expr) => {
-        sqlx::query!(
+        query!(
             "DELETE FROM "
                 + $table
                 + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM "
                 + $table
                 + " WHERE app = $1 LIMIT $2))",
-            $app.0,
-            CHUNK
+            ($app.0, CHUNK)
         )
     };
 }
@@ -277,7 +263,7 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let events = delete_of!("events", app);
     let told = delete_of!("stream_events", app);
     let answers = delete_of!("idempotency_keys", app);
-    sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
+    execute!(&mut *tx, "SET LOCAL bellwire.dead_letter_retention = 'on'")?;
     let deleted = letters.execute(&mut *tx).await?.rows_affected()
         + trail.execute(&mut *tx).await?.rows_affected()
         + events.execute(&mut *tx).await?.rows_affected()
@@ -292,35 +278,32 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
 async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     let mut tx = transactions::begin(pool).await?;
     webhooks::remove_all(&mut tx, app).await?;
-    sqlx::query!("DELETE FROM campaigns WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM diagnoses WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM message_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM imports WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM exports WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM held_back WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM topics WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM segments WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM templates WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM tier_settings WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM identity_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM erasures WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM alerts WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM flows WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM guards WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!(
+    execute!(&mut *tx, "DELETE FROM campaigns WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM diagnoses WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM message_keys WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM imports WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM exports WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM held_back WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM topics WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM segments WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM templates WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM tier_settings WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM identity_keys WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM erasures WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM alerts WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM flows WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM guards WHERE app = $1", (app.0))?;
+    execute!(
+        &mut *tx,
         "WITH suspects AS (DELETE FROM gone_suspects WHERE lane IN (SELECT id FROM lanes WHERE app = $1))
          DELETE FROM gone_watches WHERE lane IN (SELECT id FROM lanes WHERE app = $1)",
-        app.0
-    )
-    .execute(&mut *tx)
-    .await?;
-    sqlx::query!("DELETE FROM lane_states WHERE lane IN (SELECT id FROM lanes WHERE app = $1)", app.0)
-        .execute(&mut *tx)
-        .await?;
-    sqlx::query!("DELETE FROM lanes WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM vapid_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM teammate_roles WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM api_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM apps WHERE id = $1", app.0).execute(&mut *tx).await?;
+        (app.0)
+    )?;
+    execute!(&mut *tx, "DELETE FROM lane_states WHERE lane IN (SELECT id FROM lanes WHERE app = $1)", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM lanes WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM vapid_keys WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM teammate_roles WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM api_keys WHERE app = $1", (app.0))?;
+    execute!(&mut *tx, "DELETE FROM apps WHERE id = $1", (app.0))?;
     tx.commit().await
 }

@@ -22,7 +22,8 @@ pub struct WordsRow {
 pub async fn tell_limits(pool: &PgPool, worker: Uuid, limits: &[(LaneId, i32)]) -> sqlx::Result<()> {
     let (lanes, limits): (Vec<LaneId>, Vec<i32>) = limits.iter().copied().unzip();
     // A worker that was taken for dead meanwhile tells with its next heartbeat. An app may have been deleted under it.
-    sqlx::query!(
+    execute!(
+        pool,
         "WITH idle AS (DELETE FROM lane_limits WHERE worker = $1 AND lane <> ALL ($2))
          INSERT INTO lane_limits AS l (worker, lane, concurrency)
          SELECT w.id, told.lane, told.concurrency
@@ -30,13 +31,8 @@ pub async fn tell_limits(pool: &PgPool, worker: Uuid, limits: &[(LaneId, i32)]) 
          WHERE w.id = $1
          ON CONFLICT (worker, lane) DO UPDATE SET concurrency = excluded.concurrency
          WHERE l.concurrency <> excluded.concurrency",
-        worker,
-        &lanes as &[LaneId],
-        &limits
+        (worker, &lanes as &[LaneId], &limits)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Writes the last errors of gateways, one row per lane. Later ones stay.
@@ -47,7 +43,8 @@ pub async fn tell_words(pool: &PgPool, words: &[WordsRow]) -> sqlx::Result<()> {
     let detail: Vec<Option<String>> = words.iter().map(|row| row.detail.clone()).collect();
     // In the order of their numbers, so that two workers that tell of the same lanes do not wait for each other. An app may be
     // deleted while its last answers come in.
-    sqlx::query!(
+    execute!(
+        pool,
         "INSERT INTO lane_words AS w (lane, at, status, detail)
          SELECT told.lane, told.at, told.status, told.detail
          FROM unnest($1::integer[], $2::timestamptz[], $3::smallint[], $4::text[]) AS told (lane, at, status, detail)
@@ -55,23 +52,16 @@ pub async fn tell_words(pool: &PgPool, words: &[WordsRow]) -> sqlx::Result<()> {
          ORDER BY told.lane
          ON CONFLICT (lane) DO UPDATE SET at = excluded.at, status = excluded.status, detail = excluded.detail
          WHERE w.at < excluded.at",
-        &lanes as &[LaneId],
-        &at,
-        &status as &[Option<i16>],
-        &detail as &[Option<String>]
+        (&lanes as &[LaneId], &at, &status as &[Option<i16>], &detail as &[Option<String>])
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Returns the concurrent POSTs that all live workers allow in each of these lanes. Unused lanes are left out.
 pub async fn limits(pool: &PgPool, lanes: &[LaneId], now: Timestamp) -> sqlx::Result<Vec<(LaneId, i64)>> {
-    sqlx::query!(
+    query!(
         r#"SELECT lane, sum(concurrency)::bigint AS "concurrency!" FROM lane_limits JOIN workers ON workers.id = worker
            WHERE lane = ANY ($1) AND beat_at >= $2 GROUP BY lane"#,
-        lanes as &[LaneId],
-        now - SILENCE
+        (lanes as &[LaneId], now - SILENCE)
     )
     .map(|row| (LaneId(row.lane), row.concurrency))
     .fetch_all(pool)
@@ -80,11 +70,10 @@ pub async fn limits(pool: &PgPool, lanes: &[LaneId], now: Timestamp) -> sqlx::Re
 
 /// Returns the last errors of these lanes' gateways, if any.
 pub async fn last_words(pool: &PgPool, lanes: &[LaneId]) -> sqlx::Result<Vec<WordsRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         WordsRow,
         "SELECT lane, at, status, detail FROM lane_words WHERE lane = ANY ($1)",
-        lanes as &[LaneId]
+        (lanes as &[LaneId])
     )
-    .fetch_all(pool)
-    .await
 }

@@ -43,7 +43,7 @@ pub struct Settled {
 /// Whether a restore is under way, or broke off.
 pub async fn is_under_way(conn: &mut PgConnection) -> sqlx::Result<bool> {
     let mark = format!("{SCHEMA}.{MARK}");
-    sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, mark).fetch_one(conn).await
+    fetch_one!(conn, scalar, r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, (mark))
 }
 
 /// Prepares a restore: an empty schema with its mark. Existing content is put aside. Remains of an interrupted restore are removed first.
@@ -89,7 +89,7 @@ pub async fn forget_replaced(conn: &mut PgConnection) -> sqlx::Result<()> {
 }
 
 async fn is_there(conn: &mut PgConnection, schema: &str) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(r#"SELECT to_regnamespace($1) IS NOT NULL AS "there!""#, schema).fetch_one(conn).await
+    fetch_one!(conn, scalar, r#"SELECT to_regnamespace($1) IS NOT NULL AS "there!""#, (schema))
 }
 
 async fn is_empty(conn: &mut PgConnection) -> sqlx::Result<bool> {
@@ -98,23 +98,23 @@ async fn is_empty(conn: &mut PgConnection) -> sqlx::Result<bool> {
 
 /// Tables and views, but for parts of others, which go with them.
 async fn tables(conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar!(
+    fetch_all!(
+        conn,
+        scalar,
         r#"SELECT format('%I.%I', n.nspname, c.relname) AS "name!" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
            WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition"#,
-        SCHEMA
+        (SCHEMA)
     )
-    .fetch_all(conn)
-    .await
 }
 
 async fn functions(conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar!(
+    fetch_all!(
+        conn,
+        scalar,
         r#"SELECT p.oid::regprocedure::text AS "name!" FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
            WHERE n.nspname = $1"#,
-        SCHEMA
+        (SCHEMA)
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// Runs a statement that no parameter can express. Its parts are names of our own, or Postgres has quoted them.
@@ -135,16 +135,11 @@ pub async fn settle(conn: &mut PgConnection, origin: RestoreSource, now: Timesta
     } else {
         hold_back(&mut tx, now).await?
     };
-    sqlx::query!(
+    execute!(
+        &mut *tx,
         "INSERT INTO restores (id, backup, backed_up_at, restored_at, held) VALUES ($1, $2, $3, $4, $5)",
-        uuid_of(now),
-        origin.backup,
-        origin.backed_up_at,
-        now,
-        !origin.resume_pending
-    )
-    .execute(&mut *tx)
-    .await?;
+        (uuid_of(now), origin.backup, origin.backed_up_at, now, !origin.resume_pending)
+    )?;
     let target = origin.backup.map_or_else(|| "database".to_owned(), |backup| backup.to_string());
     let detail = serde_json::json!({"backed_up_at": origin.backed_up_at, "held_back": !origin.resume_pending});
     let entry = AuditEntry::new(Actor::LOCAL, None, AuditAction::DatabaseRestored, target).with(detail);
@@ -162,28 +157,26 @@ async fn forget(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
          DELETE FROM invitations; DELETE FROM backups WHERE completed_at IS NULL; DELETE FROM held_back;
          UPDATE stream_floor SET xid = pg_current_xact_id(), seq = 0";
     sqlx::raw_sql(statements).execute(&mut *conn).await?;
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE lane_states SET prober = NULL, probe_until = NULL, changed_at = $1 WHERE prober IS NOT NULL",
-        now
+        (now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Ends all leases of workers.
 async fn give_back_leases(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE batches SET due_at = $1", now).execute(&mut *conn).await?;
-    sqlx::query!("UPDATE queue SET lease = NULL, due_at = $1 WHERE lease IS NOT NULL AND due_at < 'infinity'", now)
-        .execute(&mut *conn)
-        .await?;
-    sqlx::query!(
+    execute!(&mut *conn, "UPDATE batches SET due_at = $1", (now))?;
+    execute!(
+        &mut *conn,
+        "UPDATE queue SET lease = NULL, due_at = $1 WHERE lease IS NOT NULL AND due_at < 'infinity'",
+        (now)
+    )?;
+    execute!(
+        conn,
         "UPDATE webhook_deliveries SET lease = NULL, due_at = $1 WHERE state = 'pending' AND lease IS NOT NULL",
-        now
+        (now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Keeps pending events for webhooks, and prevents repeated ones.
@@ -200,7 +193,8 @@ async fn keep_untold(conn: &mut PgConnection) -> sqlx::Result<()> {
 
 /// Counts pending deliveries. A scheduled message to a whole audience may have none yet.
 async fn count(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Settled> {
-    sqlx::query_as!(
+    fetch_one!(
+        conn,
         Settled,
         r#"SELECT (SELECT count(*) FROM campaigns WHERE state IN ('scheduled', 'sending')) AS "campaigns!",
              (SELECT count(*) FROM messages WHERE state IN ('scheduled', 'sending') AND (id IN (
@@ -209,10 +203,8 @@ async fn count(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Settled>
              (SELECT count(*) FROM queue)
                + (SELECT coalesce(sum(cardinality(recipients)), 0)::bigint FROM batches) AS "deliveries!",
              (SELECT count(*) FROM webhook_deliveries WHERE state = 'pending') AS "webhook_requests!""#,
-        now
+        (now)
     )
-    .fetch_one(conn)
-    .await
 }
 
 /// Pauses what was pending. Requests to webhooks wait to be replayed, as if they had failed.
@@ -224,16 +216,16 @@ async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Sett
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "WITH held AS (
            UPDATE campaigns SET state = 'paused', next_at = NULL, unsteered = false, changed_at = $1
            WHERE state IN ('scheduled', 'sending') RETURNING id, app)
          INSERT INTO held_back (kind, id, app) SELECT 'campaign', id, app FROM held",
-        now
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
+        (now)
+    )?;
+    execute!(
+        &mut *conn,
         "WITH held AS (
            UPDATE messages SET state = 'paused', resumed_at = NULL
            WHERE state IN ('scheduled', 'sending') AND (id IN (
@@ -241,22 +233,19 @@ async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Sett
              OR accepted_at > $1 AND id IN (SELECT message FROM campaigns_in_motion))
            RETURNING id, app)
          INSERT INTO held_back (kind, id, app) SELECT 'message', id, app FROM held",
-        now
-    )
-    .execute(&mut *conn)
-    .await?;
+        (now)
+    )?;
     sqlx::raw_sql(
         "UPDATE cursors SET due_at = 'infinity' WHERE message IN (SELECT id FROM held_back WHERE kind = 'message');
          UPDATE queue SET due_at = 'infinity', lease = NULL WHERE message IN (SELECT id FROM held_back WHERE kind = 'message')",
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE webhook_deliveries SET state = 'failed', ended_at = $1, lease = NULL WHERE state = 'pending'",
-        now
-    )
-    .execute(&mut *conn)
-    .await?;
+        (now)
+    )?;
     let HeldCount { campaigns, messages } = count_held(conn).await?;
     Ok(Settled { campaigns, messages, ..found })
 }
@@ -264,9 +253,11 @@ async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Sett
 /// Last time of use of a database that was restored by other means: the newest heartbeat of a worker, or, where `pg_restore` left
 /// workers out, the start of the newest backup, which is the restored one. `None`: neither is recorded.
 pub async fn last_sign(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
-    sqlx::query_scalar!("SELECT coalesce((SELECT max(beat_at) FROM workers), (SELECT max(started_at) FROM backups))")
-        .fetch_one(conn)
-        .await
+    fetch_one!(
+        conn,
+        scalar,
+        "SELECT coalesce((SELECT max(beat_at) FROM workers), (SELECT max(started_at) FROM backups))"
+    )
 }
 
 /// Something that a restore has paused and that still is.
@@ -279,15 +270,15 @@ pub enum HeldWork {
 /// Selects from what is held back still: campaigns, and messages of no paused campaign.
 macro_rules! held_back {
     ($columns:literal, $rest:literal $(, $bind:expr)*) => {
-        sqlx::query!(
+        query!(
             "SELECT " + $columns + r#" FROM held_back h
            WHERE (EXISTS (SELECT FROM campaigns c WHERE h.kind = 'campaign' AND c.id = h.id AND c.state = 'paused')
                OR EXISTS (SELECT FROM messages m WHERE h.kind = 'message' AND m.id = h.id AND m.state = 'paused'
                     AND (EXISTS (SELECT FROM cursors WHERE message = m.id) OR EXISTS (SELECT FROM queue WHERE message = m.id)
                       OR EXISTS (SELECT FROM batches WHERE message = m.id)
                       OR EXISTS (SELECT FROM campaigns_in_motion WHERE message = m.id))
-                    AND NOT EXISTS (SELECT FROM campaigns c WHERE c.id = m.campaign AND c.state = 'paused')))"# + $rest
-            $(, $bind)*
+                    AND NOT EXISTS (SELECT FROM campaigns c WHERE c.id = m.campaign AND c.state = 'paused')))"# + $rest,
+            ($($bind),*)
         )
     };
 }
@@ -309,12 +300,12 @@ pub async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx::Result
 /// Deletes records of deliveries that are no longer held back, because they were resumed, cancelled or deleted. Returns their
 /// number.
 pub async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
-    let done = sqlx::query!(
+    rows_affected!(
+        pool,
         "DELETE FROM held_back h
          WHERE NOT EXISTS (SELECT FROM campaigns c WHERE h.kind = 'campaign' AND c.id = h.id AND c.state = 'paused')
            AND NOT EXISTS (SELECT FROM messages m WHERE h.kind = 'message' AND m.id = h.id AND m.state = 'paused')"
-    );
-    Ok(done.execute(pool).await?.rows_affected())
+    )
 }
 
 /// Number of deliveries that are still held back.
@@ -345,7 +336,7 @@ pub struct Last {
 
 /// The last restore; none: this database was never restored.
 pub async fn last(pool: &PgPool) -> sqlx::Result<Option<Last>> {
-    let last = sqlx::query!("SELECT backed_up_at, restored_at FROM restores ORDER BY id DESC LIMIT 1");
+    let last = query!("SELECT backed_up_at, restored_at FROM restores ORDER BY id DESC LIMIT 1");
     let Some(last) = last.fetch_optional(pool).await? else { return Ok(None) };
     let held = count_held(&mut *pool.acquire().await?).await?;
     Ok(Some(Last { backed_up_at: last.backed_up_at, restored_at: last.restored_at, held }))

@@ -38,7 +38,9 @@ const CHUNK_OF_MANY: i64 = 2_000;
 pub async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: MessageId) -> sqlx::Result<Option<MessageId>> {
     let mut tx = begin_by_index(pool).await?;
     let midnight = cutoff.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
-    let last = sqlx::query_scalar!(
+    let last = fetch_optional!(
+        &mut *tx,
+        scalar,
         r#"
         WITH looked AS (
             SELECT id, content IS NULL
@@ -58,12 +60,8 @@ pub async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: MessageId) 
         keys AS (DELETE FROM message_keys k USING deleted d WHERE k.message = d.id)
         SELECT id FROM looked ORDER BY id DESC LIMIT 1
         "#,
-        after.0,
-        first_uuid_of(midnight),
-        CHUNK_OF_MANY
-    )
-    .fetch_optional(&mut *tx)
-    .await?;
+        (after.0, first_uuid_of(midnight), CHUNK_OF_MANY)
+    )?;
     tx.commit().await?;
     Ok(last.map(MessageId))
 }
@@ -72,27 +70,26 @@ pub async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: MessageId) 
 /// not ended.
 pub async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
-    let ended = sqlx::query_scalar!(
+    let ended = fetch_all!(
+        &mut *tx,
+        scalar,
         r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
            WHERE state IN ('gone', 'unsubscribed', 'replaced', 'expired') AND ended_at < $1 ORDER BY ended_at LIMIT $2"#,
-        cutoff,
-        CHUNK_OF_MANY
-    );
-    let keys = SubscriptionKeys::of(ended.fetch_all(&mut *tx).await?);
+        (cutoff, CHUNK_OF_MANY)
+    )?;
+    let keys = SubscriptionKeys::of(ended);
     if keys.ids.is_empty() {
         return Ok(0);
     }
     // One that came back since stays.
-    let deleted = sqlx::query!(
+    let deleted = fetch_all!(
+        &mut *tx,
         r#"DELETE FROM subscriptions s USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE s.shard = k.shard AND s.id = k.id
              AND s.state IN ('gone', 'unsubscribed', 'replaced', 'expired') AND s.ended_at < $3
            RETURNING s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.user_id"#,
-        &keys.shards,
-        &keys.ids as &[SubscriptionId],
-        cutoff
-    );
-    let deleted = deleted.fetch_all(&mut *tx).await?;
+        (&keys.shards, &keys.ids as &[SubscriptionId], cutoff)
+    )?;
     let mut users: BTreeMap<AppId, Vec<(SubscriptionId, &str)>> = BTreeMap::new();
     for row in &deleted {
         users.entry(row.app).or_default().extend(row.user_id.as_deref().map(|user| (row.id, user)));
@@ -109,23 +106,20 @@ pub async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp, now: Timestam
 /// Deletes a chunk of the metrics over time of one step that are from before `cutoff`.
 pub async fn clear_rollups(pool: &PgPool, step: RollupStep, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
-    let deleted = sqlx::query!(
+    let deleted = rows_affected!(
+        &mut *tx,
         "DELETE FROM rollups WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM rollups WHERE step = $1 AND start < $2 ORDER BY start LIMIT $3 FOR UPDATE SKIP LOCKED))",
-        step as i16,
-        cutoff,
-        CHUNK
-    )
-    .execute(&mut *tx)
-    .await?;
+        (step as i16, cutoff, CHUNK)
+    )?;
     tx.commit().await?;
-    Ok(deleted.rows_affected())
+    Ok(deleted)
 }
 
 /// A statement that deletes a chunk of a table's rows whose time lies before another one.
 macro_rules! delete_before {
     ($table:literal, $time:literal, $before:expr) => {
-        sqlx::query!(
+        query!(
             "DELETE FROM "
                 + $table
                 + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM "
@@ -135,8 +129,7 @@ macro_rules! delete_before {
                 + " < $1 ORDER BY "
                 + $time
                 + " LIMIT $2 FOR UPDATE SKIP LOCKED))",
-            $before,
-            CHUNK
+            ($before, CHUNK)
         )
     };
 }
@@ -146,7 +139,8 @@ macro_rules! delete_before {
 pub async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let stops = delete_before!("stops", "at", now - STOPS_KEPT);
-    let told = sqlx::query_scalar!(
+    let told = query!(
+        scalar,
         r#"WITH deleted AS (
              DELETE FROM stream_events WHERE ctid = ANY (ARRAY(
                SELECT ctid FROM stream_events WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))
@@ -159,8 +153,7 @@ pub async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
              UPDATE stream_floor f SET xid = last.xid, seq = last.seq FROM last
              WHERE (last.xid, last.seq) > (f.xid, f.seq) OR f.xid > pg_snapshot_xmin(pg_current_snapshot()))
            SELECT count(*) AS "n!" FROM deleted"#,
-        now - STREAM_EVENTS_KEPT,
-        CHUNK
+        (now - STREAM_EVENTS_KEPT, CHUNK)
     );
     let answers = delete_before!("idempotency_keys", "created_at", now - IDEMPOTENCY_KEPT);
     let reliability = delete_before!("reliability_counts", "minute", now - RELIABILITY_KEPT);
@@ -188,7 +181,8 @@ pub async fn clear_throttles(
     (shard, after): (i16, SubscriptionId),
 ) -> sqlx::Result<Option<(i16, SubscriptionId)>> {
     let mut tx = begin_by_index(pool).await?;
-    let last = sqlx::query!(
+    let last = fetch_optional!(
+        &mut *tx,
         "WITH looked AS (
            SELECT shard, subscription, next_at FROM throttles WHERE (shard, subscription) > ($1, $2)
            ORDER BY shard, subscription LIMIT $4 FOR UPDATE SKIP LOCKED),
@@ -196,13 +190,8 @@ pub async fn clear_throttles(
            DELETE FROM throttles t USING looked l
            WHERE t.shard = l.shard AND t.subscription = l.subscription AND l.next_at < $3)
          SELECT shard, subscription FROM looked ORDER BY shard DESC, subscription DESC LIMIT 1",
-        shard,
-        after.0,
-        now - THROTTLES_KEPT,
-        CHUNK
-    )
-    .fetch_optional(&mut *tx)
-    .await?;
+        (shard, after.0, now - THROTTLES_KEPT, CHUNK)
+    )?;
     tx.commit().await?;
     Ok(last.map(|row| (row.shard, SubscriptionId(row.subscription))))
 }
@@ -211,7 +200,7 @@ pub async fn clear_throttles(
 /// the app.
 macro_rules! delete_of_apps {
     ($table:literal, $id:literal, $below:expr) => {
-        sqlx::query!(
+        query!(
             "DELETE FROM "
                 + $table
                 + " WHERE ctid = ANY (ARRAY(SELECT o.row FROM apps a, LATERAL (
@@ -220,8 +209,7 @@ macro_rules! delete_of_apps {
                 + " WHERE app = a.id AND "
                 + $id
                 + " < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) o LIMIT $2))",
-            $below,
-            CHUNK
+            ($below, CHUNK)
         )
     };
 }
@@ -233,21 +221,18 @@ pub async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64
     let letters = delete_of_apps!("dead_letters", "id", first_kept);
     let trail = delete_of_apps!("dead_letter_actions", "operation", first_kept);
     let events = delete_of_apps!("events", "id", first_kept);
-    let alerts = sqlx::query!(
+    let alerts = query!(
         "DELETE FROM alerts WHERE id = ANY (ARRAY(
            SELECT id FROM alerts WHERE resolved_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        cutoff,
-        CHUNK
+        (cutoff, CHUNK)
     );
-    let erasures = sqlx::query!(
+    let erasures = query!(
         "DELETE FROM erasures WHERE id = ANY (ARRAY(
            SELECT id FROM erasures WHERE id < $1 AND completed_at < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
-        first_kept,
-        cutoff,
-        CHUNK
+        (first_kept, cutoff, CHUNK)
     );
     let mut tx = begin(pool).await?;
-    sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
+    execute!(&mut *tx, "SET LOCAL bellwire.dead_letter_retention = 'on'")?;
     let parts = trail.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(parts

@@ -147,24 +147,27 @@ pub async fn inspect(options: &PgConnectOptions) -> Result<Contents, SchemaError
 
 async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError> {
     let table = format!("{SCHEMA}.{}", MIGRATIONS.table_name);
-    let readable = sqlx::query_scalar!(
+    let readable = fetch_one!(
+        &mut *connection,
+        scalar,
         r#"SELECT coalesce(has_table_privilege(to_regclass($1), 'SELECT'), false) AS "readable!""#,
-        table
-    );
-    if readable.fetch_one(&mut *connection).await? {
+        (table)
+    )?;
+    if readable {
         return Ok(Contents::Ours(connection.list_applied_migrations(&table).await?));
     }
     // Tables of extensions do not count as an application's.
-    let other = sqlx::query!(
+    let other = fetch_optional!(
+        connection,
         r#"SELECT n.nspname = $1 AS "is_here!", format('%I.%I', n.nspname, c.relname) AS "table!"
            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
            WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
              AND NOT EXISTS (
                  SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
            ORDER BY 1 DESC, 2 LIMIT 1"#,
-        SCHEMA
-    );
-    Ok(match other.fetch_optional(connection).await? {
+        (SCHEMA)
+    )?;
+    Ok(match other {
         Some(other) if other.is_here => return Err(SchemaError::Taken { table: other.table }),
         Some(other) => Contents::Others(other.table),
         None => Contents::Nothing,
@@ -199,18 +202,19 @@ pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), S
         make_schema(&mut connection).await?;
     }
     // Citus warns of each function that it makes on the coordinator alone, where all of them run.
-    sqlx::query!(
+    fetch_optional!(
+        &mut connection,
         r#"SELECT set_config('client_min_messages', 'error', false) AS "set!"
            WHERE to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL"#
-    )
-    .fetch_optional(&mut connection)
-    .await?;
+    )?;
     // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
     MIGRATIONS.run_direct(None, &mut connection, false).await?;
     let beside: Vec<_> = MIGRATIONS.iter().filter(|ours| runs_beside(ours)).map(|ours| ours.version).collect();
-    sqlx::query!("INSERT INTO migrations_beside (version) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING", &beside)
-        .execute(&mut connection)
-        .await?;
+    execute!(
+        &mut connection,
+        "INSERT INTO migrations_beside (version) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING",
+        (&beside)
+    )?;
     Ok(connection.close().await?)
 }
 
@@ -234,11 +238,14 @@ async fn refuse_unknown(connection: &mut PgConnection, applied: &[AppliedMigrati
     }
     let unknown: Vec<_> =
         applied.iter().map(|applied| applied.version).filter(|it| !MIGRATIONS.version_exists(*it)).collect();
-    let there =
-        sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, format!("{SCHEMA}.migrations_beside"));
-    let beside = if !unknown.is_empty() && there.fetch_one(&mut *connection).await? {
-        let beside = sqlx::query_scalar!("SELECT version FROM migrations_beside WHERE version = ANY ($1)", &unknown);
-        beside.fetch_all(connection).await?
+    let there = fetch_one!(
+        &mut *connection,
+        scalar,
+        r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#,
+        (format!("{SCHEMA}.migrations_beside"))
+    )?;
+    let beside = if !unknown.is_empty() && there {
+        fetch_all!(connection, scalar, "SELECT version FROM migrations_beside WHERE version = ANY ($1)", (&unknown))?
     } else {
         Vec::new()
     };
@@ -265,8 +272,8 @@ pub async fn refuse_beside_any_worker(options: &PgConnectOptions) -> Result<(), 
 /// Returns an error while a worker lives, according to the table of workers, if it exists.
 async fn refuse_beside_workers(connection: &mut PgConnection) -> Result<(), SchemaError> {
     let table = format!("{SCHEMA}.workers");
-    let there = sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, table);
-    if !there.fetch_one(&mut *connection).await? {
+    let there = fetch_one!(&mut *connection, scalar, r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, (table))?;
+    if !there {
         return Ok(());
     }
     // Workers' clocks follow the database's.
@@ -302,8 +309,9 @@ pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError>
 
 /// Creates the schema. A user without that permission may have been given this one, which `IF NOT EXISTS` would not notice.
 async fn make_schema(connection: &mut PgConnection) -> Result<(), SchemaError> {
-    let there = sqlx::query_scalar!(r#"SELECT to_regnamespace($1) IS NOT NULL AS "there!""#, SCHEMA);
-    if there.fetch_one(&mut *connection).await? {
+    let there =
+        fetch_one!(&mut *connection, scalar, r#"SELECT to_regnamespace($1) IS NOT NULL AS "there!""#, (SCHEMA))?;
+    if there {
         return Ok(());
     }
     match execute(connection, format!("CREATE SCHEMA {SCHEMA}")).await {
@@ -329,11 +337,11 @@ pub async fn connect_once(options: &PgConnectOptions, schema: &str) -> Result<Pg
             connected => break connected?,
         }
     };
-    let version = sqlx::query!(
+    let version = fetch_one!(
+        &mut connection,
         r#"SELECT current_setting('server_version_num')::integer AS "number!", set_config('search_path', $1, false) AS path"#,
-        schema
-    );
-    let version = version.fetch_one(&mut connection).await?;
+        (schema)
+    )?;
     let major = u32::try_from(version.number).unwrap_or(0) / 10_000;
     if major < OLDEST_MAJOR { Err(SchemaError::Postgres { major }) } else { Ok(connection) }
 }

@@ -27,7 +27,8 @@ pub struct DatabaseSettings {
 }
 
 pub async fn settings(pool: &PgPool) -> sqlx::Result<DatabaseSettings> {
-    sqlx::query_as!(
+    fetch_one!(
+        pool,
         DatabaseSettings,
         r#"SELECT current_setting('server_version') AS "version!", current_setting('server_version_num')::integer AS "version_number!",
              current_setting('fsync')::boolean AS "fsync!", current_setting('full_page_writes')::boolean AS "full_page_writes!",
@@ -37,8 +38,6 @@ pub async fn settings(pool: &PgPool) -> sqlx::Result<DatabaseSettings> {
              (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS "connections!",
              (SELECT age(datfrozenxid)::bigint FROM pg_database WHERE datname = current_database()) AS "xid_age!""#
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Has Postgres look at what all tables hold, by which it plans.
@@ -62,7 +61,8 @@ pub enum VacuumBlocker {
 /// Returns the oldest obstacle to clearing dead rows, and its age in seconds, which a slot does not have. `None`: no obstacle, or
 /// none that this role can see.
 pub async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(VacuumBlocker, Option<f64>)>> {
-    let row = sqlx::query!(
+    let row = fetch_optional!(
+        pool,
         r#"SELECT kind AS "kind!", pid, name AS "name!", since_s FROM (
              SELECT 1 AS kind, pid, application_name AS name, extract(epoch FROM now() - xact_start)::double precision AS since_s
              FROM pg_stat_activity
@@ -74,8 +74,8 @@ pub async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(VacuumBlocker,
              UNION ALL
              SELECT 3, NULL, slot_name::text, NULL FROM pg_replication_slots WHERE NOT active
            ) holders ORDER BY since_s DESC NULLS LAST LIMIT 1"#
-    );
-    Ok(row.fetch_optional(pool).await?.map(|row| {
+    )?;
+    Ok(row.map(|row| {
         let holder = match row.kind {
             1 => VacuumBlocker::Session { pid: row.pid.unwrap_or_default(), name: row.name },
             2 => VacuumBlocker::Prepared(row.name),
@@ -94,27 +94,25 @@ pub struct LaneCounts {
 }
 
 pub async fn standing(pool: &PgPool, now: Timestamp) -> sqlx::Result<LaneCounts> {
-    sqlx::query_as!(
+    fetch_one!(
+        pool,
         LaneCounts,
         r#"SELECT count(DISTINCT lane) FILTER (WHERE greatest(held_until, key_held_until) > $1) AS "held!",
              count(DISTINCT lane) FILTER (WHERE breaker = 'open' AND open_until > $1 AND breaker_of IS NULL) AS "broken!"
            FROM lane_states"#,
-        now
+        (now)
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// API keys that are valid and expire within a time, the next one first: their names, at most 11.
 pub async fn expiring_keys(pool: &PgPool, within: TimeDelta, now: Timestamp) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar!(
+    fetch_all!(
+        pool,
+        scalar,
         "SELECT name FROM api_keys WHERE revoked_at IS NULL AND expires_at > $1 AND expires_at <= $2
          ORDER BY expires_at LIMIT 11",
-        now,
-        now + within
+        (now, now + within)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Table with its number of live rows, according to Postgres.
@@ -128,14 +126,13 @@ pub struct Dead {
 
 /// The table with the most dead rows beside those that live, of those with many. None: none has many.
 pub async fn worst_bloat(pool: &PgPool) -> sqlx::Result<Option<Dead>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         Dead,
         r#"SELECT relname::text AS "table!", n_dead_tup AS "dead!", n_live_tup AS "live!" FROM pg_stat_user_tables
            WHERE schemaname = current_schema() AND n_dead_tup > 100000
            ORDER BY n_dead_tup::double precision / greatest(n_live_tup, 1) DESC LIMIT 1"#
     )
-    .fetch_optional(pool)
-    .await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +148,8 @@ impl Expired {
 
 /// Counts leases that expired before a time without a takeover, among the rows that have been due for longest.
 pub async fn expired_leases(pool: &PgPool, before: Timestamp) -> sqlx::Result<Expired> {
-    sqlx::query_as!(
+    fetch_one!(
+        pool,
         Expired,
         r#"SELECT (SELECT count(*) FROM (SELECT FROM batches WHERE due_at < $1 LIMIT $2) b) AS "batches!",
              coalesce(sum(counted.n), 0)::bigint AS "rows!"
@@ -159,38 +157,37 @@ pub async fn expired_leases(pool: &PgPool, before: Timestamp) -> sqlx::Result<Ex
                 LATERAL (SELECT count(lease) AS n FROM (
                     SELECT lease FROM queue WHERE lane = lanes.id AND tier = t.tier AND due_at < $1
                     ORDER BY due_at LIMIT $2) c) counted"#,
-        before,
-        Expired::MAX
+        (before, Expired::MAX)
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Subjects of active VAPID keys with the slugs of their apps, at most 1,000.
 pub async fn subjects(pool: &PgPool) -> sqlx::Result<Vec<(String, String)>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         "SELECT a.slug, k.subject FROM vapid_keys k JOIN apps a ON a.id = k.app
          WHERE k.state = 'active' AND a.deleting_at IS NULL ORDER BY a.id LIMIT 1000"
-    );
-    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.slug, row.subject)).collect())
+    )?;
+    Ok(rows.into_iter().map(|row| (row.slug, row.subject)).collect())
 }
 
 /// Some apps, by their slugs, each with one of its origins: at most 3.
 pub async fn origins(pool: &PgPool) -> sqlx::Result<Vec<(String, String)>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"SELECT slug, origins[1] AS "origin!" FROM apps WHERE deleting_at IS NULL AND cardinality(origins) > 0
            ORDER BY id LIMIT 3"#
-    );
-    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.slug, row.origin)).collect())
+    )?;
+    Ok(rows.into_iter().map(|row| (row.slug, row.origin)).collect())
 }
 
 /// Rows of this database that were written, changed or deleted since its statistics began.
 pub async fn rows_changed(pool: &PgPool) -> sqlx::Result<i64> {
-    sqlx::query_scalar!(
+    fetch_one!(
+        pool,
+        scalar,
         r#"SELECT tup_inserted + tup_updated + tup_deleted AS "n!" FROM pg_stat_database WHERE datname = current_database()"#
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Sets the intervals of autovacuum, and of flushing writes that no caller waits for, such as heartbeats. It requires superuser

@@ -15,14 +15,14 @@ const LOCK_TIMEOUT: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
 /// Analyzes tables that have outgrown what is known of them; statements under way are planned anew by that. Costs nothing to
 /// speak of where there are none, and each table a few times in its life.
 pub async fn refresh(pool: &PgPool) -> sqlx::Result<()> {
-    let grown = sqlx::query_scalar!(
+    let grown = fetch_all!(
+        pool,
+        scalar,
         r#"SELECT format('%I.%I', relnamespace::regnamespace::text, relname) AS "table!" FROM pg_class
            WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relkind = 'r' AND reltuples < $1
              AND pg_stat_get_live_tuples(oid) >= $1 AND pg_stat_get_mod_since_analyze(oid) >= $1"#,
-        SMALL
-    )
-    .fetch_all(pool)
-    .await?;
+        (SMALL)
+    )?;
     for table in grown {
         let mut tx = begin_with(pool, LOCK_TIMEOUT).await?;
         sqlx::query(AssertSqlSafe(format!("ANALYZE {table}"))).execute(&mut *tx).await?;

@@ -29,7 +29,9 @@ const CONTENT_GRACE: Duration = Duration::from_secs(300);
 /// Returns messages that were cancelled or resumed and have waiting rows in the old state: those beyond the first chunk, and
 /// those that workers queued or parked before they read the change. Each needs [`crate::queue::steering::go_on`].
 pub async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<MessageId>> {
-    let ids = sqlx::query_scalar!(
+    let ids = fetch_all!(
+        pool,
+        scalar,
         r#"
         SELECT id FROM messages m
         WHERE (state = 'cancelled' AND NOT never_began AND expires_at > $2
@@ -37,18 +39,13 @@ pub async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Mess
            OR (state = 'sending' AND resumed_at IS NOT NULL
                AND EXISTS (SELECT 1 FROM queue WHERE message = m.id AND due_at = 'infinity'))
         "#,
-        now,
-        now - CANCEL_WATCH
-    )
-    .fetch_all(pool)
-    .await?;
-    sqlx::query!(
+        (now, now - CANCEL_WATCH)
+    )?;
+    execute!(
+        pool,
         "UPDATE messages SET resumed_at = NULL WHERE state = 'sending' AND resumed_at < $1 AND id <> ALL ($2)",
-        now - RESUME_GRACE,
-        &ids
-    )
-    .execute(pool)
-    .await?;
+        (now - RESUME_GRACE, &ids)
+    )?;
     Ok(ids.into_iter().map(MessageId).collect())
 }
 
@@ -61,25 +58,26 @@ pub async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize>
 
 /// Ends subscriptions whose own `expirationTime` passed. Returns how many.
 pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let due = sqlx::query_scalar!(
+    let due = fetch_all!(
+        pool,
+        scalar,
         r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
            WHERE state = 'active' AND expires_at <= $1 ORDER BY expires_at LIMIT 10000"#,
-        now
-    );
-    let keys = SubscriptionKeys::of(due.fetch_all(pool).await?);
+        (now)
+    )?;
+    let keys = SubscriptionKeys::of(due);
     if keys.ids.is_empty() {
         return Ok(0);
     }
     let mut tx = begin(pool).await?;
-    let expired = sqlx::query_scalar!(
+    let expired = fetch_all!(
+        &mut *tx,
+        scalar,
         r#"UPDATE subscriptions s SET state = 'expired', ended_at = $3 FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE s.shard = k.shard AND s.id = k.id AND s.state = 'active' AND s.expires_at <= $3
            RETURNING s.lane AS "lane: LaneId""#,
-        &keys.shards,
-        &keys.ids as &[SubscriptionId],
-        now
-    );
-    let expired = expired.fetch_all(&mut *tx).await?;
+        (&keys.shards, &keys.ids as &[SubscriptionId], now)
+    )?;
     let mut changes = Difference::default();
     expired.iter().for_each(|lane| changes.lost(*lane, now, Loss::Expired));
     changes.write(&mut tx).await?;
@@ -97,7 +95,8 @@ pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result
 /// No message is due for another look at the same `now`.
 pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
-    let looked = sqlx::query!(
+    let looked = fetch_all!(
+        &mut *tx,
         r#"
         WITH due AS (
             SELECT id, accepted_at, expires_at, ended_by,
@@ -126,12 +125,8 @@ pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
         RETURNING m.id, m.app, moving AND due.expires_at <= $3 AS "overdue!",
             NOT moving AND due.ended_by IS NULL AND m.audience ?| ARRAY['topic', 'all'] AS "campaign_ended!"
         "#,
-        now,
-        now - CONTENT_GRACE,
-        now - EXPIRY_GRACE
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+        (now, now - CONTENT_GRACE, now - EXPIRY_GRACE)
+    )?;
     tx.commit().await?;
     for message in looked.iter().filter(|message| message.campaign_ended) {
         log_end(pool, AppId(message.app), MessageId(message.id), now).await?;

@@ -55,17 +55,18 @@ pub struct TakenOver {
 pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp) -> sqlx::Result<Option<TakenOver>> {
     let taken = retrying(|| async move {
         let mut tx = begin(pool).await?;
-        let found = sqlx::query_scalar!(
+        let found = fetch_optional!(
+            &mut *tx,
+            scalar,
             "SELECT session FROM workers WHERE id = $1 AND beats = $2 FOR NO KEY UPDATE SKIP LOCKED",
-            worker,
-            beats
-        );
-        let Some(session) = found.fetch_optional(&mut *tx).await? else { return Ok(None) };
+            (worker, beats)
+        )?;
+        let Some(session) = found else { return Ok(None) };
         if let Some(session) = session {
             end_sessions(&mut tx, &session).await?;
         }
         let taken = release(&mut tx, worker, now).await?;
-        sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(&mut *tx).await?;
+        execute!(&mut *tx, "DELETE FROM workers WHERE id = $1", (worker))?;
         tx.commit().await?;
         Ok(Some(taken))
     })
@@ -80,8 +81,8 @@ pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp)
 pub async fn leave(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
-        let left = sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(&mut *tx).await?;
-        let taken = match left.rows_affected() {
+        let left = rows_affected!(&mut *tx, "DELETE FROM workers WHERE id = $1", (worker))?;
+        let taken = match left {
             0 => TakenOver::default(), // the process that removed it from the list has done so
             _ => release(&mut tx, worker, now).await?,
         };
@@ -93,51 +94,48 @@ pub async fn leave(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<
 
 /// Ends the remaining sessions of a process. Without the permission it continues: Postgres ends idle transactions later.
 async fn end_sessions(conn: &mut PgConnection, session: &str) -> sqlx::Result<()> {
-    let ended = sqlx::query_scalar!(
+    let ended = query!(
+        scalar,
         r#"SELECT count(pg_terminate_backend(pid, $2)) AS "n!" FROM pg_stat_activity
            WHERE application_name = $1 AND datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"#,
-        session,
-        i64::try_from(END_WITHIN.as_millis()).unwrap_or(i64::MAX)
+        (session, i64::try_from(END_WITHIN.as_millis()).unwrap_or(i64::MAX))
     );
     ended.fetch_one(conn).await.map(drop)
 }
 
 /// Makes all rows of a worker due. Locked ones are being settled or claimed.
 async fn release(conn: &mut PgConnection, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
-    let batches = sqlx::query!(
+    let batches = rows_affected!(
+        &mut *conn,
         "UPDATE batches SET due_at = $2 WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM batches WHERE substring(uuid_send(lease) FROM 13) = substring(uuid_send($1::uuid) FROM 13) AND due_at > $2
            FOR UPDATE SKIP LOCKED))",
-        worker,
-        now
-    );
-    let batches = batches.execute(&mut *conn).await?.rows_affected();
+        (worker, now)
+    )?;
     let rows = release_rows(conn, worker, now, now + LEASE * 2).await?;
-    let requests = sqlx::query!(
+    let requests = rows_affected!(
+        &mut *conn,
         "UPDATE webhook_deliveries SET due_at = $2 WHERE id = ANY (ARRAY(
            SELECT d.id FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
            WHERE d.state = 'pending' AND d.due_at > $2 AND d.due_at < $3 AND d.lease IS NOT NULL
              AND substring(uuid_send(d.lease) FROM 13) = substring(uuid_send($1::uuid) FROM 13)
            FOR UPDATE OF d SKIP LOCKED))",
-        worker,
-        now,
-        now + REQUEST_LEASE * 2
-    );
-    let requests = requests.execute(&mut *conn).await?.rows_affected();
-    let probes = sqlx::query!(
+        (worker, now, now + REQUEST_LEASE * 2)
+    )?;
+    let probes = rows_affected!(
+        conn,
         "UPDATE lane_states SET prober = NULL, probe_until = NULL, changed_at = $2 WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM lane_states WHERE prober = $1 FOR UPDATE SKIP LOCKED))",
-        worker,
-        now
-    );
-    let probes = probes.execute(conn).await?.rows_affected();
+        (worker, now)
+    )?;
     Ok(TakenOver { batches, rows, requests, probes })
 }
 
 /// Makes a worker's rows due whose leases expire before `until`. A skip scan, like that for due lanes, finds the (lane, tier)
 /// with any rows.
 async fn release_rows(conn: &mut PgConnection, worker: Uuid, now: Timestamp, until: Timestamp) -> sqlx::Result<u64> {
-    let released = sqlx::query!(
+    rows_affected!(
+        conn,
         "WITH RECURSIVE
          l AS (
              (SELECT lane, tier FROM queue ORDER BY lane, tier, due_at LIMIT 1)
@@ -150,11 +148,8 @@ async fn release_rows(conn: &mut PgConnection, worker: Uuid, now: Timestamp, unt
                  SELECT ctid FROM queue WHERE lane = l.lane AND tier = l.tier AND due_at > $2 AND due_at < $3 AND lease IS NOT NULL
                    AND substring(uuid_send(lease) FROM 13) = substring(uuid_send($1::uuid) FROM 13)
                  FOR UPDATE SKIP LOCKED) q))",
-        worker,
-        now,
-        until
-    );
-    Ok(released.execute(conn).await?.rows_affected())
+        (worker, now, until)
+    )
 }
 
 #[cfg(test)]

@@ -21,13 +21,13 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Whether all sessions on this database that are of Bellwire's processes have this process's name.
 pub async fn is_alone(pool: &PgPool, session: &str) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(
+    fetch_one!(
+        pool,
+        scalar,
         r#"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
              AND application_name LIKE 'bellwire %' AND application_name <> $1) AS "alone!""#,
-        session
+        (session)
     )
-    .fetch_one(pool)
-    .await
 }
 
 /// Workers that share the work, as one of them sees it.
@@ -80,22 +80,18 @@ impl Replicas {
 
 /// Adds a worker to the list. `session` is the name of its database sessions, if its process has its own.
 pub async fn enter(pool: &PgPool, worker: Uuid, session: Option<&str>, started_at: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "INSERT INTO workers (id, started_at, beat_at, version, session, beats) VALUES ($1, $2, $2, $3, $4, 1)",
-        worker,
-        started_at,
-        VERSION,
-        session
+        (worker, started_at, VERSION, session)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Writes the heartbeat of a worker and counts the live ones. The cost is proportional to the number of workers. The write is not awaited
 /// to be durable: after a crash of Postgres all workers count again. `None`: the worker is not on the list.
 pub async fn beat(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<Option<Beat>> {
-    let found = sqlx::query!(
+    let found = fetch_all!(
+        pool,
         r#"
         WITH me AS (
             UPDATE workers SET beats = beats + 1, beat_at = $2 WHERE id = $1
@@ -104,11 +100,8 @@ pub async fn beat(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<O
         SELECT clock_timestamp() AS "database!", w.id AS "id?", w.started_at AS "started_at?", w.beat_at AS "beat_at?", w.beats AS "beats?"
         FROM (SELECT count(*) AS n FROM me) m LEFT JOIN workers w ON w.id <> $1 WHERE m.n = 1
         "#,
-        worker,
-        now
-    )
-    .fetch_all(pool)
-    .await?;
+        (worker, now)
+    )?;
     let Some(database) = found.first().map(|row| row.database) else { return Ok(None) };
     let peers = found.into_iter().filter_map(|row| {
         let (id, started_at, beat_at, beats) = (row.id?, row.started_at?, row.beat_at?, row.beats?);
@@ -118,22 +111,24 @@ pub async fn beat(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<O
 }
 
 pub async fn any(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM workers WHERE beat_at >= $1) AS "any!""#, now - SILENCE)
-        .fetch_one(executor)
-        .await
+    fetch_one!(
+        executor,
+        scalar,
+        r#"SELECT EXISTS (SELECT FROM workers WHERE beat_at >= $1) AS "any!""#,
+        (now - SILENCE)
+    )
 }
 
 /// Versions of the live workers, one for each.
 pub async fn versions(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar!("SELECT version FROM workers WHERE beat_at >= $1 ORDER BY id", now - SILENCE)
-        .fetch_all(pool)
-        .await
+    fetch_all!(pool, scalar, "SELECT version FROM workers WHERE beat_at >= $1 ORDER BY id", (now - SILENCE))
 }
 
 /// Records lane state: the longer hold unless released since, the later breaker, and the later limit. `tripped` counts a breaker that
 /// opened by itself, unless another worker recorded that opening. It is one statement.
 pub async fn share(pool: &PgPool, state: &LaneState, worker: Uuid, tripped: bool, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         r#"
         WITH tripped AS (
             INSERT INTO breaker_trips AS t (minute, lane, n)
@@ -170,23 +165,13 @@ pub async fn share(pool: &PgPool, state: &LaneState, worker: Uuid, tripped: bool
             payload_at = greatest(s.payload_at, excluded.payload_at),
             changed_at = excluded.changed_at
         "#,
-        state.lane.0,
-        &*state.origin,
-        state.held.map(|held| held.at),
-        state.breaker.map(|breaker| breaker.state.name()),
-        state.breaker.and_then(|breaker| breaker.open_until()),
-        state.breaker.map(|breaker| breaker.open_ms()),
-        state.breaker.map(|breaker| breaker.changed_at),
-        now,
-        tripped,
-        state.held.map(|held| held.until),
-        state.payload.and_then(|learned| i32::try_from(learned.max?).ok()),
-        state.payload.map(|learned| learned.at),
-        state.alone.then_some(worker),
+        (state.lane.0, &*state.origin, state.held.map(|held| held.at)),
+        (state.breaker.map(|breaker| breaker.state.name()), state.breaker.and_then(|breaker| breaker.open_until())),
+        (state.breaker.map(|breaker| breaker.open_ms()), state.breaker.map(|breaker| breaker.changed_at), now),
+        (tripped, state.held.map(|held| held.until)),
+        (state.payload.and_then(|learned| i32::try_from(learned.max?).ok()), state.payload.map(|learned| learned.at)),
+        (state.alone.then_some(worker))
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// A row of `lane_states`, as far as workers go by it.
@@ -250,7 +235,8 @@ impl Since {
 
 /// The lane states that changed since, or all of them, as they concern a worker.
 pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Since>) -> sqlx::Result<Vec<LaneState>> {
-    let rows = sqlx::query_as!(
+    let rows = fetch_all!(
+        pool,
         StateRow,
         r#"
         SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
@@ -260,12 +246,8 @@ pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Since>) -> s
         WHERE $1::timestamptz IS NULL OR changed_at > $1
            OR age(xmin) <= (SELECT age($3::bigint::text::xid8::xid)) AND age(xmin) >= 0
         "#,
-        since.map(|since| since.changed_at),
-        worker,
-        since.map(|since| since.transaction)
-    )
-    .fetch_all(pool)
-    .await?;
+        (since.map(|since| since.changed_at), worker, since.map(|since| since.transaction))
+    )?;
     Ok(rows.into_iter().map(LaneState::from).collect())
 }
 
@@ -280,7 +262,9 @@ pub async fn lease_probe(
     known: Snapshot,
     now: Timestamp,
 ) -> sqlx::Result<Option<Timestamp>> {
-    sqlx::query_scalar!(
+    fetch_optional!(
+        pool,
+        scalar,
         r#"
         INSERT INTO lane_states AS s (lane, origin, breaker, open_ms, breaker_changed_at, changed_at, prober, probe_until)
         VALUES ($1, $2, 'half_open', $3, $8, $4, $5, $6)
@@ -291,15 +275,6 @@ pub async fn lease_probe(
           AND coalesce(s.breaker_changed_at, '-infinity') <= $7
         RETURNING probe_until AS "probe_until!"
         "#,
-        lane.0,
-        origin,
-        known.open_ms(),
-        now,
-        worker,
-        now + PROBE_PATIENCE,
-        known.changed_at,
-        known.followed_at(now),
+        (lane.0, origin, known.open_ms(), now, worker, now + PROBE_PATIENCE, known.changed_at, known.followed_at(now))
     )
-    .fetch_optional(pool)
-    .await
 }

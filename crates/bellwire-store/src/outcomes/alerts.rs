@@ -53,19 +53,14 @@ pub struct Alert<'a> {
 
 /// Raises an alert, or counts it once more if it is open already. True: it is new, and was logged.
 pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -> sqlx::Result<bool> {
-    let n = sqlx::query_scalar!(
+    let n = fetch_one!(
+        conn,
+        scalar,
         "INSERT INTO alerts AS a (id, app, kind, subject, detail, first_at, last_at) VALUES ($1, $2, $3, $4, $5, $6, $6)
          ON CONFLICT (kind, subject) WHERE resolved_at IS NULL
          DO UPDATE SET n = a.n + 1, detail = excluded.detail, last_at = excluded.last_at RETURNING n",
-        uuid_of(now),
-        alert.app.map(|app| app.0),
-        alert.kind.name(),
-        alert.subject,
-        alert.detail,
-        now
-    )
-    .fetch_one(conn)
-    .await?;
+        (uuid_of(now), alert.app.map(|app| app.0), alert.kind.name(), alert.subject, alert.detail, now)
+    )?;
     if n == 1 {
         tracing::error!(kind = alert.kind.name(), subject = alert.subject, "alert: {}", alert.detail);
     }
@@ -90,33 +85,25 @@ pub struct AlertRow {
 /// Lists alerts beyond the page's key, the nearest first. The list has the open ones and then the resolved ones, each from the
 /// newest alert. A key that no alert has is that of an end of the list.
 pub async fn list(pool: &PgPool, page: Keyset) -> sqlx::Result<Vec<AlertRow>> {
-    paged!(
-        page,
-        query_as!(
-            AlertRow,
-            [r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: AlertKind", a.subject, a.detail, a.n, a.first_at, a.last_at,
+    paged!(pool, page, AlertRow,
+        [r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: AlertKind", a.subject, a.detail, a.n, a.first_at, a.last_at,
            a.resolved_at FROM alerts a
          WHERE coalesce((a.resolved_at IS NULL, a.id)"# < "(SELECT last.resolved_at IS NULL, last.id FROM alerts last WHERE last.id = $1), true)
          ORDER BY a.resolved_at IS NULL" DESC ", a.id" DESC "LIMIT $2"],
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+        (page.beyond, page.limit)
     )
 }
 
 /// Resolves an alert, so that its next occurrence opens a new one. `None`: the alert does not exist. A resolved one does not
 /// change.
 pub async fn resolve(executor: impl PgExecutor<'_>, id: AlertId, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        executor,
         AlertRow,
         r#"UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
          RETURNING id, app AS "app: AppId", kind AS "kind: AlertKind", subject, detail, n, first_at, last_at, resolved_at"#,
-        id.0,
-        now
+        (id.0, now)
     )
-    .fetch_optional(executor)
-    .await
 }
 
 pub async fn resolve_all(
@@ -125,22 +112,17 @@ pub async fn resolve_all(
     subject: &str,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        executor,
         "UPDATE alerts SET resolved_at = $3 WHERE kind = $1 AND subject = $2 AND resolved_at IS NULL",
-        kind.name(),
-        subject,
-        now
+        (kind.name(), subject, now)
     )
-    .execute(executor)
-    .await
-    .map(drop)
 }
 
 pub async fn open(pool: &PgPool) -> sqlx::Result<[(AlertKind, i64); AlertKind::ALL.len()]> {
-    let found = sqlx::query!(
+    let found = fetch_all!(
+        pool,
         r#"SELECT kind AS "kind: AlertKind", count(*) AS "n!" FROM alerts WHERE resolved_at IS NULL GROUP BY kind"#
-    )
-    .fetch_all(pool)
-    .await?;
+    )?;
     Ok(AlertKind::ALL.map(|kind| (kind, found.iter().find(|row| row.kind == kind).map_or(0, |row| row.n))))
 }

@@ -226,17 +226,16 @@ async fn attempts_of(
     let ids: Vec<SubscriptionId> = letters.iter().map(|letter| letter.subscription).collect();
     let mut tx = begin_by_index(pool).await?;
     // A delivery can have left several dead letters.
-    let counted = sqlx::query!(
+    let counted = fetch_all!(
+        &mut *tx,
         r#"SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", count(*) AS "n!"
            FROM (SELECT DISTINCT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[])) AS d (message, subscription, shard)
            JOIN attempts a ON a.shard = d.shard AND a.message = d.message AND a.subscription = d.subscription
            WHERE a.shard = ANY ($4) GROUP BY a.message, a.subscription"#,
-        &letters.iter().map(|letter| letter.message).collect::<Vec<_>>() as &[MessageId],
-        &ids as &[SubscriptionId],
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &shards_of(&ids)
-    );
-    let counted = counted.fetch_all(&mut *tx).await?;
+        letters,
+        |letter| (letter.message),
+        (&ids as &[SubscriptionId], &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), &shards_of(&ids))
+    )?;
     tx.commit().await?;
     Ok(counted.into_iter().map(|row| ((row.message, row.subscription), row.n)).collect())
 }
@@ -305,15 +304,13 @@ pub struct Enclosed {
 }
 
 pub async fn enclosed(pool: &PgPool, app: AppId, id: DeadLetterId) -> sqlx::Result<Option<Enclosed>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         Enclosed,
         r#"SELECT l.policy, m.content AS "content?" FROM dead_letters l LEFT JOIN messages m ON m.id = l.message
            WHERE l.app = $1 AND l.id = $2"#,
-        app.0,
-        id.0
+        (app.0, id.0)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 #[cfg(test)]

@@ -45,19 +45,17 @@ pub async fn list(
     page: Keyset,
     now: Timestamp,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
-    let is_theirs = sqlx::query_scalar!(
+    let is_theirs = fetch_one!(
+        pool,
+        scalar,
         r#"SELECT EXISTS (SELECT FROM messages WHERE id = $1 AND app = $2) AS "is_theirs!""#,
-        message.0,
-        app.0
-    );
-    if !is_theirs.fetch_one(pool).await? {
+        (message.0, app.0)
+    )?;
+    if !is_theirs {
         return Ok(Vec::new());
     }
-    paged!(
-        page,
-        query_as!(
-            DeliveryRow,
-            ["WITH batched AS (SELECT unnest(recipients) AS subscription FROM batches WHERE message = $1),
+    paged!(pool, page, DeliveryRow,
+        ["WITH batched AS (SELECT unnest(recipients) AS subscription FROM batches WHERE message = $1),
            known AS (
              (SELECT DISTINCT subscription FROM attempts WHERE message = $1 AND subscription" < "$2
                AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription" DESC "LIMIT $4)
@@ -72,13 +70,7 @@ pub async fn list(
          FROM known k LEFT JOIN queue q ON q.shard = get_byte(uuid_send(k.subscription), 15) & 63
            AND q.subscription = k.subscription AND q.message = $1
          ORDER BY k.subscription"# DESC "LIMIT $4"],
-            message.0,
-            page.beyond,
-            only.map(|id| id.0),
-            page.limit,
-            now
-        )
-        .fetch_all(pool)
+        (message.0, page.beyond, only.map(|id| id.0), page.limit, now)
     )
 }
 
@@ -87,15 +79,13 @@ pub async fn attempts(
     message: MessageId,
     subscriptions: &[SubscriptionId],
 ) -> Result<Vec<AttemptRow>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_all!(
+        executor,
         AttemptRow,
         "SELECT subscription, attempt, at, ending, status, took_ms, reason FROM attempts
          WHERE message = $1 AND subscription = ANY($2) ORDER BY subscription, attempt",
-        message.0,
-        subscriptions as &[SubscriptionId]
+        (message.0, subscriptions as &[SubscriptionId])
     )
-    .fetch_all(executor)
-    .await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,18 +102,13 @@ pub async fn hurry(
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> Result<DeliveryActionResult, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        pool,
         "UPDATE queue SET due_at = least(due_at, $4) WHERE shard = $1 AND subscription = $2 AND message = $3
            AND lease IS NULL AND due_at < 'infinity' AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)",
-        subscription.shard(),
-        subscription.0,
-        message.0,
-        now,
-        app.0
-    )
-    .execute(pool)
-    .await?;
-    Ok(if done.rows_affected() == 1 { DeliveryActionResult::Done } else { DeliveryActionResult::NotWaiting })
+        (subscription.shard(), subscription.0, message.0, now, app.0)
+    )?;
+    Ok(if done == 1 { DeliveryActionResult::Done } else { DeliveryActionResult::NotWaiting })
 }
 
 pub async fn cancel(

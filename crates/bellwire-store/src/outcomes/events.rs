@@ -110,7 +110,8 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
     if events.is_empty() {
         return Ok(());
     }
-    sqlx::query!(
+    execute!(
+        conn,
         r#"
         INSERT INTO events AS e (id, app, kind, subject, minute, n, body, at)
         SELECT t.id, t.app, t.kind, t.subject, $7, t.n, t.body, $8
@@ -119,18 +120,14 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
         ORDER BY t.app, t.kind, t.subject
         ON CONFLICT (app, kind, subject, minute) DO UPDATE SET n = e.n + excluded.n, pending = true
         "#,
-        &events.iter().map(|_| uuid_of(now)).collect::<Vec<_>>(),
-        &events.iter().map(|event| event.app.0).collect::<Vec<_>>(),
-        &events.iter().map(|event| event.body.kind().name().to_owned()).collect::<Vec<_>>(),
-        &events.iter().map(|event| event.body.subject()).collect::<Vec<_>>(),
-        &events.iter().map(|event| event.n).collect::<Vec<_>>(),
-        &events.iter().map(|event| Json(&event.body)).collect::<Vec<_>>() as &[Json<&EventData>],
-        now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now),
-        now,
+        (&events.iter().map(|_| uuid_of(now)).collect::<Vec<_>>()),
+        (&events.iter().map(|event| event.app.0).collect::<Vec<_>>()),
+        (&events.iter().map(|event| event.body.kind().name().to_owned()).collect::<Vec<_>>()),
+        (&events.iter().map(|event| event.body.subject()).collect::<Vec<_>>()),
+        (&events.iter().map(|event| event.n).collect::<Vec<_>>()),
+        (&events.iter().map(|event| Json(&event.body)).collect::<Vec<_>>() as &[Json<&EventData>]),
+        (now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now), now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Events of subscriptions that ended, from their number per lane.
@@ -138,14 +135,13 @@ pub async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(LaneId, i64)]
     if lanes.is_empty() {
         return Ok(Vec::new());
     }
-    let found = sqlx::query!(
+    let found = fetch_all!(
+        conn,
         r#"SELECT l.id, l.app, l.vapid_key, l.gateway AS "gateway: Gateway", t.n AS "n!"
            FROM unnest($1::integer[], $2::bigint[]) AS t (lane, n) JOIN lanes l ON l.id = t.lane"#,
-        &lanes.iter().map(|(lane, _)| *lane).collect::<Vec<_>>() as &[LaneId],
-        &lanes.iter().map(|(_, n)| *n).collect::<Vec<_>>(),
-    )
-    .fetch_all(conn)
-    .await?;
+        lanes,
+        |(lane, n)| (*lane, *n)
+    )?;
     Ok(found
         .into_iter()
         .map(|row| {
@@ -168,16 +164,9 @@ pub struct EventRow {
 
 /// An app's events with ids beyond the page's key, the nearest first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<EventRow>> {
-    paged!(
-        page,
-        query_as!(
-            EventRow,
-            ["SELECT id, n, body, at FROM events WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
-            app.0,
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+    paged!(pool, page, EventRow,
+        ["SELECT id, n, body, at FROM events WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
+        (app.0, page.beyond, page.limit)
     )
 }
 
@@ -191,10 +180,13 @@ pub async fn add_to_stream(
     now: Timestamp,
     limit: i64,
 ) -> sqlx::Result<()> {
-    sqlx::query!("SELECT FROM pg_advisory_xact_lock(hashtextextended('bellwire.events:' || $1::uuid::text, 0))", app.0)
-        .execute(&mut *conn)
-        .await?;
-    sqlx::query!(
+    execute!(
+        &mut *conn,
+        "SELECT FROM pg_advisory_xact_lock(hashtextextended('bellwire.events:' || $1::uuid::text, 0))",
+        (app.0)
+    )?;
+    execute!(
+        conn,
         "WITH new AS (
            SELECT id FROM events WHERE app = $1 AND pending AND minute < $2 ORDER BY id LIMIT $4
            FOR NO KEY UPDATE SKIP LOCKED
@@ -204,14 +196,8 @@ pub async fn add_to_stream(
          UPDATE events e
          SET pending = false, seq = numbered.n + greatest($3, (SELECT max(seq) FROM events WHERE app = $1))
          FROM numbered WHERE e.id = numbered.id",
-        app.0,
-        until,
-        now.timestamp_micros(),
-        limit
+        (app.0, until, now.timestamp_micros(), limit)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Event in the stream, with its position.
@@ -226,15 +212,12 @@ pub struct StreamRow {
 
 /// Events of an app behind that position of its stream, in order.
 pub async fn stream(pool: &PgPool, app: AppId, after: i64, limit: i64) -> sqlx::Result<Vec<StreamRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         StreamRow,
         r#"SELECT id, n, body, at, seq AS "seq!" FROM events WHERE app = $1 AND seq > $2 ORDER BY seq LIMIT $3"#,
-        app.0,
-        after,
-        limit
+        (app.0, after, limit)
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[cfg(test)]

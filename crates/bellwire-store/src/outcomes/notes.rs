@@ -98,7 +98,8 @@ pub async fn write_unsent(
         Ending::Accepted => vec![Fact::Ended(ending).code(), Fact::ReceiptAsked.code()],
         _ => vec![Fact::Ended(ending).code()],
     };
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)
          SELECT date_trunc('minute', $1::timestamptz), ended.lane, ended.tier, ended.message, f.fact, ended.n
          FROM (SELECT w.lane, w.tier, m.id AS message, count(*) AS n
@@ -106,14 +107,8 @@ pub async fn write_unsent(
                LEFT JOIN messages m ON m.id = w.message AND m.audience_estimate > $6
                GROUP BY w.lane, w.tier, m.id) ended,
               unnest($5::smallint[]) AS f (fact)",
-        now,
-        &rows.iter().map(|row| row.lane).collect::<Vec<_>>() as &[LaneId],
-        &rows.iter().map(|row| row.tier).collect::<Vec<_>>(),
-        &rows.iter().map(|row| row.message).collect::<Vec<_>>() as &[MessageId],
-        &facts,
-        CHARTED_ABOVE
+        (now, &rows.iter().map(|row| row.lane).collect::<Vec<_>>() as &[LaneId]),
+        (&rows.iter().map(|row| row.tier).collect::<Vec<_>>()),
+        (&rows.iter().map(|row| row.message).collect::<Vec<_>>() as &[MessageId], &facts, CHARTED_ABOVE)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }

@@ -111,18 +111,16 @@ async fn lock_counts(
     let mut messages: Vec<MessageId> = receipts.iter().map(|(_, receipt)| receipt.message).collect();
     messages.sort_unstable();
     messages.dedup();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"WITH there AS MATERIALIZED (
              SELECT m.id, m.app FROM unnest($1::uuid[]) AS g (id) JOIN messages m ON m.id = g.id WHERE m.accepted_at >= $2),
            locked AS (
              INSERT INTO receipt_counts (message) SELECT id FROM there ORDER BY id
              ON CONFLICT (message) DO UPDATE SET message = excluded.message)
          SELECT id, app, (SELECT heard FROM apps WHERE id = there.app) AS "heard!" FROM there"#,
-        &messages as &[MessageId],
-        kept_since
-    )
-    .fetch_all(conn)
-    .await?;
+        (&messages as &[MessageId], kept_since)
+    )?;
     let counted = rows.into_iter().map(|row| ReceiptCount {
         message: MessageId(row.id),
         app: AppId(row.app),
@@ -143,7 +141,8 @@ async fn insert(
     if engine::is_distributed() {
         return citus::insert(conn, batch, heard, now).await;
     }
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         QueuedDelivery,
         r#"WITH inserted AS (
              INSERT INTO receipts (message, subscription, kind, shard, at, action)
@@ -179,18 +178,17 @@ async fn insert(
          DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM inserted) i
          WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
-        &batch.iter().map(|receipt| receipt.message).collect::<Vec<_>>() as &[MessageId],
-        &batch.iter().map(|receipt| receipt.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        &batch.iter().map(|receipt| receipt.kind.code()).collect::<Vec<_>>(),
-        &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
-        &batch.iter().map(|receipt| receipt.at).collect::<Vec<_>>(),
-        &batch.iter().map(|receipt| receipt.action.as_deref()).collect::<Vec<_>>() as &[Option<&str>],
-        now,
-        CHARTED_ABOVE,
-        heard as &[MessageId]
+        batch,
+        |receipt| (
+            receipt.message,
+            receipt.subscription,
+            receipt.kind.code(),
+            receipt.subscription.shard(),
+            receipt.at,
+            receipt.action.as_deref()
+        ),
+        (now, CHARTED_ABOVE, heard as &[MessageId])
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// Records the browsers that can decrypt: the token of a receipt arrives in a push. A receipt of a message older than the
@@ -200,7 +198,8 @@ async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp)
     if engine::is_distributed() {
         return citus::prove_keys(conn, batch, now).await;
     }
-    sqlx::query!(
+    execute!(
+        conn,
         "WITH unproven AS MATERIALIZED (
            SELECT s.shard, s.id, r.message FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS r (shard, id, message)
            JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id WHERE s.keys_proven_at IS NULL),
@@ -209,14 +208,10 @@ async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp)
            JOIN subscriptions s ON s.shard = u.shard AND s.id = u.id AND greatest(s.since, s.keys_since) <= m.accepted_at
            FOR NO KEY UPDATE OF s SKIP LOCKED)
          UPDATE subscriptions s SET keys_proven_at = $4 FROM free WHERE s.shard = free.shard AND s.id = free.id",
-        &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
-        &batch.iter().map(|receipt| receipt.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        &batch.iter().map(|receipt| receipt.message).collect::<Vec<_>>() as &[MessageId],
-        now
+        batch,
+        |receipt| (receipt.subscription.shard(), receipt.subscription, receipt.message),
+        (now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// The receipts of these deliveries, in the order in which they came.
@@ -225,15 +220,13 @@ pub async fn of(
     message: MessageId,
     subscriptions: &[SubscriptionId],
 ) -> sqlx::Result<Vec<ReceiptRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        executor,
         ReceiptRow,
         "SELECT subscription, kind, at, action FROM receipts WHERE message = $1 AND subscription = ANY($2)
          ORDER BY subscription, at, kind",
-        message.0,
-        subscriptions as &[SubscriptionId]
+        (message.0, subscriptions as &[SubscriptionId])
     )
-    .fetch_all(executor)
-    .await
 }
 
 /// The receipts of these deliveries, pairs of a message and a subscription, each with its message, in order.
@@ -243,15 +236,13 @@ pub async fn of_pairs(
     subscriptions: &[SubscriptionId],
 ) -> sqlx::Result<Vec<(MessageId, ReceiptRow)>> {
     let mut tx = begin_with(pool, BEGIN).await?;
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        &mut *tx,
         r#"SELECT r.message AS "message: MessageId", r.subscription AS "subscription: SubscriptionId", r.kind, r.at, r.action
            FROM unnest($1::uuid[], $2::uuid[]) AS p (message, subscription)
            JOIN receipts r ON r.message = p.message AND r.subscription = p.subscription ORDER BY r.at, r.kind"#,
-        messages as &[MessageId],
-        subscriptions as &[SubscriptionId]
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+        (messages as &[MessageId], subscriptions as &[SubscriptionId])
+    )?;
     tx.commit().await?;
     let rows = rows.into_iter();
     Ok(rows

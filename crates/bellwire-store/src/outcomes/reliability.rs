@@ -30,22 +30,16 @@ pub async fn add(
     if ns.is_empty() {
         return Ok(());
     }
-    sqlx::query!(
+    execute!(
+        executor,
         "INSERT INTO reliability_counts AS f (minute, lane, tier, metric, n)
          SELECT $1, lane, tier, metric, n
          FROM unnest($2::integer[], $3::smallint[], $4::smallint[], $5::bigint[]) AS t (lane, tier, metric, n)
          WHERE EXISTS (SELECT FROM lanes l WHERE l.id = t.lane) -- an app may have been deleted meanwhile
          ORDER BY lane, tier, metric
          ON CONFLICT (minute, lane, tier, metric) DO UPDATE SET n = f.n + excluded.n",
-        now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now),
-        &lanes,
-        &tiers,
-        &metrics,
-        &ns
+        (now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now), &lanes, &tiers, &metrics, &ns)
     )
-    .execute(executor)
-    .await
-    .map(drop)
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,7 +55,8 @@ pub const DUE_MAX: i64 = 10_000;
 
 /// Looks what is due in all lanes, at a cost that does not grow with it.
 pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<DueDeliveries> {
-    sqlx::query_as!(
+    fetch_one!(
+        pool,
         DueDeliveries,
         r#"
         SELECT coalesce(sum(counted.n), 0)::bigint AS "deliveries!", min(oldest.due_at) AS oldest_at
@@ -72,11 +67,8 @@ pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<DueDeliveries> {
                  SELECT due_at FROM queue WHERE lane = lanes.id AND tier = t.tier AND due_at <= $1
                  ORDER BY due_at LIMIT 1) o) oldest
         "#,
-        now,
-        DUE_MAX
+        (now, DUE_MAX)
     )
-    .fetch_one(pool)
-    .await
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -93,7 +85,8 @@ pub async fn read(
     from: Timestamp,
     until: Timestamp,
 ) -> sqlx::Result<Vec<LaneSums>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"
         SELECT f.lane AS "lane!", l.app, l.gateway AS "gateway: Gateway", f.tier AS "tier!", f.metric AS "metric!", sum(f.n)::bigint AS "n!"
         FROM (SELECT minute, lane, tier, metric, n FROM reliability_counts
@@ -102,14 +95,9 @@ pub async fn read(
         WHERE f.minute > $1 AND f.minute <= $2 AND ($3::uuid IS NULL OR l.app = $3) AND ($4::integer IS NULL OR l.id = $4)
         GROUP BY f.lane, l.app, l.gateway, f.tier, f.metric ORDER BY f.lane
         "#,
-        from,
-        until,
-        wanted.app.map(|app| app.0),
-        wanted.lane.map(|lane| lane.0),
-        ReliabilityCount::BreakerTrips as i16
-    )
-    .fetch_all(pool)
-    .await?;
+        (from, until, wanted.app.map(|app| app.0), wanted.lane.map(|lane| lane.0)),
+        (ReliabilityCount::BreakerTrips as i16)
+    )?;
     let mut lanes: Vec<LaneSums> = Vec::new();
     for row in rows {
         if lanes.last().is_none_or(|last| last.lane.0 != row.lane) {

@@ -86,12 +86,17 @@ impl MetricsKept {
 /// once, so that it waits for no rows.
 pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
     let mut tx = begin(pool).await?;
-    let alone =
-        sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.rollups', 0)) AS "alone!""#);
-    if !alone.fetch_one(&mut *tx).await? {
+    let alone = fetch_one!(
+        &mut *tx,
+        scalar,
+        r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.rollups', 0)) AS "alone!""#
+    )?;
+    if !alone {
         return Ok(false);
     }
-    let folded = sqlx::query_scalar!(
+    let folded = fetch_one!(
+        &mut *tx,
+        scalar,
         r#"
         WITH taken AS (
             DELETE FROM rollup_notes WHERE ctid = ANY (ARRAY(SELECT ctid FROM rollup_notes LIMIT $1))
@@ -125,12 +130,8 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
         )
         SELECT count(*) AS "n!" FROM taken
         "#,
-        CHUNK,
-        EVERY_MESSAGE.0,
-        EVERY_LANE.0
-    )
-    .fetch_one(&mut *tx)
-    .await?;
+        (CHUNK, EVERY_MESSAGE.0, EVERY_LANE.0)
+    )?;
     tx.commit().await?;
     Ok(folded == CHUNK)
 }
@@ -144,26 +145,24 @@ pub struct LaneOf {
 
 /// The lanes of an app, or of all apps; only these, if any are named.
 pub async fn lanes(pool: &PgPool, app: Option<AppId>, only: &[LaneId]) -> sqlx::Result<Vec<LaneOf>> {
-    let rows = sqlx::query_as!(
+    fetch_all!(
+        pool,
         LaneOf,
         r#"SELECT id AS "lane: LaneId", app AS "app: AppId", gateway AS "gateway: Gateway"
            FROM lanes WHERE ($1::uuid IS NULL OR app = $1) AND ($2 OR id = ANY ($3)) ORDER BY id"#,
-        app.map(|app| app.0),
-        only.is_empty(),
-        only as &[LaneId]
-    );
-    rows.fetch_all(pool).await
+        (app.map(|app| app.0), only.is_empty(), only as &[LaneId])
+    )
 }
 
 /// Those of these messages that an app, or any app, has, and that have figures over time of their own.
 pub async fn charted(pool: &PgPool, app: Option<AppId>, messages: &[MessageId]) -> sqlx::Result<Vec<MessageId>> {
-    let rows = sqlx::query_scalar!(
+    let rows = fetch_all!(
+        pool,
+        scalar,
         "SELECT id FROM messages WHERE id = ANY ($1) AND ($2::uuid IS NULL OR app = $2) AND audience_estimate > $3",
-        messages as &[MessageId],
-        app.map(|app| app.0),
-        CHARTED_ABOVE
-    );
-    Ok(rows.fetch_all(pool).await?.into_iter().map(MessageId).collect())
+        (messages as &[MessageId], app.map(|app| app.0), CHARTED_ABOVE)
+    )?;
+    Ok(rows.into_iter().map(MessageId).collect())
 }
 
 #[derive(Debug, Clone)]
@@ -219,7 +218,7 @@ pub fn read<'c>(
     let messages = if wanted.messages.is_empty() { vec![EVERY_MESSAGE] } else { wanted.messages.clone() };
     let gateways: Vec<String> = wanted.gateways.iter().map(|gateway| gateway.name().to_owned()).collect();
     // Facts are stored in order.
-    sqlx::query!(
+    query!(
         r#"SELECT start, lane, gateway AS "gateway: Gateway", tier, message,
                   facts[width_bucket($8::smallint, facts) + 1 : width_bucket($9::smallint, facts)] AS "facts!",
                   ns[width_bucket($8::smallint, facts) + 1 : width_bucket($9::smallint, facts)] AS "ns!"
@@ -227,16 +226,8 @@ pub fn read<'c>(
            WHERE step = $1 AND message = ANY ($2) AND lane = ANY ($3) AND start >= $4 AND start < $5
              AND (cardinality($6::smallint[]) = 0 OR tier = ANY ($6))
              AND (cardinality($7::text[]) = 0 OR gateway = ANY ($7)) LIMIT $10"#,
-        piece.step as i16,
-        &messages as &[MessageId],
-        &lanes as &[LaneId],
-        piece.from,
-        piece.until,
-        &wanted.tiers,
-        &gateways,
-        wanted.facts.start() - 1,
-        *wanted.facts.end(),
-        i64::try_from(ROWS_MAX).expect("it is small") + 1
+        (piece.step as i16, &messages as &[MessageId], &lanes as &[LaneId], piece.from, piece.until, &wanted.tiers),
+        (&gateways, wanted.facts.start() - 1, *wanted.facts.end(), i64::try_from(ROWS_MAX).expect("it is small") + 1)
     )
     .map(|row| RollupRow {
         start: row.start,
@@ -252,7 +243,7 @@ pub fn read<'c>(
 
 /// Active subscriptions by lane, as far as their changes are folded: none of what [`read`] does not show yet is in it.
 pub async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(LaneId, i64)>> {
-    sqlx::query!(
+    query!(
         r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
            FROM (SELECT lane, n FROM audience_counts WHERE topic = 0
                  UNION ALL
@@ -266,8 +257,9 @@ pub async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(LaneId, i64)>>
 
 /// Returns the time of the oldest note that is not folded yet, to the minute or better.
 pub async fn oldest_note(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
-    let oldest = sqlx::query_scalar!(
+    fetch_one!(
+        conn,
+        scalar,
         "SELECT least((SELECT min(minute) FROM rollup_notes), (SELECT min(at) FROM audience_changes))"
-    );
-    oldest.fetch_one(conn).await
+    )
 }

@@ -103,16 +103,13 @@ struct Stretch {
 
 pub async fn devices(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<Vec<SubscriptionId>> {
     let shards = user_shards::of(pool, app, Some(&[user_id.to_owned()])).await?;
-    sqlx::query_scalar!(
+    fetch_all!(
+        pool,
+        scalar,
         r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
            WHERE app = $1 AND user_id = $2 AND ($4::smallint[] IS NULL OR shard = ANY ($4)) ORDER BY id DESC LIMIT $3"#,
-        app.0,
-        user_id,
-        DEVICES_MAX as i64,
-        shards.as_deref()
+        (app.0, user_id, DEVICES_MAX as i64, shards.as_deref())
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Looks for deliveries of one app, as far as one request goes.
@@ -151,16 +148,9 @@ async fn messages(
         Towards::Older => (wanted.beyond.message, since, Uuid::nil()),
         Towards::Newer => (wanted.below.message, since.max(wanted.beyond.message), Uuid::max()),
     };
-    let messages = paged!(
-        wanted,
-        query_scalar!(
-            [r#"SELECT id AS "id: MessageId" FROM messages WHERE app = $1 AND id <= $2 AND id >= $3 ORDER BY id"# DESC "LIMIT $4"],
-            app.0,
-            newest,
-            oldest,
-            most as i64
-        )
-        .fetch_all(conn)
+    let messages = paged!(conn, wanted, scalar,
+        [r#"SELECT id AS "id: MessageId" FROM messages WHERE app = $1 AND id <= $2 AND id >= $3 ORDER BY id"# DESC "LIMIT $4"],
+        (app.0, newest, oldest, most as i64)
     )?;
     let last = messages.last().filter(|_| messages.len() == most);
     let next = last.map(|last| DeliveryCursor { message: last.0, subscription: furthest });
@@ -168,10 +158,8 @@ async fn messages(
 }
 
 async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &SearchQuery) -> sqlx::Result<Stretch> {
-    let subscriptions = paged!(
-        wanted,
-        query_scalar!(
-            [r#"SELECT subscription AS "subscription!: SubscriptionId" FROM (
+    let subscriptions = paged!(conn, wanted, scalar,
+        [r#"SELECT subscription AS "subscription!: SubscriptionId" FROM (
              (SELECT DISTINCT subscription FROM attempts WHERE NOT $4 AND message = $1 AND subscription"# < "$2
                ORDER BY subscription" DESC "LIMIT $3)
              UNION (SELECT subscription FROM queue WHERE message = $1 AND subscription" < "$2
@@ -179,12 +167,7 @@ async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &Search
              UNION (SELECT r.subscription FROM batches b CROSS JOIN LATERAL unnest(b.recipients) AS r (subscription)
                WHERE b.message = $1 AND r.subscription" < "$2 ORDER BY r.subscription" DESC "LIMIT $3)) AS known
            ORDER BY subscription" DESC "LIMIT $3"],
-            message.0,
-            wanted.beyond.subscription,
-            wanted.recipients as i64,
-            wanted.waiting
-        )
-        .fetch_all(conn)
+        (message.0, wanted.beyond.subscription, wanted.recipients as i64, wanted.waiting)
     )?;
     let last = subscriptions.last().filter(|_| subscriptions.len() == wanted.recipients);
     let next = last.map(|last| DeliveryCursor { message: message.0, subscription: last.0 });
@@ -202,11 +185,8 @@ async fn look(
     if engine::is_distributed() {
         return citus::look(conn, app, stretch, wanted, now).await;
     }
-    paged!(
-        wanted,
-        query_as!(
-            FoundRow,
-            [r#"
+    paged!(conn, wanted, FoundRow,
+        [r#"
         WITH looked_at AS MATERIALIZED (
             SELECT m.id AS message, p.subscription, s.user_id, m.tier, m.accepted_at, s.lane, g.gateway, q.retries,
                    nullif(q.due_at, 'infinity') AS due_at, l.attempt, l.at, l.ending, l.status, l.took_ms, l.reason,
@@ -234,15 +214,7 @@ async fn look(
                ending AS "ending?", status AS "status?", took_ms AS "took_ms?", reason AS "reason?"
         FROM looked_at WHERE held OR retries IS NOT NULL OR ending IS NOT NULL
         ORDER BY message"# DESC ", subscription" DESC],
-            app.0,
-            &stretch.messages as &[MessageId],
-            &stretch.subscriptions as &[SubscriptionId],
-            wanted.beyond.message,
-            wanted.beyond.subscription,
-            wanted.tier.map(Tier::code),
-            now,
-            wanted.lane.map(|lane| lane.0)
-        )
-        .fetch_all(conn)
+        (app.0, &stretch.messages as &[MessageId], &stretch.subscriptions as &[SubscriptionId], wanted.beyond.message),
+        (wanted.beyond.subscription, wanted.tier.map(Tier::code), now, wanted.lane.map(|lane| lane.0))
     )
 }

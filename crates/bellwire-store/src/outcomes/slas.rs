@@ -11,12 +11,11 @@ use bellwire_rules::policy::reliability::ReliabilityCount;
 
 /// Seconds, for the tiers that have any.
 pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"SELECT tier, sla_seconds AS "seconds!" FROM tier_settings WHERE app = $1 AND sla_seconds IS NOT NULL"#,
-        app.0
-    )
-    .fetch_all(pool)
-    .await?;
+        (app.0)
+    )?;
     Ok(rows.iter().filter_map(|row| Some((Tier::from_code(row.tier)?, u32::try_from(row.seconds).ok()?))).collect())
 }
 
@@ -30,18 +29,13 @@ pub async fn write(
     let tiers: Vec<i16> = wanted.iter().map(|(tier, _)| tier.code()).collect();
     let seconds: Vec<Option<i32>> =
         wanted.iter().map(|(_, seconds)| seconds.and_then(|seconds| i32::try_from(seconds).ok())).collect();
-    sqlx::query!(
+    execute!(
+        executor,
         "INSERT INTO tier_settings (app, tier, sla_seconds, changed_at)
          SELECT $1, tier, seconds, $2 FROM unnest($3::smallint[], $4::integer[]) AS t (tier, seconds) ORDER BY tier
          ON CONFLICT (app, tier) DO UPDATE SET sla_seconds = excluded.sla_seconds, changed_at = excluded.changed_at",
-        app.0,
-        now,
-        &tiers,
-        &seconds as &[Option<i32>]
+        (app.0, now, &tiers, &seconds as &[Option<i32>])
     )
-    .execute(executor)
-    .await
-    .map(drop)
 }
 
 /// Counts deliveries of these messages, each with its lane, that ended without a timely acceptance, for the tiers with an SLA. It
@@ -55,17 +49,15 @@ pub(crate) async fn missed(
         return Ok(Vec::new());
     }
     let (messages, lanes): (Vec<MessageId>, Vec<LaneId>) = deliveries.iter().copied().unzip();
-    let missed = sqlx::query!(
+    let missed = fetch_all!(
+        &mut *conn,
         r#"SELECT m.app, m.id, m.tier, t.sla_seconds AS "sla_seconds!", u.lane AS "lane!", count(*) AS "n!"
          FROM unnest($1::uuid[], $2::integer[]) AS u (message, lane)
          JOIN messages m ON m.id = u.message
          JOIN tier_settings t ON t.app = m.app AND t.tier = m.tier AND t.sla_seconds IS NOT NULL
          GROUP BY m.app, m.id, m.tier, t.sla_seconds, u.lane"#,
-        &messages as &[MessageId],
-        &lanes as &[LaneId]
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (&messages as &[MessageId], &lanes as &[LaneId])
+    )?;
     let (mut counted, mut told) = (Vec::new(), Vec::new());
     for row in missed {
         let Some((tier, sla_s)) = Tier::from_code(row.tier).zip(u32::try_from(row.sla_seconds).ok()) else { continue };

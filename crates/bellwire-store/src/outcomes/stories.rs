@@ -190,7 +190,8 @@ async fn read_row(
     message: MessageId,
     subscription: SubscriptionId,
 ) -> sqlx::Result<Option<StoryRow>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         StoryRow,
         r#"
         SELECT m.tier, m.state AS "state: MessageState", m.audience, m.filter AS "filter: Json<AudienceFilter>", m.assigned_at,
@@ -223,13 +224,8 @@ async fn read_row(
         LEFT JOIN cursors c ON c.message = m.id AND c.lane = s.lane
         WHERE m.id = $2 AND m.app = $1
         "#,
-        app.0,
-        message.0,
-        subscription.0,
-        subscription.shard()
+        (app.0, message.0, subscription.0, subscription.shard())
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// The dead letter that an ending left: found among the open ones, or by the time of death. A campaign may have left a million
@@ -248,28 +244,24 @@ async fn letter(
     if last.is_some() && died_at.is_none() {
         return Ok(None);
     }
-    let open = sqlx::query_as!(
+    let open = fetch_optional!(
+        &mut *conn,
         DeadLetterRow,
         r#"SELECT id, reason, retries, policy, state, at, settled_at, replay AS "replay: MessageId" FROM dead_letters
            WHERE app = $1 AND message = $2 AND subscription = $3 AND state = 'open' ORDER BY id DESC LIMIT 1"#,
-        app.0,
-        message.0,
-        subscription.0
-    );
-    let mut found = open.fetch_optional(&mut *conn).await?;
+        (app.0, message.0, subscription.0)
+    )?;
+    let mut found = open;
     for within in LETTER_WITHIN {
         let Some(died_at) = died_at.filter(|_| found.is_none()) else { break };
-        let closed = sqlx::query_as!(
+        let closed = fetch_optional!(
+            &mut *conn,
             DeadLetterRow,
             r#"SELECT id, reason, retries, policy, state, at, settled_at, replay AS "replay: MessageId" FROM dead_letters
                WHERE app = $1 AND message = $2 AND subscription = $3 AND id >= $4 AND id < $5 ORDER BY id DESC LIMIT 1"#,
-            app.0,
-            message.0,
-            subscription.0,
-            first_uuid_of(died_at - within),
-            first_uuid_of(died_at + within)
-        );
-        found = closed.fetch_optional(&mut *conn).await?;
+            (app.0, message.0, subscription.0, first_uuid_of(died_at - within), first_uuid_of(died_at + within))
+        )?;
+        found = closed;
     }
     Ok(found)
 }

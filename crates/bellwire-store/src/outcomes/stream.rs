@@ -69,7 +69,7 @@ impl StreamRow {
 
 /// Behind everything that is committed for good.
 pub async fn end(pool: &PgPool) -> sqlx::Result<Position> {
-    let xid = sqlx::query_scalar!(r#"SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS "xmin!""#);
+    let xid = query!(scalar, r#"SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS "xmin!""#);
     Ok(Position { xid: xid.fetch_one(pool).await?, seq: 0 })
 }
 
@@ -83,11 +83,11 @@ pub struct Kept {
 
 /// Returns the range of rows from which streams can resume now.
 pub async fn kept(pool: &PgPool) -> sqlx::Result<Kept> {
-    let row = sqlx::query!(
+    let row = fetch_one!(
+        pool,
         r#"SELECT xid::text::bigint AS "xid!", seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS "xmin!"
            FROM stream_floor"#
-    );
-    let row = row.fetch_one(pool).await?;
+    )?;
     let (floor, end) = (Position { xid: row.xid, seq: row.seq }, Position { xid: row.xmin, seq: 0 });
     // A floor that came with a dump says nothing about this cluster's transactions.
     Ok(Kept { floor: if floor > end { Position::FIRST } else { floor }, end })
@@ -104,23 +104,19 @@ pub async fn read(
     limit: i64,
 ) -> sqlx::Result<Vec<StreamRow>> {
     let Some(apps) = apps else {
-        let of_all = sqlx::query_as!(
+        let of_all = query!(
             StreamRow,
             r#"SELECT xid::text::bigint AS "xid!", seq, at, app AS "app: AppId", kind, data FROM stream_events
                WHERE (xid, seq) > ($1::bigint::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
                  AND (xid, seq) <= ($3::bigint::text::xid8, $4) AND ($5::text[] IS NULL OR kind = ANY ($5))
                ORDER BY xid, seq LIMIT $6"#,
-            after.xid,
-            after.seq,
-            until.xid,
-            until.seq,
-            kinds,
-            limit
+            (after.xid, after.seq, until.xid, until.seq, kinds, limit)
         );
         return of_all.fetch_all(pool).await;
     };
     // As many of each as there may be of all together: an app's rows lie in this order by themselves.
-    let of_some = sqlx::query_as!(
+    fetch_all!(
+        pool,
         StreamRow,
         r#"SELECT e.xid::text::bigint AS "xid!", e.seq AS "seq!", e.at AS "at!", e.app AS "app: AppId", e.kind AS "kind!",
              e.data AS "data!"
@@ -131,15 +127,8 @@ pub async fn read(
                  AND ($5::text[] IS NULL OR kind = ANY ($5))
                ORDER BY xid, seq LIMIT $6) e
            ORDER BY e.xid, e.seq LIMIT $6"#,
-        after.xid,
-        after.seq,
-        until.xid,
-        until.seq,
-        kinds,
-        limit,
-        apps as &[AppId]
-    );
-    of_some.fetch_all(pool).await
+        (after.xid, after.seq, until.xid, until.seq, kinds, limit, apps as &[AppId])
+    )
 }
 
 /// Progress of a campaign.
@@ -165,7 +154,8 @@ pub struct StreamProgress {
 /// Active campaigns that are due for an event, and those that ended within the last few seconds. Waiting deliveries are not counted: they
 /// are the targeted ones that have not ended.
 pub async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<StreamProgress>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         StreamProgress,
         r#"SELECT m.id AS "message: MessageId", m.app AS "app: AppId", m.campaign AS "campaign: CampaignId", m.state AS "state: MessageState",
              NOT EXISTS (SELECT FROM cursors WHERE message = m.id) AS "expanded!", m.audience_estimate,
@@ -180,12 +170,8 @@ pub async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<StreamP
              coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
              coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
              coalesce(sum(capped), 0)::bigint AS capped FROM message_counts WHERE message = m.id) c"#,
-        CAMPAIGNS_OF_APP_MAX,
-        CAMPAIGNS_MAX,
-        first_uuid_of(now + chrono::TimeDelta::milliseconds(1))
+        (CAMPAIGNS_OF_APP_MAX, CAMPAIGNS_MAX, first_uuid_of(now + chrono::TimeDelta::milliseconds(1)))
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Number of an app's attempts with a result within a minute.
@@ -201,7 +187,8 @@ pub struct Rollup {
 /// Reads outcomes of these minutes. The minutes are listed, not given as a range, so that the plan by their index is always the
 /// cheapest.
 pub async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Result<Vec<Rollup>> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         Rollup,
         r#"SELECT r.minute AS "minute!", l.app AS "app: AppId", r.ending AS "ending!", sum(r.n)::bigint AS "n!"
            FROM (SELECT start AS minute, lane, u.fact AS ending, u.n
@@ -209,18 +196,20 @@ pub async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Result<Vec<
                  WHERE step = 1 AND start = ANY ($1) AND message = '00000000-0000-0000-0000-000000000000'
                  UNION ALL SELECT minute, lane, fact, n FROM rollup_notes WHERE minute = ANY ($1)) r
            JOIN lanes l ON l.id = r.lane WHERE r.ending <= $2 GROUP BY r.minute, l.app, r.ending"#,
-        minutes,
-        Ending::Capped.code() // the last of them
+        (
+            minutes,
+            Ending::Capped.code() // the last of them
+        )
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Writes the end of a chunk of campaigns without waiting deliveries. A scheduled one may have no deliveries before its time.
 /// Returns their number.
 pub async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
-    let ended = sqlx::query_scalar!(
+    let ended = fetch_one!(
+        &mut *tx,
+        scalar,
         r#"
         WITH ended AS (
             SELECT message, app FROM campaigns_in_motion k
@@ -244,12 +233,8 @@ pub async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
         )
         SELECT count(*) AS "n!" FROM ended
         "#,
-        now,
-        CHUNK,
-        EventType::MessageDone.name()
-    )
-    .fetch_one(&mut *tx)
-    .await?;
+        (now, CHUNK, EventType::MessageDone.name())
+    )?;
     tx.commit().await?;
     Ok(u64::try_from(ended).unwrap_or(0))
 }

@@ -59,7 +59,8 @@ impl Tally {
             ns.map(|n| n.copied().unwrap_or(0)).collect::<Vec<i64>>()
         };
         let targeted: Vec<i64> = self.changes.values().map(|change| change.targeted).collect();
-        sqlx::query!(
+        execute!(
+            conn,
             "INSERT INTO message_counts AS c (message, lane, accepted, gone, expired, dead, cancelled, capped, targeted)
              SELECT * FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
                                   $7::bigint[], $8::bigint[], $9::bigint[]) ORDER BY 1, 2
@@ -67,18 +68,9 @@ impl Tally {
              SET targeted = c.targeted + excluded.targeted, accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
                  expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
                  cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped",
-            &messages as &[MessageId],
-            &lanes as &[LaneId],
-            &column(Ending::Accepted),
-            &column(Ending::Gone),
-            &column(Ending::Expired),
-            &column(Ending::Dead),
-            &column(Ending::Cancelled),
-            &column(Ending::Capped),
-            &targeted
+            (&messages as &[MessageId], &lanes as &[LaneId], &column(Ending::Accepted), &column(Ending::Gone)),
+            (&column(Ending::Expired), &column(Ending::Dead), &column(Ending::Cancelled), &column(Ending::Capped)),
+            (&targeted)
         )
-        .execute(conn)
-        .await
-        .map(drop)
     }
 }

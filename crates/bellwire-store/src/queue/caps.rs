@@ -25,7 +25,7 @@ const ROUNDS_MAX: usize = 8;
 const CHUNK: i64 = 10_000;
 
 pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Caps> {
-    let stored = sqlx::query_scalar!("SELECT caps FROM apps WHERE id = $1", app.0).fetch_one(pool).await?;
+    let stored = fetch_one!(pool, scalar, "SELECT caps FROM apps WHERE id = $1", (app.0))?;
     Ok(Caps::restore(stored))
 }
 
@@ -33,7 +33,7 @@ pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Caps> {
 pub async fn write(executor: impl PgExecutor<'_>, app: AppId, caps: &Caps) -> sqlx::Result<()> {
     let written = caps.written();
     let stored = (!written.is_empty()).then(|| serde_json::json!(written));
-    sqlx::query!("UPDATE apps SET caps = $2 WHERE id = $1", app.0, stored).execute(executor).await.map(drop)
+    execute!(executor, "UPDATE apps SET caps = $2 WHERE id = $1", (app.0, stored))
 }
 
 /// A message that wants to be sent to a person, whichever of their browsers it goes to.
@@ -179,7 +179,9 @@ impl Rows<'_> {
     /// Adds messages to the rows of persons with room who do not have them. Returns these persons.
     async fn take(&self, conn: &mut PgConnection, wishes: &[Wish], now: Timestamp) -> sqlx::Result<HashSet<Uuid>> {
         let [a, b, c, d] = self.counted.limits(now).map(|(place, since)| (index(place), since.timestamp_micros()));
-        let rows = sqlx::query_scalar!(
+        let rows = fetch_all!(
+            conn,
+            scalar,
             "UPDATE cap_uses AS c SET uses = ARRAY[greatest($1, c.uses[1]), g.root] || c.uses[1:$2]
              FROM unnest($3::uuid[], $4::bigint[]) AS g (person, root)
              WHERE c.person = g.person AND c.tiers = $5
@@ -187,22 +189,9 @@ impl Rows<'_> {
                AND (c.uses[$6::integer] > $10 OR c.uses[$7::integer] > $11 OR c.uses[$8::integer] > $12
                     OR c.uses[$9::integer] > $13) IS NOT TRUE
              RETURNING c.person",
-            now.timestamp_micros(),
-            2 * (self.counted.kept() - 1),
-            &persons(wishes),
-            &roots(wishes),
-            self.counted.group.code(),
-            a.0,
-            b.0,
-            c.0,
-            d.0,
-            a.1,
-            b.1,
-            c.1,
-            d.1,
-        )
-        .fetch_all(conn)
-        .await?;
+            (now.timestamp_micros(), 2 * (self.counted.kept() - 1), &persons(wishes), &roots(wishes)),
+            (self.counted.group.code(), a.0, b.0, c.0, d.0, a.1, b.1, c.1, d.1)
+        )?;
         Ok(rows.into_iter().collect())
     }
 
@@ -211,18 +200,14 @@ impl Rows<'_> {
         if wishes.is_empty() {
             return Ok(HashSet::new());
         }
-        let rows = sqlx::query_scalar!(
+        let rows = fetch_all!(
+            conn,
+            scalar,
             "INSERT INTO cap_uses (person, app, tiers, uses)
              SELECT g.person, $1, $2, ARRAY[$3, g.root] FROM unnest($4::uuid[], $5::bigint[]) AS g (person, root)
              ON CONFLICT DO NOTHING RETURNING person",
-            self.app.0,
-            self.counted.group.code(),
-            now.timestamp_micros(),
-            &persons(wishes),
-            &roots(wishes),
-        )
-        .fetch_all(conn)
-        .await?;
+            (self.app.0, self.counted.group.code(), now.timestamp_micros(), &persons(wishes), &roots(wishes))
+        )?;
         Ok(rows.into_iter().collect())
     }
 
@@ -234,17 +219,14 @@ impl Rows<'_> {
         wishes: &[Wish],
         now: Timestamp,
     ) -> sqlx::Result<HashMap<Uuid, CapStep>> {
-        let rows = sqlx::query!(
+        let rows = fetch_all!(
+            conn,
             r#"SELECT c.person, c.uses, g.root = ANY (c.uses) AS "is_known!",
                       c.refused IS NOT NULL AND g.root = ANY (c.refused) AS "is_refused!"
                FROM unnest($1::uuid[], $2::bigint[]) AS g (person, root)
                JOIN cap_uses c ON c.person = g.person AND c.tiers = $3"#,
-            &persons(wishes),
-            &roots(wishes),
-            self.counted.group.code(),
-        )
-        .fetch_all(conn)
-        .await?;
+            (&persons(wishes), &roots(wishes), self.counted.group.code())
+        )?;
         let users: HashSet<Uuid> = wishes.iter().filter(|it| it.person.is_user()).map(|it| it.person.id()).collect();
         let next = rows.into_iter().map(|row| {
             let refusal = self.counted.refusal(&times(&row.uses), now);
@@ -266,19 +248,16 @@ impl Rows<'_> {
             return Ok(HashSet::new());
         }
         let wishes: Vec<Wish> = held.iter().map(|(it, _)| *it).collect();
-        let rows = sqlx::query_scalar!(
+        let rows = fetch_all!(
+            conn,
+            scalar,
             "UPDATE cap_uses c SET refused = g.root || c.refused[1:$4]
              FROM unnest($1::uuid[], $2::bigint[]) AS g (person, root)
              WHERE c.person = g.person AND c.tiers = $3
                AND g.root <> ALL (c.uses) AND (c.refused IS NULL OR g.root <> ALL (c.refused))
              RETURNING c.person",
-            &persons(&wishes),
-            &roots(&wishes),
-            self.counted.group.code(),
-            REFUSED_KEPT - 1,
-        )
-        .fetch_all(conn)
-        .await?;
+            (&persons(&wishes), &roots(&wishes), self.counted.group.code(), REFUSED_KEPT - 1)
+        )?;
         Ok(rows.into_iter().collect())
     }
 
@@ -287,17 +266,13 @@ impl Rows<'_> {
         if wishes.is_empty() {
             return Ok(());
         }
-        sqlx::query!(
+        execute!(
+            conn,
             "UPDATE cap_uses c SET uses = c.uses[3:]
              FROM unnest($1::uuid[], $2::bigint[]) AS g (person, root)
              WHERE c.person = g.person AND c.tiers = $3 AND c.uses[2] = g.root",
-            &persons(wishes),
-            &roots(wishes),
-            self.counted.group.code(),
+            (&persons(wishes), &roots(wishes), self.counted.group.code())
         )
-        .execute(conn)
-        .await
-        .map(drop)
     }
 }
 
@@ -329,15 +304,14 @@ fn times(uses: &[i64]) -> Vec<Timestamp> {
 
 /// Reads the counts of a person: for each group of tiers, the start times of messages to them, the newest time first.
 pub async fn of(executor: impl PgExecutor<'_>, person: Person) -> sqlx::Result<Vec<(TierGroup, Vec<Timestamp>)>> {
-    let rows = sqlx::query!("SELECT tiers, uses FROM cap_uses WHERE person = $1 ORDER BY tiers", person.id())
-        .fetch_all(executor)
-        .await?;
+    let rows =
+        fetch_all!(executor, "SELECT tiers, uses FROM cap_uses WHERE person = $1 ORDER BY tiers", (person.id()))?;
     let group = |code| TierGroup::ALL.into_iter().find(|group| group.code() == code);
     Ok(rows.into_iter().filter_map(|row| Some((group(row.tiers)?, times(&row.uses)))).collect())
 }
 
 pub async fn forget(executor: impl PgExecutor<'_>, person: Person) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM cap_uses WHERE person = $1", person.id()).execute(executor).await.map(drop)
+    execute!(executor, "DELETE FROM cap_uses WHERE person = $1", (person.id()))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -355,7 +329,8 @@ impl CapKey {
 /// person read. `None`: no further person. An index by time would make each message more expensive.
 pub async fn clear(pool: &PgPool, now: Timestamp, after: CapKey) -> sqlx::Result<Option<CapKey>> {
     let mut tx = begin_by_index(pool).await?;
-    let last = sqlx::query_as!(
+    let last = fetch_optional!(
+        &mut *tx,
         CapKey,
         "WITH looked AS (
            SELECT person, tiers, uses[1] AS last_at FROM cap_uses
@@ -365,13 +340,8 @@ pub async fn clear(pool: &PgPool, now: Timestamp, after: CapKey) -> sqlx::Result
            DELETE FROM cap_uses c USING looked l
            WHERE c.person = l.person AND c.tiers = l.tiers AND (l.last_at >= $3) IS NOT TRUE)
          SELECT person, tiers FROM looked ORDER BY person DESC, tiers DESC LIMIT 1",
-        after.person,
-        after.tiers,
-        (now - WINDOW_MAX).timestamp_micros(),
-        CHUNK
-    )
-    .fetch_optional(&mut *tx)
-    .await?;
+        (after.person, after.tiers, (now - WINDOW_MAX).timestamp_micros(), CHUNK)
+    )?;
     tx.commit().await?;
     Ok(last)
 }

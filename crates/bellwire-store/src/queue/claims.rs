@@ -191,28 +191,22 @@ pub enum Unopened {
 pub async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Timestamp) -> sqlx::Result<()> {
     match unopened {
         Unopened::Batch(batch) => {
-            sqlx::query!(
+            execute!(
+                pool,
                 "UPDATE batches SET due_at = $3, leases = leases - 1 WHERE id = $1 AND lease = $2",
-                batch,
-                lease,
-                now
-            )
-            .execute(pool)
-            .await?
+                (batch, lease, now)
+            )?
         }
         Unopened::Rows(rows) => {
-            sqlx::query!(
+            execute!(
+                pool,
                 "UPDATE queue q SET lease = NULL, leases = leases - 1, due_at = $5
                  FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS g (shard, subscription, message)
                  WHERE q.shard = g.shard AND q.subscription = g.subscription AND q.message = g.message AND q.lease = $4",
-                &rows.iter().map(|(subscription, _)| subscription.shard()).collect::<Vec<_>>(),
-                &rows.iter().map(|(subscription, _)| *subscription).collect::<Vec<_>>() as &[SubscriptionId],
-                &rows.iter().map(|(_, message)| *message).collect::<Vec<_>>() as &[MessageId],
-                lease,
-                now
-            )
-            .execute(pool)
-            .await?
+                rows,
+                |(subscription, message)| (subscription.shard(), *subscription, *message),
+                (lease, now)
+            )?
         }
     };
     Ok(())
@@ -224,20 +218,16 @@ pub async fn renew_rows(
     held: &[(SubscriptionId, MessageId, Uuid)],
     until: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE queue SET due_at = $5 WHERE ctid = ANY (ARRAY(
            SELECT q.ctid FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::uuid[]) AS h (shard, subscription, message, lease)
            JOIN queue q ON q.shard = h.shard AND q.subscription = h.subscription AND q.message = h.message AND q.lease = h.lease
            FOR UPDATE OF q SKIP LOCKED))",
-        &held.iter().map(|(subscription, ..)| subscription.shard()).collect::<Vec<_>>(),
-        &held.iter().map(|(subscription, ..)| *subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        &held.iter().map(|(_, message, _)| *message).collect::<Vec<_>>() as &[MessageId],
-        &held.iter().map(|(.., lease)| *lease).collect::<Vec<_>>(),
-        until
+        held,
+        |(subscription, message, lease)| (subscription.shard(), *subscription, *message, *lease),
+        (until)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Reads rows with expired tokens again, and signs them. Returns the (subscription, message) pairs that this worker may still send: neither
@@ -248,15 +238,18 @@ pub async fn sign_again(
     lease: Uuid,
     late: &[Queued],
 ) -> sqlx::Result<Vec<(SubscriptionId, MessageId)>> {
-    let active = sqlx::query_scalar!(
+    let active = fetch_all!(
+        pool,
+        scalar,
         r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($1::smallint[], $2::uuid[]) AS l (shard, id)
            JOIN subscriptions s ON s.shard = l.shard AND s.id = l.id WHERE s.state = 'active' AND s.shard = ANY ($1)"#,
-        &late.iter().map(|queued| queued.subscription.shard()).collect::<Vec<_>>(),
-        &late.iter().map(|queued| queued.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-    );
-    let active: HashSet<SubscriptionId> = active.fetch_all(pool).await?.into_iter().collect();
+        late,
+        |queued| (queued.subscription.shard(), queued.subscription)
+    )?;
+    let active: HashSet<SubscriptionId> = active.into_iter().collect();
     let late: Vec<&Queued> = late.iter().filter(|queued| active.contains(&queued.subscription)).collect();
-    let signed = sqlx::query!(
+    let signed = fetch_all!(
+        pool,
         r#"
         UPDATE queue q SET token = l.token
         FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::bytea[]) AS l (shard, subscription, message, token)
@@ -265,13 +258,9 @@ pub async fn sign_again(
           AND m.state = 'sending'
         RETURNING q.subscription, q.message
         "#,
-        &late.iter().map(|queued| queued.subscription.shard()).collect::<Vec<_>>(),
-        &late.iter().map(|queued| queued.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        &late.iter().map(|queued| queued.message).collect::<Vec<_>>() as &[MessageId],
-        &late.iter().map(|queued| queued.sign(vault).to_vec()).collect::<Vec<_>>(),
-        lease
-    )
-    .fetch_all(pool)
-    .await?;
+        late,
+        |queued| (queued.subscription.shard(), queued.subscription, queued.message, queued.sign(vault).to_vec()),
+        (lease)
+    )?;
     Ok(signed.into_iter().map(|row| (SubscriptionId(row.subscription), MessageId(row.message))).collect())
 }

@@ -99,7 +99,8 @@ pub async fn change(
     };
     let (rate, parallelism) = limits.unwrap_or_default();
     let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
-    let row = sqlx::query_as!(
+    let row = fetch_one!(
+        executor,
         FlowRow,
         r#"
         INSERT INTO flows AS f (id, app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at)
@@ -115,47 +116,34 @@ pub async fn change(
             changed_at = greatest(excluded.changed_at, f.changed_at + interval '1 microsecond')
         RETURNING app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at
         "#,
-        id,
-        app.0,
-        lane.map(|lane| lane.0),
-        rate.map(|rate| number(rate.n)),
-        rate.map(|rate| i32::try_from(rate.period.as_millis()).unwrap_or(i32::MAX)),
-        parallelism.map(number),
-        paused,
-        now,
-        limits.is_some(),
-        reset,
-    )
-    .fetch_one(executor)
-    .await?;
+        (id, app.0, lane.map(|lane| lane.0), rate.map(|rate| number(rate.n))),
+        (rate.map(|rate| i32::try_from(rate.period.as_millis()).unwrap_or(i32::MAX)), parallelism.map(number), paused),
+        (now, limits.is_some(), reset)
+    )?;
     Ok(row.into())
 }
 
 /// Returns the flow control of an app as a whole or of one lane. `None`: it was never set.
 pub async fn find(executor: impl PgExecutor<'_>, app: AppId, lane: Option<LaneId>) -> sqlx::Result<Option<Flow>> {
-    let row = sqlx::query_as!(
+    let row = fetch_optional!(
+        executor,
         FlowRow,
         "SELECT app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at FROM flows
          WHERE app = $1 AND lane IS NOT DISTINCT FROM $2",
-        app.0,
-        lane.map(|lane| lane.0)
-    )
-    .fetch_optional(executor)
-    .await?;
+        (app.0, lane.map(|lane| lane.0))
+    )?;
     Ok(row.map(Flow::from))
 }
 
 pub async fn changed(pool: &PgPool, since: Option<Since>) -> sqlx::Result<Vec<Flow>> {
-    let rows = sqlx::query_as!(
+    let rows = fetch_all!(
+        pool,
         FlowRow,
         "SELECT app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at FROM flows
          WHERE $1::timestamptz IS NULL OR changed_at > $1
             OR age(xmin) <= (SELECT age($2::bigint::text::xid8::xid)) AND age(xmin) >= 0",
-        since.map(|since| since.changed_at),
-        since.map(|since| since.transaction)
-    )
-    .fetch_all(pool)
-    .await?;
+        (since.map(|since| since.changed_at), since.map(|since| since.transaction))
+    )?;
     Ok(rows.into_iter().map(Flow::from).collect())
 }
 
@@ -171,7 +159,8 @@ pub struct DueCounts {
 
 /// Counts the waiting deliveries of an app's lanes, or of one lane, at a constant cost.
 pub async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Timestamp) -> sqlx::Result<DueCounts> {
-    let found = sqlx::query!(
+    let found = fetch_one!(
+        pool,
         r#"
         WITH mine AS (SELECT id FROM lanes WHERE app = $1 AND ($2::integer IS NULL OR id = $2)),
         rows AS (
@@ -185,22 +174,14 @@ pub async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Times
                min(due_at) AS oldest_due_at
         FROM rows
         "#,
-        app.0,
-        lane.map(|lane| lane.0),
-        now,
-        COUNT_MAX,
-    )
-    .fetch_one(pool)
-    .await?;
-    let due = sqlx::query!(
+        (app.0, lane.map(|lane| lane.0), now, COUNT_MAX)
+    )?;
+    let due = fetch_all!(
+        pool,
         "SELECT c.lane, c.topic, c.after FROM cursors c JOIN lanes l ON l.id = c.lane
          WHERE l.app = $1 AND ($2::integer IS NULL OR l.id = $2) AND c.due_at <= $3 LIMIT $4",
-        app.0,
-        lane.map(|lane| lane.0),
-        now,
-        CURSORS_MAX
-    );
-    let due = due.fetch_all(pool).await?;
+        (app.0, lane.map(|lane| lane.0), now, CURSORS_MAX)
+    )?;
     let (mut deliveries, mut or_more) = (found.deliveries, found.or_more || due.len() as i64 == CURSORS_MAX);
     for cursor in due {
         let left = left_of(pool, LaneId(cursor.lane), cursor.topic, cursor.after).await?;
@@ -214,15 +195,12 @@ pub async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Times
 async fn left_of(pool: &PgPool, lane: LaneId, topic: Option<i32>, after: Uuid) -> sqlx::Result<i64> {
     macro_rules! left {
         ($of:literal, $beyond:literal $(, $bind:expr)*) => {
-            sqlx::query_scalar!(
+            fetch_one!(
+                pool,
+                scalar,
                 r#"SELECT count(*) AS "n!" FROM (SELECT 1 FROM "# + $of + " WHERE lane = $1 AND " + $beyond + " LIMIT $3) AS rest",
-                lane.0,
-                after,
-                COUNT_MAX
-                $(, $bind)*
+                (lane.0, after, COUNT_MAX $(, $bind)*)
             )
-            .fetch_one(pool)
-            .await
         };
     }
     // See `walk`: an id ends in its shard.

@@ -56,7 +56,7 @@ pub async fn review(
     retrying(|| async move {
         let mut tx = begin(pool).await?;
         // Dependent changes are committed later, and make this one durable with them.
-        sqlx::query_scalar!("SELECT set_config('synchronous_commit', 'off', true)").fetch_one(&mut *tx).await?;
+        fetch_one!(&mut *tx, scalar, "SELECT set_config('synchronous_commit', 'off', true)")?;
         let reviewed = review_within(&mut tx, vault, lane, before, answers, now).await?;
         tx.commit().await?;
         Ok(reviewed)
@@ -118,35 +118,24 @@ async fn review_within(
 /// Reads the state of a lane, and locks it until the transaction ends.
 async fn lock(conn: &mut PgConnection, lane: LaneId, now: Timestamp) -> sqlx::Result<GoneWatch> {
     // Sets nothing in a row that exists, but locks it, and returns it.
-    sqlx::query_as!(
+    fetch_one!(
+        conn,
         GoneWatch,
         r#"INSERT INTO gone_watches AS w (lane, score, scored_at, rising_since, reopened) VALUES ($1, 0, $2, $2, false)
            ON CONFLICT (lane) DO UPDATE SET lane = excluded.lane
            RETURNING score, scored_at, rising_since, suspected_at, suspected_until, held_until, reopened, recovered_at"#,
-        lane.0,
-        now
+        (lane.0, now)
     )
-    .fetch_one(conn)
-    .await
 }
 
 async fn write(conn: &mut PgConnection, lane: LaneId, watch: &GoneWatch) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE gone_watches SET score = $2, scored_at = $3, rising_since = $4, suspected_at = $5, suspected_until = $6,
            held_until = $7, reopened = $8, recovered_at = $9 WHERE lane = $1",
-        lane.0,
-        watch.score,
-        watch.scored_at,
-        watch.rising_since,
-        watch.suspected_at,
-        watch.suspected_until,
-        watch.held_until,
-        watch.reopened,
-        watch.recovered_at
+        (lane.0, watch.score, watch.scored_at, watch.rising_since, watch.suspected_at, watch.suspected_until),
+        (watch.held_until, watch.reopened, watch.recovered_at)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Returns those of the subscriptions that were called gone before in this suspicion, each with the time of the first such answer. Later
@@ -157,13 +146,14 @@ async fn suspects(
     watch: &GoneWatch,
     now: Timestamp,
 ) -> sqlx::Result<HashMap<SubscriptionId, Timestamp>> {
-    let found = sqlx::query!(
+    let found = fetch_all!(
+        conn,
         r#"SELECT subscription AS "subscription: SubscriptionId", first_at FROM gone_suspects
            WHERE subscription = ANY ($1) AND first_at >= $2"#,
-        &answers.iter().map(|answer| answer.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        watch.suspected_at.filter(|_| watch.suspects(now)).unwrap_or(now)
-    );
-    let found = found.fetch_all(conn).await?;
+        answers,
+        |answer| (answer.subscription),
+        (watch.suspected_at.filter(|_| watch.suspects(now)).unwrap_or(now))
+    )?;
     Ok(found.into_iter().map(|row| (row.subscription, row.first_at.min(now))).collect())
 }
 
@@ -175,26 +165,22 @@ async fn remember(
     over: Vec<SubscriptionId>,
 ) -> sqlx::Result<()> {
     let (ids, first): (Vec<SubscriptionId>, Vec<Timestamp>) = suspects.into_iter().unzip();
-    sqlx::query!(
+    execute!(
+        conn,
         "WITH over AS (DELETE FROM gone_suspects WHERE subscription = ANY ($4))
          INSERT INTO gone_suspects (subscription, lane, first_at) SELECT id, $2, first_at FROM unnest($1::uuid[], $3::timestamptz[]) AS t (id, first_at)
          ON CONFLICT (subscription) DO UPDATE SET first_at = excluded.first_at",
-        &ids as &[SubscriptionId],
-        lane.0,
-        &first,
-        &over as &[SubscriptionId]
+        (&ids as &[SubscriptionId], lane.0, &first, &over as &[SubscriptionId])
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 async fn size(conn: &mut PgConnection, lane: LaneId) -> sqlx::Result<i64> {
-    let size = sqlx::query_scalar!(
+    fetch_one!(
+        conn,
+        scalar,
         r#"SELECT coalesce(sum(n), 0)::bigint AS "n!" FROM audiences WHERE topic = 0 AND lane = $1"#,
-        lane.0
-    );
-    size.fetch_one(conn).await
+        (lane.0)
+    )
 }
 
 /// Holds a suspected lane, restores what was pruned before the alarm, and raises it when the suspicion begins. Returns the lane's state
@@ -209,7 +195,7 @@ async fn hold_lane(
     now: Timestamp,
 ) -> sqlx::Result<Option<LaneState>> {
     let found =
-        sqlx::query!(r#"SELECT app AS "app: AppId", gateway AS "gateway: Gateway" FROM lanes WHERE id = $1"#, lane.0);
+        query!(r#"SELECT app AS "app: AppId", gateway AS "gateway: Gateway" FROM lanes WHERE id = $1"#, (lane.0));
     let (app, gateway) = found.fetch_one(&mut *conn).await.map(|row| (row.app, row.gateway))?;
     let until = watch.suspected_at.map_or(now, |at| at + PRUNES_LATE).max(watch.rising_since);
     let pruned = Pruned { app, lane: Some(lane), since: watch.rising_since, until };
@@ -240,7 +226,8 @@ async fn write_hold(
     hold: HoldReason,
     suspected_at: Timestamp,
 ) -> sqlx::Result<Option<LaneState>> {
-    let held = sqlx::query_as!(
+    let held = fetch_optional!(
+        conn,
         StateRow,
         r#"INSERT INTO lane_states AS s (lane, origin, held_at, held_until, reason, changed_at) VALUES ($1, '*', $2, $3, 'mass_gone', $2)
            ON CONFLICT (lane, origin) DO UPDATE
@@ -249,28 +236,26 @@ async fn write_hold(
            WHERE coalesce(s.held_until, '-infinity') < excluded.held_until AND coalesce(s.released_at, '-infinity') <= $4
            RETURNING lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
              breaker_of IS NOT NULL AS "alone!", open_until, open_ms, breaker_changed_at, payload_max, payload_at"#,
-        lane.0,
-        hold.at,
-        hold.until,
-        suspected_at
-    );
-    Ok(held.fetch_optional(conn).await?.map(LaneState::from))
+        (lane.0, hold.at, hold.until, suspected_at)
+    )?;
+    Ok(held.map(LaneState::from))
 }
 
 /// Returns the ends of the messages' times to live.
 pub async fn expiries(pool: &PgPool, messages: &[MessageId]) -> sqlx::Result<HashMap<MessageId, Timestamp>> {
-    let found = sqlx::query!(
+    let found = fetch_all!(
+        pool,
         r#"SELECT id AS "id: MessageId", expires_at FROM messages WHERE id = ANY ($1)"#,
-        messages as &[MessageId]
-    );
-    Ok(found.fetch_all(pool).await?.into_iter().map(|row| (row.id, row.expires_at)).collect())
+        (messages as &[MessageId])
+    )?;
+    Ok(found.into_iter().map(|row| (row.id, row.expires_at)).collect())
 }
 
 /// Lanes under suspicion, each with its end.
 pub async fn suspected(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<(LaneId, Timestamp)>> {
-    sqlx::query!(
+    query!(
         r#"SELECT lane AS "lane: LaneId", suspected_until AS "until!" FROM gone_watches WHERE suspected_until > $1"#,
-        now
+        (now)
     )
     .map(|row| (row.lane, row.until))
     .fetch_all(pool)

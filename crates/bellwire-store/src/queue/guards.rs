@@ -36,21 +36,17 @@ impl Set {
 }
 
 pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Set> {
-    let row = sqlx::query_as!(Set, "SELECT factor, floor FROM guards WHERE app = $1", app.0);
-    Ok(row.fetch_optional(pool).await?.unwrap_or_default())
+    let row = fetch_optional!(pool, Set, "SELECT factor, floor FROM guards WHERE app = $1", (app.0))?;
+    Ok(row.unwrap_or_default())
 }
 
 pub async fn write(conn: &mut PgConnection, app: AppId, set: Set) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO guards (app, factor, floor) VALUES ($1, $2, $3)
          ON CONFLICT (app) DO UPDATE SET factor = excluded.factor, floor = excluded.floor",
-        app.0,
-        set.factor,
-        set.floor
+        (app.0, set.factor, set.floor)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +75,8 @@ struct Suspect {
 
 /// Apps, or this app, that sent more than the floor, and whose guard is on.
 async fn suspects(pool: &PgPool, app: Option<AppId>, server: Guard, now: Timestamp) -> sqlx::Result<Vec<Suspect>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"WITH sent AS (
              SELECT l.app, r.tier = $1 AS is_transactional, sum(u.n)::bigint AS n
              FROM rollups r JOIN lanes l ON l.id = r.lane LEFT JOIN guards g ON g.app = l.app,
@@ -91,17 +88,10 @@ async fn suspects(pool: &PgPool, app: Option<AppId>, server: Guard, now: Timesta
            FROM sent s JOIN apps a ON a.id = s.app LEFT JOIN guards g ON g.app = s.app
            WHERE s.n > coalesce(g.floor, $8) AND coalesce(g.factor, $7) > 0 OR $6 IS NOT NULL
            ORDER BY s.app, 3 DESC"#,
-        Tier::Transactional.code(),
-        RollupStep::Minute as i16,
-        EVERY_MESSAGE.0,
-        now - WINDOW,
-        &SENT.map(|ending| Fact::Ended(ending).code()),
-        app.map(|app| app.0),
-        i32::try_from(server.factor).unwrap_or(i32::MAX),
-        i64::try_from(server.floor).unwrap_or(i64::MAX)
-    )
-    .fetch_all(pool)
-    .await?;
+        (Tier::Transactional.code(), RollupStep::Minute as i16, EVERY_MESSAGE.0, now - WINDOW),
+        (&SENT.map(|ending| Fact::Ended(ending).code()), app.map(|app| app.0)),
+        (i32::try_from(server.factor).unwrap_or(i32::MAX), i64::try_from(server.floor).unwrap_or(i64::MAX))
+    )?;
     let flood = |is_transactional| if is_transactional { Flood::Transactional } else { Flood::Other };
     Ok(rows
         .into_iter()
@@ -115,12 +105,14 @@ async fn suspects(pool: &PgPool, app: Option<AppId>, server: Guard, now: Timesta
 }
 
 pub async fn subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
-    let n = sqlx::query_scalar!(
+    let n = fetch_one!(
+        pool,
+        scalar,
         r#"SELECT coalesce(sum(n), 0)::bigint AS "n!" FROM audiences
            WHERE topic = 0 AND lane IN (SELECT id FROM lanes WHERE app = $1)"#,
-        app.0
-    );
-    Ok(n.fetch_one(pool).await?.unsigned_abs())
+        (app.0)
+    )?;
+    Ok(n.unsigned_abs())
 }
 
 /// Holds every app that sent more than its guard allows, each with an alert. Returns how many holds that made.
@@ -141,19 +133,17 @@ async fn hold(pool: &PgPool, suspect: &Suspect, size: u64, limit: u64, now: Time
     let Suspect { app, slug, sent: RecentDeliveries { flood, deliveries }, .. } = suspect;
     let tiers: Vec<i16> = flood.tiers().iter().map(|tier| tier.code()).collect();
     let mut tx = begin(pool).await?;
-    let flow = sqlx::query!(
+    let flow = rows_affected!(
+        &mut *tx,
         "INSERT INTO flows AS f (id, app, reset_at, changed_at, held_tiers, held_at)
          SELECT $1, $2, $3, $3, $4, $3 WHERE NOT EXISTS (SELECT FROM guards WHERE app = $2 AND released_at >= $3)
          ON CONFLICT (app, lane) DO UPDATE
          SET held_tiers = f.held_tiers || excluded.held_tiers, held_at = coalesce(f.held_at, excluded.held_at),
              changed_at = greatest(excluded.changed_at, f.changed_at + interval '1 microsecond')
          WHERE NOT f.held_tiers @> excluded.held_tiers",
-        uuid_of(now),
-        app.0,
-        now,
-        &tiers
-    );
-    if flow.execute(&mut *tx).await?.rows_affected() == 0 {
+        (uuid_of(now), app.0, now, &tiers)
+    )?;
+    if flow == 0 {
         return Ok(false);
     }
     let names: Vec<_> = flood.tiers().iter().map(|tier| tier.name()).collect();
@@ -171,32 +161,30 @@ async fn hold(pool: &PgPool, suspect: &Suspect, size: u64, limit: u64, now: Time
 
 /// Releases an app: what it sent so far counts no longer. Returns what workers have to hear; none: it is not held.
 pub async fn release(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Option<Flow>> {
-    let released = sqlx::query!(
+    let released = rows_affected!(
+        &mut *conn,
         "UPDATE flows SET held_tiers = '{}', held_at = NULL,
            changed_at = greatest($2, changed_at + interval '1 microsecond')
          WHERE app = $1 AND lane IS NULL AND held_at IS NOT NULL",
-        app.0,
-        now
-    );
-    if released.execute(&mut *conn).await?.rows_affected() == 0 {
+        (app.0, now)
+    )?;
+    if released == 0 {
         return Ok(None);
     }
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "INSERT INTO guards (app, released_at) VALUES ($1, $2)
          ON CONFLICT (app) DO UPDATE SET released_at = excluded.released_at",
-        app.0,
-        now
-    )
-    .execute(&mut *conn)
-    .await?;
+        (app.0, now)
+    )?;
     alerts::resolve_all(&mut *conn, AlertKind::Runaway, &app.to_string(), now).await?;
     flows::find(conn, app, None).await
 }
 
 pub async fn held(pool: &PgPool) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar!(
+    fetch_all!(
+        pool,
+        scalar,
         "SELECT a.slug FROM flows f JOIN apps a ON a.id = f.app WHERE f.held_at IS NOT NULL ORDER BY f.held_at LIMIT 100"
     )
-    .fetch_all(pool)
-    .await
 }

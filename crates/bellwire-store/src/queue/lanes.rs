@@ -25,23 +25,23 @@ pub async fn ensure(
     gateway: Gateway,
     now: Timestamp,
 ) -> Result<LaneId, sqlx::Error> {
-    let find =
-        || sqlx::query_scalar!("SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", key.0, gateway.name());
+    let find = || query!(scalar, "SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", (key.0, gateway.name()));
     if let Some(id) = find().fetch_optional(&mut *conn).await? {
         return Ok(LaneId(id));
     }
     // A sender that holds the lock has not stored its message for this lane: it commits first, and the join below reads the message.
     // A sender that comes later waits, and reads this lane.
-    sqlx::query!("SELECT FROM pg_advisory_xact_lock(hashtextextended('bellwire.lanes:' || $1::uuid::text, 0))", app.0)
-        .execute(&mut *conn)
-        .await?;
-    let made = sqlx::query!(
+    execute!(
+        &mut *conn,
+        "SELECT FROM pg_advisory_xact_lock(hashtextextended('bellwire.lanes:' || $1::uuid::text, 0))",
+        (app.0)
+    )?;
+    let made = rows_affected!(
+        &mut *conn,
         "INSERT INTO lanes (app, vapid_key, gateway) VALUES ($1, $2, $3) ON CONFLICT (vapid_key, gateway) DO NOTHING",
-        app.0,
-        key.0,
-        gateway.name()
-    );
-    let made = made.execute(&mut *conn).await?.rows_affected() == 1;
+        (app.0, key.0, gateway.name())
+    )?;
+    let made = made == 1;
     let lane = find().fetch_one(&mut *conn).await.map(LaneId)?;
     if made {
         join_messages_for_later(conn, app, lane, now).await?;
@@ -52,13 +52,11 @@ pub async fn ensure(
 /// Keeps new lanes out of an app until the transaction ends, so that a scheduled message gets a cursor in each lane. Senders share this
 /// lock; [`ensure`] takes it alone. Called in a statement of its own, before the lanes are read: a statement reads as of its start.
 pub(crate) async fn keep_out(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "SELECT FROM pg_advisory_xact_lock_shared(hashtextextended('bellwire.lanes:' || $1::uuid::text, 0))",
-        app.0
+        (app.0)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Adds cursors of each scheduled message of the app for a new lane. A transaction that pauses, resumes or cancels one of them ends first,
@@ -69,21 +67,16 @@ async fn join_messages_for_later(
     lane: LaneId,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO cursors (message, lane, tier, topic, after, due_at)
          SELECT m.id, $2, m.tier, m.topic, '00000000-0000-0000-0000-000000000000',
            CASE m.state WHEN 'paused' THEN 'infinity' ELSE m.accepted_at END
          FROM campaigns_in_motion k JOIN messages m ON m.id = k.message
          WHERE k.app = $1 AND k.message > $3 AND m.accepted_at > $4 AND m.state <> 'cancelled'
          ORDER BY m.id FOR SHARE OF m",
-        app.0,
-        lane.0,
-        first_uuid_of(now),
-        now
+        (app.0, lane.0, first_uuid_of(now), now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 #[derive(Debug, Clone)]
@@ -124,18 +117,11 @@ pub struct OriginRow {
 
 /// Lanes with numbers beyond the page's key, the nearest first: of all apps or of these.
 pub async fn list(pool: &PgPool, apps: Option<&[AppId]>, page: Keyset) -> Result<Vec<LaneRow>, sqlx::Error> {
-    paged!(
-        page,
-        query_as!(
-            LaneRow,
-            [r#"SELECT l.id, l.app, l.vapid_key, l.gateway AS "gateway: Gateway",
+    paged!(pool, page, LaneRow,
+        [r#"SELECT l.id, l.app, l.vapid_key, l.gateway AS "gateway: Gateway",
              coalesce((SELECT sum(n) FROM audiences WHERE topic = 0 AND lane = l.id), 0)::bigint AS "subscriptions!"
          FROM lanes l WHERE l.id"# < "$1 AND ($3::uuid[] IS NULL OR l.app = ANY ($3)) ORDER BY l.id" DESC "LIMIT $2"],
-            page.number(),
-            page.limit,
-            apps as Option<&[AppId]>
-        )
-        .fetch_all(pool)
+        (page.number(), page.limit, apps as Option<&[AppId]>)
     )
 }
 
@@ -144,7 +130,8 @@ pub async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::
 }
 
 pub async fn states(executor: impl PgExecutor<'_>, lanes: &[LaneId]) -> Result<Vec<OriginRow>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_all!(
+        executor,
         OriginRow,
         r#"SELECT lane, origin, greatest(held_until, key_held_until) AS held_until,
              CASE WHEN by_key THEN 'key_refused' ELSE reason END AS reason, CASE WHEN NOT by_key THEN note END AS note,
@@ -155,19 +142,16 @@ pub async fn states(executor: impl PgExecutor<'_>, lanes: &[LaneId]) -> Result<V
              changed_at
          FROM lane_states, LATERAL (SELECT coalesce(key_held_until > coalesce(held_until, '-infinity'), false) AS by_key) h
          WHERE lane = ANY($1) ORDER BY lane, origin"#,
-        lanes as &[LaneId]
+        (lanes as &[LaneId])
     )
-    .fetch_all(executor)
-    .await
 }
 
 /// Returns the number of automatic openings of these lanes' breakers since a time, for lanes with any. Counted by the minute.
 pub async fn trips_since(pool: &PgPool, lanes: &[LaneId], since: Timestamp) -> Result<Vec<(LaneId, i64)>, sqlx::Error> {
-    sqlx::query!(
+    query!(
         r#"SELECT lane, sum(n)::bigint AS "n!" FROM breaker_trips
          WHERE minute > $2::timestamptz - interval '1 minute' AND lane = ANY($1) GROUP BY lane ORDER BY lane"#,
-        lanes as &[LaneId],
-        since
+        (lanes as &[LaneId], since)
     )
     .map(|row| (LaneId(row.lane), row.n))
     .fetch_all(pool)
@@ -206,18 +190,16 @@ pub async fn order(
     now: Timestamp,
 ) -> Result<Option<Vec<LaneState>>, sqlx::Error> {
     let mut tx = begin(pool).await?;
-    let app = sqlx::query_scalar!("SELECT app FROM lanes WHERE id = $1 FOR NO KEY UPDATE", lane.0);
+    let app = query!(scalar, "SELECT app FROM lanes WHERE id = $1 FOR NO KEY UPDATE", (lane.0));
     let Some(app) = app.fetch_optional(&mut *tx).await? else { return Ok(None) };
-    let rows = sqlx::query_as!(
+    let rows = fetch_all!(
+        &mut *tx,
         StateRow,
         r#"SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
              breaker_of IS NOT NULL AS "alone!", open_until, open_ms, breaker_changed_at, payload_max, payload_at
          FROM lane_states WHERE lane = $1 AND ($2 = '*' OR origin = $2) ORDER BY origin FOR UPDATE"#,
-        lane.0,
-        origin
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+        (lane.0, origin)
+    )?;
     let mut states: Vec<_> = rows.into_iter().map(LaneState::from).collect();
     if states.iter().all(|state| &*state.origin != origin) {
         states.push(LaneState::of(lane, origin.into()));
@@ -268,7 +250,8 @@ async fn write(
         LaneOrder::Hold { note, .. } => (Some("operator"), note.as_deref()),
         _ => (None, None),
     };
-    sqlx::query!(
+    execute!(
+        conn,
         r#"
         INSERT INTO lane_states AS s (lane, origin, held_at, held_until, released_at, reason, note, breaker, open_until,
                                       open_ms, breaker_changed_at, changed_at)
@@ -284,23 +267,11 @@ async fn write(
             prober = CASE WHEN $13 THEN s.prober END, probe_until = CASE WHEN $13 THEN s.probe_until END,
             changed_at = excluded.changed_at
         "#,
-        state.lane.0,
-        &*state.origin,
-        state.held.map(|held| held.at),
-        state.held.map(|held| held.until),
-        state.released_at,
-        reason,
-        note,
-        state.breaker.map(|breaker| breaker.state.name()),
-        state.breaker.and_then(|breaker| breaker.open_until()),
-        state.breaker.map(|breaker| breaker.open_ms()),
-        state.breaker.map(|breaker| breaker.changed_at),
-        now,
-        holds,
+        (state.lane.0, &*state.origin, state.held.map(|held| held.at), state.held.map(|held| held.until)),
+        (state.released_at, reason, note, state.breaker.map(|breaker| breaker.state.name())),
+        (state.breaker.and_then(|breaker| breaker.open_until()), state.breaker.map(|breaker| breaker.open_ms())),
+        (state.breaker.map(|breaker| breaker.changed_at), now, holds)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Holds a lane whose gateway refuses its VAPID key, and raises an alert. If two known push services refuse the key, all its
@@ -309,26 +280,26 @@ async fn write(
 pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec<LaneState>, sqlx::Error> {
     let mut tx = begin(pool).await?;
     let refused = RefusedKey::lock(&mut tx, lane).await?;
-    let before = sqlx::query!(
+    let before = query!(
         r#"SELECT key_held_at AS "at!", key_held_until AS "until!" FROM lane_states
          WHERE lane = $1 AND origin = '*' AND key_held_at IS NOT NULL AND key_held_until IS NOT NULL"#,
-        lane.0
+        (lane.0)
     )
     .map(|row| HoldReason { at: row.at, until: row.until })
     .fetch_optional(&mut *tx)
     .await?;
     let held = of_refused_key(before, now);
-    let everywhere = sqlx::query_scalar!(
+    let everywhere = fetch_one!(
+        &mut *tx,
+        scalar,
         r#"SELECT count(*) >= 2 AS "is_so!" FROM lanes l
          WHERE l.vapid_key = $1 AND l.gateway <> 'other' AND (l.id = $2 OR EXISTS (
              SELECT FROM lane_states WHERE lane = l.id AND origin = '*' AND key_held_until > $3))"#,
-        refused.key.0,
-        lane.0,
-        now
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    let lanes = sqlx::query_scalar!(
+        (refused.key.0, lane.0, now)
+    )?;
+    let lanes = fetch_all!(
+        &mut *tx,
+        scalar,
         r#"
         INSERT INTO lane_states AS s (lane, origin, key_held_at, key_held_until, changed_at)
         SELECT id, '*', $3, $4, $5 FROM lanes WHERE vapid_key = $1 AND (id = $2 OR $6) ORDER BY id
@@ -338,15 +309,8 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
           AND greatest(s.released_at, s.key_released_at, '-infinity') <= excluded.key_held_at
         RETURNING lane
         "#,
-        refused.key.0,
-        lane.0,
-        held.at,
-        held.until,
-        now,
-        everywhere
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+        (refused.key.0, lane.0, held.at, held.until, now, everywhere)
+    )?;
     let (gateway, for_minutes) = (refused.gateway.name(), (held.until - held.at).num_minutes());
     let elsewhere =
         if everywhere { " and, since another push service refuses it, too, wherever it is used," } else { "" };
@@ -389,14 +353,13 @@ struct RefusedKey {
 impl RefusedKey {
     /// That of a lane. Workers that notice at the same time take turns.
     async fn lock(conn: &mut PgConnection, lane: LaneId) -> Result<Self, sqlx::Error> {
-        sqlx::query_as!(
+        fetch_one!(
+            conn,
             Self,
             r#"SELECT v.id AS key, l.app, l.gateway AS "gateway: Gateway" FROM lanes l JOIN vapid_keys v ON v.id = l.vapid_key
              WHERE l.id = $1 FOR NO KEY UPDATE OF v"#,
-            lane.0
+            (lane.0)
         )
-        .fetch_one(conn)
-        .await
     }
 
     async fn raise(&self, conn: &mut PgConnection, detail: &str, now: Timestamp) -> Result<(), sqlx::Error> {
@@ -408,14 +371,10 @@ impl RefusedKey {
 
 /// Ends the hold of a lane for its key, as far as it was set by `posted_at`: what was posted then was accepted.
 pub async fn release_key(pool: &PgPool, lane: LaneId, posted_at: Timestamp, now: Timestamp) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE lane_states SET key_held_at = NULL, key_held_until = NULL, key_released_at = $2, changed_at = $3
          WHERE lane = $1 AND origin = '*' AND key_held_at <= $2",
-        lane.0,
-        posted_at,
-        now
+        (lane.0, posted_at, now)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }

@@ -84,7 +84,8 @@ pub async fn account(
     now: Timestamp,
 ) -> Result<Option<(MessageRow, DeliveryCounts)>, sqlx::Error> {
     let mut tx = begin_by_index(pool).await?;
-    let found = sqlx::query!(
+    let found = fetch_optional!(
+        &mut *tx,
         r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience,
              m.filter AS "filter: Json<AudienceFilter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of, m.campaign,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.received_at, m.expires_at,
@@ -113,12 +114,8 @@ pub async fn account(
              coalesce(max(clicked), 0) AS clicked, coalesce(max(closed), 0) AS closed
              FROM receipt_counts WHERE message = m.id) r
          WHERE m.id = $1 AND m.app = $2"#,
-        id.0,
-        app.0,
-        now
-    )
-    .fetch_optional(&mut *tx)
-    .await?;
+        (id.0, app.0, now)
+    )?;
     tx.commit().await?;
     Ok(found.map(|row| {
         let dispatching = row.row_dispatching + row.batch_dispatching;
@@ -169,12 +166,13 @@ pub async fn account(
 
 /// The message that a sender knows by that name.
 pub async fn by_key(pool: &PgPool, app: AppId, key: &str) -> Result<Option<MessageId>, sqlx::Error> {
-    let found = sqlx::query_scalar!(
+    let found = fetch_optional!(
+        pool,
+        scalar,
         "SELECT m.id FROM message_keys k JOIN messages m ON m.id = k.message WHERE k.app = $1 AND k.key = $2",
-        app.0,
-        key
-    );
-    Ok(found.fetch_optional(pool).await?.map(MessageId))
+        (app.0, key)
+    )?;
+    Ok(found.map(MessageId))
 }
 
 /// Values to interpret a message's receipts.
@@ -187,9 +185,7 @@ pub struct Terms {
 
 /// Reads the values to interpret a message's receipts.
 pub async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Terms>, sqlx::Error> {
-    sqlx::query_as!(Terms, "SELECT enveloped, expires_at FROM messages WHERE id = $1 AND app = $2", id.0, app.0)
-        .fetch_optional(pool)
-        .await
+    fetch_optional!(pool, Terms, "SELECT enveloped, expires_at FROM messages WHERE id = $1 AND app = $2", (id.0, app.0))
 }
 
 /// An app's messages with ids beyond the page's key, the nearest first; with a topic, of those alone that were addressed to it.
@@ -202,11 +198,8 @@ pub async fn list(
 ) -> Result<Vec<MessageRow>, sqlx::Error> {
     // A campaign of which half the queue is would have the planner look through all of it for each other message.
     let mut tx = begin_by_index(pool).await?;
-    let rows = paged!(
-        page,
-        query_as!(
-            MessageRow,
-            [r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<AudienceFilter>", ttl_s, urgency, topic_header, policy,
+    let rows = paged!(&mut *tx, page, MessageRow,
+        [r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<AudienceFilter>", ttl_s, urgency, topic_header, policy,
              replay_of AS "replay_of: MessageId", campaign AS "campaign: CampaignId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, received_at, expires_at,
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, expanding AS "expanding!",
              sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
@@ -221,13 +214,7 @@ pub async fn list(
                     OR m.accepted_at > $5 AND m.state <> 'cancelled'
                        AND EXISTS (SELECT 1 FROM campaigns_in_motion WHERE message = m.id) AS expanding) e
          ORDER BY m.id" DESC],
-            app.0,
-            page.beyond,
-            topic,
-            page.limit,
-            now
-        )
-        .fetch_all(&mut *tx)
+        (app.0, page.beyond, topic, page.limit, now)
     )?;
     tx.commit().await?;
     Ok(rows)
@@ -249,16 +236,15 @@ pub struct Ended {
 /// Reads the progress of these messages. Those without deliveries are left out. Waiting deliveries are not counted, so the cost
 /// does not depend on their number.
 pub async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_all!(
+        pool,
         Ended,
         r#"SELECT message, sum(targeted)::bigint AS "targeted!", sum(accepted)::bigint AS "accepted!", sum(gone)::bigint AS "gone!",
              sum(expired)::bigint AS "expired!", sum(dead)::bigint AS "dead!", sum(cancelled)::bigint AS "cancelled!",
              sum(capped)::bigint AS "capped!"
          FROM message_counts WHERE message = ANY ($1) GROUP BY message"#,
-        ids as &[MessageId]
+        (ids as &[MessageId])
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Sealed content of a message, and its recipients.
@@ -274,20 +260,19 @@ pub struct SealedMessage {
 
 /// Reads the sealed contents of these messages, as far as they are kept.
 pub async fn contents(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<(MessageId, Vec<u8>)>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"SELECT id AS "id: MessageId", content AS "content!" FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
-        ids as &[MessageId]
-    );
-    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.id, row.content)).collect())
+        (ids as &[MessageId])
+    )?;
+    Ok(rows.into_iter().map(|row| (row.id, row.content)).collect())
 }
 
 pub async fn sealed(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<SealedMessage>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         SealedMessage,
         "SELECT audience, audience_estimate, content FROM messages WHERE id = $1 AND app = $2",
-        id.0,
-        app.0
+        (id.0, app.0)
     )
-    .fetch_optional(pool)
-    .await
 }

@@ -68,7 +68,8 @@ pub struct FreshMessages {
 
 /// Reads messages, each named once, for dispatch. Those that are not there are left out.
 pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"
         SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.resumed_at, m.expires_at, m.traceparent,
                m.audience_estimate > $2 AS "charted!",
@@ -77,11 +78,8 @@ pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec
         JOIN messages m ON m.id = wanted.id
         LEFT JOIN topics t ON t.id = m.topic
         "#,
-        ids as &[MessageId],
-        CHARTED_ABOVE
-    )
-    .fetch_all(pool)
-    .await?;
+        (ids as &[MessageId], CHARTED_ABOVE)
+    )?;
     let opened = rows.into_iter().map(|row| MessageRow {
         id: MessageId(row.id),
         root: MessageId(row.root.or(row.replay_of).unwrap_or(row.id)),
@@ -142,7 +140,8 @@ pub async fn load_conditions(
     pool: &PgPool,
     of: &BTreeSet<(AppId, Tier)>,
 ) -> sqlx::Result<HashMap<(AppId, Tier), Conditions>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"
         SELECT a.id AS "app!", wanted.tier AS "tier!", a.max_retries AS "max_retries!", a.timezone AS "timezone!", a.quiet_hours, a.caps,
                a.heard AS "heard!", s.policy AS "policy?", s.off_peak,
@@ -151,11 +150,9 @@ pub async fn load_conditions(
         JOIN apps a ON a.id = wanted.app
         LEFT JOIN tier_settings s ON s.app = wanted.app AND s.tier = wanted.tier
         "#,
-        &of.iter().map(|(app, _)| app.0).collect::<Vec<_>>(),
-        &of.iter().map(|(_, tier)| tier.code()).collect::<Vec<_>>()
-    )
-    .fetch_all(pool)
-    .await?;
+        of,
+        |(app, tier)| (app.0, tier.code())
+    )?;
     let said = rows.into_iter().map(|row| {
         let tier = Tier::from_code(row.tier).expect("it was asked for");
         let stored = StoredConditions {
@@ -187,15 +184,14 @@ pub struct LaneRow {
 }
 
 pub async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow>> {
-    let row = sqlx::query!(
+    let row = fetch_optional!(
+        pool,
         r#"
         SELECT l.gateway AS "gateway: Gateway", l.app, a.weight, v.id AS vapid_key, v.private_key, v.subject
         FROM lanes l JOIN apps a ON a.id = l.app JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
         "#,
-        id.0
-    )
-    .fetch_optional(pool)
-    .await?;
+        (id.0)
+    )?;
     Ok(row.map(|row| LaneRow {
         gateway: row.gateway,
         app: AppId(row.app),

@@ -11,14 +11,12 @@ use bellwire_core::id::{AppId, SubscriptionId};
 
 /// Reads an app's settings for each tier, in the order of [`Tier::ALL`].
 pub async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3], sqlx::Error> {
-    let mut rows = sqlx::query!("SELECT tier, policy FROM tier_settings WHERE app = $1", app.0).fetch_all(pool).await?;
+    let mut rows = fetch_all!(pool, "SELECT tier, policy FROM tier_settings WHERE app = $1", (app.0))?;
     Ok(Tier::ALL.map(|tier| rows.iter_mut().find(|row| row.tier == tier.code()).and_then(|row| row.policy.take())))
 }
 
 pub async fn tier(pool: &PgPool, app: AppId, tier: Tier) -> Result<Option<Value>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT policy FROM tier_settings WHERE app = $1 AND tier = $2", app.0, tier.code())
-        .fetch_optional(pool)
-        .await
+    fetch_optional!(pool, scalar, "SELECT policy FROM tier_settings WHERE app = $1 AND tier = $2", (app.0, tier.code()))
         .map(Option::flatten)
 }
 
@@ -30,16 +28,12 @@ pub async fn set_tier(
     policy: Option<&Value>,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    execute!(
+        executor,
         "INSERT INTO tier_settings (app, tier, policy, changed_at) VALUES ($1, $2, $3, $4)
          ON CONFLICT (app, tier) DO UPDATE SET policy = excluded.policy, changed_at = excluded.changed_at",
-        app.0,
-        tier.code(),
-        policy,
-        now
-    )
-    .execute(executor)
-    .await?;
+        (app.0, tier.code(), policy, now)
+    )?;
     Ok(())
 }
 
@@ -51,9 +45,7 @@ pub struct RecipientPolicy {
 
 /// Reads the policy of a topic. `None`: the topic does not exist.
 pub async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<RecipientPolicy>, sqlx::Error> {
-    sqlx::query_as!(RecipientPolicy, "SELECT policy FROM topics WHERE app = $1 AND name = $2", app.0, name)
-        .fetch_optional(pool)
-        .await
+    fetch_optional!(pool, RecipientPolicy, "SELECT policy FROM topics WHERE app = $1 AND name = $2", (app.0, name))
 }
 
 #[derive(Debug)]
@@ -65,17 +57,10 @@ pub struct TopicPolicy {
 
 /// An app's topics that have a policy, with numbers beyond the page's key, the nearest first.
 pub async fn topics(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<TopicPolicy>, sqlx::Error> {
-    paged!(
-        page,
-        query_as!(
-            TopicPolicy,
-            [r#"SELECT id, name, policy AS "policy!" FROM topics WHERE app = $1 AND policy IS NOT NULL AND id"# < "$2
+    paged!(pool, page, TopicPolicy,
+        [r#"SELECT id, name, policy AS "policy!" FROM topics WHERE app = $1 AND policy IS NOT NULL AND id"# < "$2
          ORDER BY id" DESC "LIMIT $3"],
-            app.0,
-            page.number(),
-            page.limit
-        )
-        .fetch_all(pool)
+        (app.0, page.number(), page.limit)
     )
 }
 
@@ -85,8 +70,9 @@ pub async fn set_topic(
     name: &str,
     policy: Option<&Value>,
 ) -> Result<WriteOutcome, sqlx::Error> {
-    let done = sqlx::query!("UPDATE topics SET policy = $3 WHERE app = $1 AND name = $2", app.0, name, policy);
-    Ok(WriteOutcome::by(done.execute(conn).await?.rows_affected()))
+    let done =
+        rows_affected!(conn, "UPDATE topics SET policy = $3 WHERE app = $1 AND name = $2", (app.0, name, policy))?;
+    Ok(WriteOutcome::by(done))
 }
 
 /// Reads the policy of a subscription. `None`: it does not exist in the app.
@@ -95,15 +81,12 @@ pub async fn subscription(
     app: AppId,
     id: SubscriptionId,
 ) -> Result<Option<RecipientPolicy>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         RecipientPolicy,
         "SELECT policy FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
-        id.shard(),
-        id.0,
-        app.0
+        (id.shard(), id.0, app.0)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 pub async fn set_subscription(
@@ -112,16 +95,12 @@ pub async fn set_subscription(
     id: SubscriptionId,
     policy: Option<&Value>,
 ) -> Result<WriteOutcome, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        executor,
         "UPDATE subscriptions SET policy = $4 WHERE shard = $1 AND id = $2 AND app = $3",
-        id.shard(),
-        id.0,
-        app.0,
-        policy
-    )
-    .execute(executor)
-    .await?;
-    Ok(WriteOutcome::by(done.rows_affected()))
+        (id.shard(), id.0, app.0, policy)
+    )?;
+    Ok(WriteOutcome::by(done))
 }
 
 /// Sets a subscription's policy unless it is that one already. Returns whether it was another one.
@@ -131,12 +110,10 @@ pub async fn adopt_subscription(
     id: SubscriptionId,
     policy: &Value,
 ) -> Result<bool, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "UPDATE subscriptions SET policy = $4 WHERE shard = $1 AND id = $2 AND app = $3 AND policy IS DISTINCT FROM $4",
-        id.shard(),
-        id.0,
-        app.0,
-        policy
-    );
-    Ok(done.execute(conn).await?.rows_affected() == 1)
+        (id.shard(), id.0, app.0, policy)
+    )?;
+    Ok(done == 1)
 }

@@ -19,7 +19,8 @@ const CHUNK: i64 = 10_000;
 /// knowledge. Therefore it is repeated some seconds later.
 pub async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<ChunkProgress> {
     let opens_at = opens_at.max(now); // a repetition that comes late spreads what it finds, too
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        pool,
         "UPDATE queue
          SET due_at = CASE WHEN tier = 1 THEN $2
              ELSE $2 + ($4 - $2) * (get_byte(uuid_send(subscription), 14) / 256.0) END -- an octet that is random
@@ -28,13 +29,7 @@ pub async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Times
            WHERE lane = $1 AND tier = ANY (ARRAY[1, 2, 3]) AND due_at > $2::timestamptz AND due_at <= $3
              AND (tier = 1 OR due_at > $4::timestamptz) AND due_at > scheduled_at AND lease IS NULL AND NOT has_turn
            LIMIT $5 FOR UPDATE SKIP LOCKED))",
-        lane.0,
-        opens_at,
-        now + DEFER_MAX + SPREAD,
-        opens_at + SPREAD,
-        CHUNK
-    )
-    .execute(pool)
-    .await?;
-    Ok(ChunkProgress::after(done.rows_affected() == CHUNK.unsigned_abs()))
+        (lane.0, opens_at, now + DEFER_MAX + SPREAD, opens_at + SPREAD, CHUNK)
+    )?;
+    Ok(ChunkProgress::after(done == CHUNK.unsigned_abs()))
 }

@@ -191,19 +191,16 @@ pub async fn dry_run(
         }
     };
     unreachable += follow(conn, vault, app, &mut ids).await?;
-    let known = sqlx::query!(
+    let known = fetch_all!(
+        conn,
         r#"SELECT s.id, s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4) AS "live!"
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3
          WHERE s.shard = ANY ($5)"#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        app.0,
-        now,
-        &shards_of(&ids)
-    )
-    .fetch_all(conn)
-    .await?;
+        ids,
+        |id| (id.shard()),
+        (&ids as &[SubscriptionId], app.0, now, &shards_of(&ids))
+    )?;
     let live = known.iter().filter(|row| row.live).count();
     Ok(Sent {
         unknown: missing(&ids, known.iter().map(|row| SubscriptionId(row.id))),
@@ -298,7 +295,7 @@ async fn by_way(
 /// Returns all lanes of an app: subscribers may come to an empty one before a scheduled message is due. A lane that is created later
 /// joins them ([`lanes::ensure`]).
 async fn every_lane(conn: &mut PgConnection, app: AppId, kept: &[(LaneId, i64)]) -> Result<ResolvedReach, sqlx::Error> {
-    let lanes = sqlx::query_scalar!("SELECT id FROM lanes WHERE app = $1 ORDER BY id", app.0).fetch_all(conn).await?;
+    let lanes = fetch_all!(conn, scalar, "SELECT id FROM lanes WHERE app = $1 ORDER BY id", (app.0))?;
     let n_in = |id: i32| kept.iter().find(|(lane, _)| lane.0 == id).map_or(0, |(_, n)| *n);
     Ok(ResolvedReach::Lanes(lanes.into_iter().map(|id| (LaneId(id), n_in(id))).collect()))
 }
@@ -313,23 +310,19 @@ async fn small_or_lanes(
     }
     let lanes: Vec<LaneId> = kept.iter().map(|(lane, _)| *lane).collect();
     let ids = match topic {
-        Some(topic) => {
-            sqlx::query_scalar!(
-                "SELECT s.id FROM topic_members m JOIN subscriptions s ON s.shard = m.shard AND s.id = m.subscription
+        Some(topic) => fetch_all!(
+            conn,
+            scalar,
+            "SELECT s.id FROM topic_members m JOIN subscriptions s ON s.shard = m.shard AND s.id = m.subscription
                  WHERE m.topic = $1 AND s.state = 'active' ORDER BY s.id",
-                topic
-            )
-            .fetch_all(conn)
-            .await?
-        }
-        None => {
-            sqlx::query_scalar!(
-                "SELECT id FROM subscriptions WHERE lane = ANY($1) AND state = 'active' ORDER BY id",
-                &lanes as &[LaneId]
-            )
-            .fetch_all(conn)
-            .await?
-        }
+            (topic)
+        )?,
+        None => fetch_all!(
+            conn,
+            scalar,
+            "SELECT id FROM subscriptions WHERE lane = ANY($1) AND state = 'active' ORDER BY id",
+            (&lanes as &[LaneId])
+        )?,
     };
     Ok(ResolvedReach::Rows(ids.into_iter().map(SubscriptionId).collect()))
 }
@@ -365,7 +358,8 @@ async fn fan_out(
     lanes: &[LaneId],
     estimate: i64,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    execute!(
+        conn,
         "WITH message AS (
            INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
              topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, filter, sent_by, received_at)
@@ -373,27 +367,10 @@ async fn fan_out(
          campaign AS (INSERT INTO campaigns_in_motion (message, app) VALUES ($1, $2))
          INSERT INTO cursors (message, lane, tier, topic, after, due_at)
          SELECT $1, lane, $3, $13, '00000000-0000-0000-0000-000000000000', $11 FROM unnest($14::integer[]) AS lane",
-        message.id.0,
-        message.app.0,
-        message.tier.code(),
-        message.audience,
-        message.content,
-        message.ttl_s,
-        message.urgency.code(),
-        message.topic_header,
-        message.policy,
-        estimate,
-        message.accepted_at,
-        message.expires_at(),
-        topic,
-        lanes as &[LaneId],
-        message.enveloped,
-        message.traceparent,
-        message.filter.as_ref().map(Json) as Option<Json<&AudienceFilter>>,
-        message.sent_by,
-        message.received_at
-    )
-    .execute(conn)
-    .await?;
+        (message.id.0, message.app.0, message.tier.code(), message.audience, message.content, message.ttl_s),
+        (message.urgency.code(), message.topic_header, message.policy, estimate, message.accepted_at),
+        (message.expires_at(), topic, lanes as &[LaneId], message.enveloped, message.traceparent),
+        (message.filter.as_ref().map(Json) as Option<Json<&AudienceFilter>>, message.sent_by, message.received_at)
+    )?;
     Ok(())
 }

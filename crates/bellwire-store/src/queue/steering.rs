@@ -75,12 +75,12 @@ pub(crate) async fn steer_within(
     turn: MessageOrder,
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
-    let found = sqlx::query!(
+    let found = fetch_optional!(
+        &mut *conn,
         r#"SELECT state AS "state: MessageState", accepted_at FROM messages WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
-        id.0,
-        app.0
-    );
-    let Some(message) = found.fetch_optional(&mut *conn).await? else { return Ok(Steered::Unknown) };
+        (id.0, app.0)
+    )?;
+    let Some(message) = found else { return Ok(Steered::Unknown) };
     let kind = match (message.state, turn) {
         (MessageState::Cancelled, MessageOrder::Cancel)
         | (MessageState::Paused, MessageOrder::Pause)
@@ -118,29 +118,27 @@ pub(crate) async fn steer_within(
 /// Records that a message was cancelled before it was due, and is complete. No worker has it, so nothing can be requeued. Its
 /// content is deleted as if it had been due.
 async fn forget(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<(), sqlx::Error> {
-    let forgotten = sqlx::query!("UPDATE messages SET never_began = true, look_at = $2 WHERE id = $1", id.0, now);
-    forgotten.execute(conn).await.map(drop)
+    execute!(conn, "UPDATE messages SET never_began = true, look_at = $2 WHERE id = $1", (id.0, now))
 }
 
 /// Cancels a message whose row is locked: its fan-out ends, and all workers get a stop. Its waiting rows follow.
 pub(crate) async fn cancel_locked(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<Stop, sqlx::Error> {
     set_state(conn, id, MessageState::Cancelled, None).await?;
-    sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
+    execute!(&mut *conn, "DELETE FROM cursors WHERE message = $1", (id.0))?;
     stop_message(conn, StopKind::Cancel, id, now).await
 }
 
 /// Whether any delivery is still to be made. A scheduled message to a whole audience may have none yet.
 async fn is_moving(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
+    fetch_one!(
+        conn,
+        scalar,
         r#"SELECT EXISTS (SELECT 1 FROM cursors WHERE message = $1) OR EXISTS (SELECT 1 FROM queue WHERE message = $1)
            OR EXISTS (SELECT 1 FROM batches WHERE message = $1)
            OR EXISTS (SELECT 1 FROM campaigns_in_motion k JOIN messages m ON m.id = k.message
                       WHERE k.message = $1 AND m.accepted_at > $2 AND m.state <> 'cancelled') AS "moving!""#,
-        id.0,
-        now
+        (id.0, now)
     )
-    .fetch_one(conn)
-    .await
 }
 
 async fn set_state(
@@ -149,17 +147,17 @@ async fn set_state(
     state: MessageState,
     resumed_at: Option<Timestamp>,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!("UPDATE messages SET state = $2, resumed_at = $3 WHERE id = $1", id.0, state.name(), resumed_at)
-        .execute(conn)
-        .await?;
+    execute!(conn, "UPDATE messages SET state = $2, resumed_at = $3 WHERE id = $1", (id.0, state.name(), resumed_at))?;
     Ok(())
 }
 
 /// Makes the fan-out due, or, with none, not due before it is resumed.
 async fn set_cursors_due(conn: &mut PgConnection, id: MessageId, due_at: Option<Timestamp>) -> Result<(), sqlx::Error> {
-    sqlx::query!("UPDATE cursors SET due_at = coalesce($2, 'infinity'::timestamptz) WHERE message = $1", id.0, due_at)
-        .execute(conn)
-        .await?;
+    execute!(
+        conn,
+        "UPDATE cursors SET due_at = coalesce($2, 'infinity'::timestamptz) WHERE message = $1",
+        (id.0, due_at)
+    )?;
     Ok(())
 }
 
@@ -170,12 +168,11 @@ pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<Chunk
     retrying(|| async move {
         let mut tx = begin(pool).await?;
         // Held until the chunk is done: no other turn comes in between.
-        let row = sqlx::query!(
+        let row = fetch_optional!(
+            &mut *tx,
             r#"SELECT state AS "state: MessageState", resumed_at FROM messages WHERE id = $1 FOR SHARE"#,
-            id.0
-        )
-        .fetch_optional(&mut *tx)
-        .await?;
+            (id.0)
+        )?;
         let turn = match row {
             Some(row) if row.state == MessageState::Cancelled => MessageOrder::Cancel,
             Some(row) if row.state == MessageState::Paused => MessageOrder::Pause,
@@ -204,30 +201,24 @@ async fn chunk(
 }
 
 async fn park(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "UPDATE queue SET due_at = 'infinity', lease = NULL WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM queue WHERE message = $1 AND due_at < 'infinity' AND (lease IS NULL OR due_at <= $2)
            LIMIT $3 FOR UPDATE SKIP LOCKED))",
-        id.0,
-        now,
-        CHUNK
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected())
+        (id.0, now, CHUNK)
+    )?;
+    Ok(done)
 }
 
 async fn unpark(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = rows_affected!(
+        conn,
         "UPDATE queue SET due_at = greatest(scheduled_at, $2) WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM queue WHERE message = $1 AND due_at = 'infinity' LIMIT $3 FOR UPDATE SKIP LOCKED))",
-        id.0,
-        now,
-        CHUNK
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected())
+        (id.0, now, CHUNK)
+    )?;
+    Ok(done)
 }
 
 async fn cancel(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {

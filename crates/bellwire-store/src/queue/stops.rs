@@ -96,17 +96,16 @@ pub async fn read(pool: &PgPool, last: Option<&Horizon>) -> sqlx::Result<StopsRe
 async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<StopsRead> {
     // One statement, and so one snapshot. What was under way for long, a backup's dump or a large import, does not make
     // each reading include again all stops since then.
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"SELECT now.snapshot::text AS "snapshot!", pg_snapshot_xmin(now.snapshot)::text::bigint AS "xmin!",
              s.seq AS "seq?", s.kind AS "kind?", s.target AS "target?", s.life
            FROM (SELECT pg_current_snapshot() AS snapshot) now
            LEFT JOIN stops s ON s.xid >= pg_snapshot_xmin($1::text::pg_snapshot)
                              AND NOT pg_visible_in_snapshot(s.xid, $1::text::pg_snapshot)
            ORDER BY s.seq"#,
-        seen
-    )
-    .fetch_all(pool)
-    .await?;
+        (seen)
+    )?;
     let first = rows.first().ok_or(sqlx::Error::RowNotFound)?;
     let horizon = Horizon { snapshot: first.snapshot.clone(), xmin: first.xmin };
     let stop = |(seq, kind, target, life): (Option<i64>, Option<String>, Option<Uuid>, Option<i32>)| {
@@ -123,18 +122,15 @@ pub async fn stop_message(
     message: MessageId,
     now: Timestamp,
 ) -> sqlx::Result<Stop> {
-    let seq = sqlx::query_scalar!(
+    let seq = fetch_one!(
+        conn,
+        scalar,
         "WITH told AS (
            INSERT INTO stream_events (at, app, kind, data)
            SELECT $1, app, $4, jsonb_build_object('message', 'msg_' || id) FROM messages WHERE id = $3)
          INSERT INTO stops (at, kind, target) VALUES ($1, $2, $3) RETURNING seq",
-        now,
-        kind.name(),
-        message.0,
-        kind.event().name()
-    )
-    .fetch_one(conn)
-    .await?;
+        (now, kind.name(), message.0, kind.event().name())
+    )?;
     Ok(Stop { seq, kind, target: message.0, life: 0 })
 }
 
@@ -145,20 +141,18 @@ pub async fn stop_subscription(
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<Stop> {
-    let life = sqlx::query_scalar!(
+    let life = fetch_one!(
+        &mut *conn,
+        scalar,
         "SELECT life FROM subscriptions WHERE shard = $1 AND id = $2",
-        subscription.shard(),
-        subscription.0
-    );
-    let life = life.fetch_one(&mut *conn).await?;
+        (subscription.shard(), subscription.0)
+    )?;
     // A statement of its own: one that reads the subscription, too, would run on another machine of a Citus cluster. `xid` would be a
     // transaction of that machine, by which no worker would find the stop.
-    let seq = sqlx::query_scalar!(
+    let seq = query!(
+        scalar,
         "INSERT INTO stops (at, kind, target, life) VALUES ($1, $2, $3, $4) RETURNING seq",
-        now,
-        kind.name(),
-        subscription.0,
-        life
+        (now, kind.name(), subscription.0, life)
     );
     Ok(Stop { seq: seq.fetch_one(conn).await?, kind, target: subscription.0, life })
 }

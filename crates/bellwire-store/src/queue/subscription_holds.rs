@@ -16,12 +16,10 @@ pub async fn changed(
     ended_before: Timestamp,
     limit: usize,
 ) -> sqlx::Result<Vec<(SubscriptionId, HoldReason)>> {
-    sqlx::query!(
+    query!(
         "SELECT subscription, held_at, held_until FROM subscription_holds
          WHERE xid >= coalesce($1::bigint, 0)::text::xid8 AND held_until > $2 LIMIT $3",
-        since.map(|since| since.transaction),
-        ended_before,
-        i64::try_from(limit).unwrap_or(i64::MAX)
+        (since.map(|since| since.transaction), ended_before, i64::try_from(limit).unwrap_or(i64::MAX))
     )
     .map(|row| (SubscriptionId(row.subscription), HoldReason { at: row.held_at, until: row.held_until }))
     .fetch_all(pool)
@@ -36,7 +34,8 @@ pub async fn write<'a>(conn: &mut PgConnection, settlements: impl Iterator<Item 
     if ids.is_empty() {
         return Ok(());
     }
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO subscription_holds AS h (subscription, held_at, held_until)
          SELECT DISTINCT ON (subscription) subscription, held_at, held_until
          FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS f (subscription, held_at, held_until)
@@ -44,18 +43,12 @@ pub async fn write<'a>(conn: &mut PgConnection, settlements: impl Iterator<Item 
          ON CONFLICT (subscription) DO UPDATE
          SET held_at = excluded.held_at, held_until = excluded.held_until, xid = excluded.xid
          WHERE (excluded.held_until, excluded.held_at) > (h.held_until, h.held_at)",
-        &ids,
-        &holds.iter().map(|held| held.at).collect::<Vec<_>>(),
-        &holds.iter().map(|held| held.until).collect::<Vec<_>>()
+        (&ids, &holds.iter().map(|held| held.at).collect::<Vec<_>>()),
+        (&holds.iter().map(|held| held.until).collect::<Vec<_>>())
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Returns the end of a subscription's last hold, which may be over.
 pub async fn ends_at(conn: &mut PgConnection, subscription: SubscriptionId) -> sqlx::Result<Option<Timestamp>> {
-    sqlx::query_scalar!("SELECT held_until FROM subscription_holds WHERE subscription = $1", subscription.0)
-        .fetch_optional(conn)
-        .await
+    fetch_optional!(conn, scalar, "SELECT held_until FROM subscription_holds WHERE subscription = $1", (subscription.0))
 }

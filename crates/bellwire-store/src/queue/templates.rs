@@ -30,28 +30,19 @@ pub struct TemplateRow {
 }
 
 pub async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<Option<TemplateRow>> {
-    sqlx::query_as!(
+    fetch_optional!(
+        pool,
         TemplateRow,
         "SELECT id, name, content, created_at, changed_at FROM templates WHERE app = $1 AND name = $2",
-        app.0,
-        name
+        (app.0, name)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// An app's templates with ids beyond the page's key, the nearest first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ListedTemplate>> {
-    paged!(
-        page,
-        query_as!(
-            ListedTemplate,
-            ["SELECT id, name, created_at, changed_at FROM templates WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
-            app.0,
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+    paged!(pool, page, ListedTemplate,
+        ["SELECT id, name, created_at, changed_at FROM templates WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
+        (app.0, page.beyond, page.limit)
     )
 }
 
@@ -69,8 +60,13 @@ pub enum Put {
 /// Returns the id under which a template of that name is to be sealed: that of the existing one, which cannot change until the
 /// transaction ends, or `new`.
 pub async fn lock(conn: &mut PgConnection, app: AppId, name: &str, new: Uuid) -> sqlx::Result<Uuid> {
-    let there = sqlx::query_scalar!("SELECT id FROM templates WHERE app = $1 AND name = $2 FOR UPDATE", app.0, name);
-    Ok(there.fetch_optional(conn).await?.unwrap_or(new))
+    let there = fetch_optional!(
+        conn,
+        scalar,
+        "SELECT id FROM templates WHERE app = $1 AND name = $2 FOR UPDATE",
+        (app.0, name)
+    )?;
+    Ok(there.unwrap_or(new))
 }
 
 /// Puts a template, sealed under an id from [`lock`].
@@ -82,34 +78,30 @@ pub async fn put(
     content: &[u8],
     now: Timestamp,
 ) -> sqlx::Result<Put> {
-    let replaced = sqlx::query_as!(
+    let replaced = fetch_optional!(
+        &mut *conn,
         ListedTemplate,
         "UPDATE templates SET content = $2, changed_at = $3 WHERE id = $1 RETURNING id, name, created_at, changed_at",
-        id,
-        content,
-        now
-    );
-    if let Some(row) = replaced.fetch_optional(&mut *conn).await? {
+        (id, content, now)
+    )?;
+    if let Some(row) = replaced {
         return Ok(Put::Replaced(row));
     }
-    let n = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM templates WHERE app = $1"#, app.0);
-    if n.fetch_one(&mut *conn).await? >= TEMPLATES_MAX {
+    let n = fetch_one!(&mut *conn, scalar, r#"SELECT count(*) AS "n!" FROM templates WHERE app = $1"#, (app.0))?;
+    if n >= TEMPLATES_MAX {
         return Ok(Put::TooMany);
     }
-    let made = sqlx::query_as!(
+    let made = fetch_optional!(
+        conn,
         ListedTemplate,
         "INSERT INTO templates (id, app, name, content, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $5)
          ON CONFLICT (app, name) DO NOTHING RETURNING id, name, created_at, changed_at",
-        id,
-        app.0,
-        name,
-        content,
-        now
-    );
-    Ok(made.fetch_optional(conn).await?.map_or(Put::Taken, Put::Made))
+        (id, app.0, name, content, now)
+    )?;
+    Ok(made.map_or(Put::Taken, Put::Made))
 }
 
 pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<WriteOutcome> {
-    let removed = sqlx::query!("DELETE FROM templates WHERE app = $1 AND name = $2", app.0, name);
-    Ok(WriteOutcome::by(removed.execute(conn).await?.rows_affected()))
+    let removed = rows_affected!(conn, "DELETE FROM templates WHERE app = $1 AND name = $2", (app.0, name))?;
+    Ok(WriteOutcome::by(removed))
 }

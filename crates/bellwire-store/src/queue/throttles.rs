@@ -24,42 +24,34 @@ pub async fn take_turns(pool: &PgPool, wanted: &[TurnRequest], now: Timestamp) -
         wanted.iter().map(|wanted| (wanted.subscription.shard(), wanted.subscription)).collect();
     let (shards, ids): (Vec<i16>, Vec<SubscriptionId>) = places.into_iter().unzip();
     let mut tx = begin(pool).await?;
-    sqlx::query!(
+    execute!(
+        &mut *tx,
         "INSERT INTO throttles (shard, subscription, next_at)
          SELECT shard, subscription, $3 FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, subscription)
          ON CONFLICT DO NOTHING",
-        &shards,
-        &ids as &[SubscriptionId],
-        now
-    )
-    .execute(&mut *tx)
-    .await?;
-    let rows = sqlx::query!(
+        (&shards, &ids as &[SubscriptionId], now)
+    )?;
+    let rows = fetch_all!(
+        &mut *tx,
         "SELECT t.subscription, t.next_at FROM throttles t
          JOIN unnest($1::smallint[], $2::uuid[]) AS w (shard, subscription)
            ON w.shard = t.shard AND w.subscription = t.subscription
          ORDER BY t.shard, t.subscription FOR UPDATE OF t",
-        &shards,
-        &ids as &[SubscriptionId]
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+        (&shards, &ids as &[SubscriptionId])
+    )?;
     let mut next: BTreeMap<SubscriptionId, Timestamp> =
         rows.into_iter().map(|row| (SubscriptionId(row.subscription), row.next_at)).collect();
     let turns = wanted
         .iter()
         .map(|wanted| turn(next.entry(wanted.subscription).or_insert(now), wanted, now))
         .collect::<Vec<_>>();
-    sqlx::query!(
+    execute!(
+        &mut *tx,
         "UPDATE throttles t SET next_at = n.next_at
          FROM unnest($1::smallint[], $2::uuid[], $3::timestamptz[]) AS n (shard, subscription, next_at)
          WHERE t.shard = n.shard AND t.subscription = n.subscription",
-        &shards,
-        &ids as &[SubscriptionId],
-        &ids.iter().map(|id| next[id]).collect::<Vec<_>>()
-    )
-    .execute(&mut *tx)
-    .await?;
+        (&shards, &ids as &[SubscriptionId], &ids.iter().map(|id| next[id]).collect::<Vec<_>>())
+    )?;
     tx.commit().await?;
     Ok(turns)
 }
@@ -84,15 +76,13 @@ pub struct Backlog {
 }
 
 pub async fn backlog(pool: &PgPool, subscription: SubscriptionId) -> sqlx::Result<Backlog> {
-    sqlx::query_as!(
+    fetch_one!(
+        pool,
         Backlog,
         r#"SELECT count(*) AS "all!", count(*) FILTER (WHERE has_turn) AS "throttled!", min(scheduled_at) AS oldest
            FROM queue WHERE shard = $1 AND subscription = $2"#,
-        subscription.shard(),
-        subscription.0
+        (subscription.shard(), subscription.0)
     )
-    .fetch_one(pool)
-    .await
 }
 
 #[cfg(test)]

@@ -38,15 +38,13 @@ async fn earliest(
 ) -> sqlx::Result<(usize, SubscriptionId)> {
     let (mut found, mut ids) = ((0, id), vec![id]);
     for depth in 1..=DEPTH_MAX {
-        ids = sqlx::query_scalar!(
+        ids = fetch_all!(
+            &mut *conn,
+            scalar,
             r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
                WHERE replaced_by = ANY ($2) AND app = $1 AND (user_id IS NULL OR user_id = $3) ORDER BY id"#,
-            app.0,
-            &ids as &[SubscriptionId],
-            user_id
-        )
-        .fetch_all(&mut *conn)
-        .await?;
+            (app.0, &ids as &[SubscriptionId], user_id)
+        )?;
         let Some(first) = ids.first() else { break };
         found = (depth, *first);
     }
@@ -60,24 +58,23 @@ async fn latest(
     id: SubscriptionId,
     user_id: Option<&str>,
 ) -> sqlx::Result<(usize, SubscriptionId)> {
-    let successor = sqlx::query_scalar!(
+    let successor = fetch_optional!(
+        &mut *conn,
+        scalar,
         r#"SELECT replaced_by AS "id: SubscriptionId" FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3"#,
-        id.shard(),
-        id.0,
-        app.0
-    );
-    let mut successor = successor.fetch_optional(&mut *conn).await?.flatten();
+        (id.shard(), id.0, app.0)
+    )?;
+    let mut successor = successor.flatten();
     let mut found = (0, id);
     while let Some(next) = successor.filter(|_| found.0 < DEPTH_MAX) {
-        let goes = sqlx::query_scalar!(
+        let goes = fetch_optional!(
+            &mut *conn,
+            scalar,
             r#"SELECT replaced_by AS "id: SubscriptionId" FROM subscriptions
                WHERE shard = $1 AND id = $2 AND app = $3 AND (user_id IS NULL OR user_id = $4) AND user_left_at IS NULL"#,
-            next.shard(),
-            next.0,
-            app.0,
-            user_id
-        );
-        let Some(further) = goes.fetch_optional(&mut *conn).await? else { break };
+            (next.shard(), next.0, app.0, user_id)
+        )?;
+        let Some(further) = goes else { break };
         (found, successor) = ((found.0 + 1, next), further);
     }
     Ok(found)
@@ -85,8 +82,9 @@ async fn latest(
 
 /// Forgets that others led to one that is forgotten: what waited for them was cancelled with it.
 pub(super) async fn part(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE subscriptions SET replaced_by = NULL, replaced_by_life = NULL WHERE replaced_by = $1", id.0)
-        .execute(conn)
-        .await
-        .map(drop)
+    execute!(
+        conn,
+        "UPDATE subscriptions SET replaced_by = NULL, replaced_by_life = NULL WHERE replaced_by = $1",
+        (id.0)
+    )
 }

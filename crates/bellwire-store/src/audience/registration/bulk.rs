@@ -245,7 +245,8 @@ async fn lock_known(
     }
     // Each is looked for by what comes next in the index of endpoints. To the planner, an app that grows by what is being registered
     // has a handful of subscriptions: by `app = $1` it would find all of them, each time anew.
-    let rows = sqlx::query_as!(
+    let rows = fetch_all!(
+        conn,
         SubscriptionRow,
         r#"WITH found AS MATERIALIZED (
            SELECT next.shard, next.id FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard), LATERAL (
@@ -256,12 +257,9 @@ async fn lock_known(
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM found JOIN subscriptions s ON s.shard = found.shard AND s.id = found.id JOIN lanes l ON l.id = s.lane
          ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s"#,
-        app.0,
-        &items.iter().map(|item| item.mac.as_slice()).collect::<Vec<_>>() as &[&[u8]],
-        &items.iter().map(|item| i16::from(item.shard)).collect::<Vec<_>>()
-    )
-    .fetch_all(conn)
-    .await?;
+        (app.0, &items.iter().map(|item| item.mac.as_slice()).collect::<Vec<_>>() as &[&[u8]]),
+        (&items.iter().map(|item| i16::from(item.shard)).collect::<Vec<_>>())
+    )?;
     Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
 }
 
@@ -272,14 +270,13 @@ async fn lock_known_apart(
     items: &[&Item<'_>],
 ) -> sqlx::Result<HashMap<Vec<u8>, SubscriptionRow>> {
     let shards: Vec<i16> = items.iter().map(|item| i16::from(item.shard)).collect();
-    let ids = sqlx::query_scalar!(
+    let ids = fetch_all!(
+        &mut *conn,
+        scalar,
         r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard)
            JOIN subscriptions s ON s.shard = t.shard AND s.endpoint_mac = t.mac WHERE s.app = $1 AND s.shard = ANY ($3)"#,
-        app.0,
-        &items.iter().map(|item| item.mac.as_slice()).collect::<Vec<_>>() as &[&[u8]],
-        &shards
-    );
-    let ids = ids.fetch_all(&mut *conn).await?;
+        (app.0, &items.iter().map(|item| item.mac.as_slice()).collect::<Vec<_>>() as &[&[u8]], &shards)
+    )?;
     lock_in_order(conn, ids.iter().copied()).await?;
     let rows = read_all(conn, app, &ids).await?;
     Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())

@@ -46,7 +46,9 @@ async fn insert_all_here(
     ) -> Vec<T> {
         rows.iter().map(|(row, _)| of(row)).collect()
     }
-    let added = sqlx::query_scalar!(
+    let added = fetch_all!(
+        conn,
+        scalar,
         r#"INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
            attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at, keys_vouched)
          SELECT t.shard, t.id, $1, t.lane, t.state,
@@ -58,29 +60,18 @@ async fn insert_all_here(
            AS t (shard, id, lane, origin_id, since, endpoint_mac, address, user_id, tags, attributes, locale, timezone,
              expires_at, last_seen, created_at, consent_at, consent_source, state, ended_at, keys_vouched)
          ON CONFLICT (app, endpoint_mac, shard) DO NOTHING RETURNING id AS "id: SubscriptionId""#,
-        app.0,
-        &each(rows, |row| row.id.shard()),
-        &each(rows, |row| row.id.0),
-        &each(rows, |row| row.lane.0),
-        &rows.iter().map(|(row, origin)| origin.unwrap_or(row.id)).collect::<Vec<_>>() as &[SubscriptionId],
-        &each(rows, |row| row.since),
-        &each(rows, |row| row.endpoint_mac.as_slice()) as &[&[u8]],
-        &each(rows, |row| row.address.as_slice()) as &[&[u8]],
-        &each(rows, |row| row.user_id.as_deref()) as &[Option<&str>],
-        &each(rows, |row| json!(row.tags)),
-        &each(rows, |row| row.attributes.clone()),
-        &each(rows, |row| row.locale.as_deref()) as &[Option<&str>],
-        &each(rows, |row| row.timezone.as_deref()) as &[Option<&str>],
-        &each(rows, |row| row.expires_at) as &[Option<Timestamp>],
-        &each(rows, |row| row.last_seen),
-        &each(rows, |row| row.created_at),
-        &each(rows, |row| row.consent_at) as &[Option<Timestamp>],
-        &each(rows, |row| row.consent_source.as_deref()) as &[Option<&str>],
-        &each(rows, |row| row.state.name()) as &[&str],
-        &each(rows, |row| row.ended_at) as &[Option<Timestamp>],
-        &each(rows, |row| row.keys_vouched)
-    )
-    .fetch_all(conn)
-    .await?;
+        (app.0, &each(rows, |row| row.id.shard()), &each(rows, |row| row.id.0), &each(rows, |row| row.lane.0)),
+        (&rows.iter().map(|(row, origin)| origin.unwrap_or(row.id)).collect::<Vec<_>>() as &[SubscriptionId]),
+        (&each(rows, |row| row.since), &each(rows, |row| row.endpoint_mac.as_slice()) as &[&[u8]]),
+        (&each(rows, |row| row.address.as_slice()) as &[&[u8]]),
+        (&each(rows, |row| row.user_id.as_deref()) as &[Option<&str>], &each(rows, |row| json!(row.tags))),
+        (&each(rows, |row| row.attributes.clone()), &each(rows, |row| row.locale.as_deref()) as &[Option<&str>]),
+        (&each(rows, |row| row.timezone.as_deref()) as &[Option<&str>]),
+        (&each(rows, |row| row.expires_at) as &[Option<Timestamp>], &each(rows, |row| row.last_seen)),
+        (&each(rows, |row| row.created_at), &each(rows, |row| row.consent_at) as &[Option<Timestamp>]),
+        (&each(rows, |row| row.consent_source.as_deref()) as &[Option<&str>]),
+        (&each(rows, |row| row.state.name()) as &[&str], &each(rows, |row| row.ended_at) as &[Option<Timestamp>]),
+        (&each(rows, |row| row.keys_vouched))
+    )?;
     Ok(added.into_iter().collect())
 }

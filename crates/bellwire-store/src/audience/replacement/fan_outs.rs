@@ -122,18 +122,13 @@ async fn under_way(
 ) -> sqlx::Result<Vec<FanOut>> {
     macro_rules! under_way {
         ($comes_to:literal $(, $shard:expr)*) => {
-            sqlx::query_as!(
+            query!(
                 FanOut,
                 r#"SELECT c.message AS "message: MessageId", c.lane AS "lane: LaneId", c.after AS "after: SubscriptionId", c.topic,
                           m.tier, m.accepted_at, m.assigned_at, m.filter AS "filter: Json<AudienceFilter>"
                    FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $5
                    WHERE "# + $comes_to + " ORDER BY c.message, c.lane FOR UPDATE OF c",
-                old.lane.0,
-                old.id.0,
-                new.lane.0,
-                new.id.0,
-                now
-                $(, $shard)*
+                (old.lane.0, old.id.0, new.lane.0, new.id.0, now $(, $shard)*)
             )
         };
     }
@@ -155,13 +150,9 @@ async fn under_way(
 async fn begin_after(conn: &mut PgConnection, new: &SubscriptionRow, under_way: &[FanOut]) -> sqlx::Result<()> {
     let accepted = under_way.iter().filter(|fan_out| fan_out.comes_to(new)).map(|fan_out| fan_out.accepted_at);
     let Some(last) = accepted.max() else { return Ok(()) };
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE subscriptions SET since = greatest(since, $3) WHERE shard = $1 AND id = $2",
-        new.id.shard(),
-        new.id.0,
-        last + TimeDelta::microseconds(1)
+        (new.id.shard(), new.id.0, last + TimeDelta::microseconds(1))
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }

@@ -173,20 +173,17 @@ pub(crate) async fn read_all(
     app: AppId,
     ids: &[SubscriptionId],
 ) -> Result<Vec<SubscriptionRow>, sqlx::Error> {
-    sqlx::query_as!(
+    fetch_all!(
+        executor,
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 AND s.shard = ANY ($4) ORDER BY s.id DESC"#,
-        app.0,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId],
-        &engine::shards_of(ids)
+        (app.0, &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), ids as &[SubscriptionId]),
+        (&engine::shards_of(ids))
     )
-    .fetch_all(executor)
-    .await
 }
 
 /// Reads a subscription, and locks it until the transaction ends.
@@ -200,18 +197,15 @@ pub(crate) async fn lock(
         lock_in_order(conn, std::iter::once(id)).await?;
         return Ok(read_all(conn, app, &[id]).await?.pop());
     }
-    sqlx::query_as!(
+    fetch_optional!(
+        conn,
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
          FOR NO KEY UPDATE OF s"#,
-        id.shard(),
-        id.0,
-        app.0
+        (id.shard(), id.0, app.0)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// Locks subscriptions in the common order, because two that replace each other would otherwise wait for each other. Missing ones
@@ -224,24 +218,20 @@ pub(crate) async fn lock_in_order(
     if engine::is_distributed() {
         // Citus locks rows in one shard at a time.
         for of_shard in ids.chunk_by(|a, b| a.shard() == b.shard()) {
-            sqlx::query!(
+            fetch_all!(
+                &mut *conn,
                 "SELECT id FROM subscriptions WHERE shard = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE",
-                of_shard[0].shard(),
-                of_shard as &[SubscriptionId]
-            )
-            .fetch_all(&mut *conn)
-            .await?;
+                (of_shard[0].shard(), of_shard as &[SubscriptionId])
+            )?;
         }
         return Ok(());
     }
-    sqlx::query!(
+    fetch_all!(
+        conn,
         "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
          ORDER BY shard, id FOR NO KEY UPDATE",
-        &shards,
-        &ids as &[SubscriptionId]
-    )
-    .fetch_all(conn)
-    .await?;
+        (&shards, &ids as &[SubscriptionId])
+    )?;
     Ok(())
 }
 
@@ -263,13 +253,12 @@ pub(crate) async fn left_by_users(
     conn: &mut PgConnection,
     keys: &SubscriptionKeys,
 ) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
-    let left = sqlx::query!(
+    let left = fetch_all!(
+        conn,
         r#"SELECT s.id AS "id: SubscriptionId", s.user_left_at AS "at!"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.user_left_at IS NOT NULL AND s.shard = ANY ($3)"#,
-        &keys.shards,
-        &keys.ids as &[SubscriptionId],
-        &engine::shards_of(&keys.ids)
-    );
-    Ok(left.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.at)).unzip())
+        (&keys.shards, &keys.ids as &[SubscriptionId], &engine::shards_of(&keys.ids))
+    )?;
+    Ok(left.into_iter().map(|row| (row.id, row.at)).unzip())
 }

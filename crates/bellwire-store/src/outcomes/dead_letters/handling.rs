@@ -221,7 +221,7 @@ async fn lock(
         return citus::lock(conn, operation, made_before, after, limit, now).await;
     }
     if operation.filter.id.is_none() {
-        sqlx::query!("SET LOCAL enable_sort = off").execute(&mut *conn).await?;
+        execute!(&mut *conn, "SET LOCAL enable_sort = off")?;
     }
     let mut query = QueryBuilder::new(
         "SELECT l.id, l.message, l.subscription FROM dead_letters l JOIN lanes g ON g.id = l.lane \
@@ -264,14 +264,14 @@ struct Original {
 
 /// The messages of these dead letters, as far as they still have their content.
 async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashMap<MessageId, Original>> {
-    let found = sqlx::query_as!(
+    let found = fetch_all!(
+        conn,
         Original,
         r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, topic, policy,
              enveloped FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
-        &letters.iter().map(|letter| letter.message).collect::<Vec<_>>() as &[MessageId]
-    )
-    .fetch_all(conn)
-    .await?;
+        letters,
+        |letter| (letter.message)
+    )?;
     Ok(found.into_iter().map(|original| (original.id, original)).collect())
 }
 
@@ -334,28 +334,21 @@ async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &ReplayChunk, 
     if made.messages.is_empty() {
         return Ok(0);
     }
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE messages m SET replay_of = t.root, topic = t.topic, root = (SELECT root FROM messages WHERE id = t.root)
          FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS t (id, root, topic) WHERE m.id = t.id",
-        &made.messages as &[MessageId],
-        &made.roots as &[MessageId],
-        &made.topics as &[Option<i32>]
-    )
-    .execute(&mut *conn)
-    .await?;
-    let marked = sqlx::query!(
+        (&made.messages as &[MessageId], &made.roots as &[MessageId], &made.topics as &[Option<i32>])
+    )?;
+    let marked = rows_affected!(
+        conn,
         "UPDATE dead_letters l SET state = 'replayed', settled_at = $4, replay = q.message
          FROM unnest($2::uuid[], $3::uuid[]) AS t (letter, message), queue q
          WHERE l.app = $1 AND l.id = t.letter AND q.shard = l.shard AND q.subscription = l.subscription
            AND q.message = t.message",
-        app.0,
-        &made.letters as &[DeadLetterId],
-        &made.by as &[MessageId],
-        now
-    )
-    .execute(conn)
-    .await?;
-    Ok(i64::try_from(marked.rows_affected()).unwrap_or(i64::MAX))
+        (app.0, &made.letters as &[DeadLetterId], &made.by as &[MessageId], now)
+    )?;
+    Ok(i64::try_from(marked).unwrap_or(i64::MAX))
 }
 
 /// Has maintenance look soon whether the content of these messages is still needed.
@@ -366,15 +359,12 @@ pub(crate) async fn look_again(
 ) -> sqlx::Result<()> {
     messages.sort_unstable();
     messages.dedup();
-    sqlx::query!(
+    execute!(
+        conn,
         "UPDATE messages SET look_at = $2 WHERE id IN (
            SELECT id FROM messages WHERE id = ANY ($1) AND look_at > $2 ORDER BY id FOR NO KEY UPDATE)",
-        &messages as &[MessageId],
-        now
+        (&messages as &[MessageId], now)
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Discards up to `cap` of the dead letters that are meant, the oldest first. Returns how many.
@@ -423,20 +413,13 @@ pub async fn record(
     n: i64,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        operation.app.0,
-        operation.id.0,
-        part,
-        operation.action.name(),
-        operation.actor.who.name(),
-        serde_json::to_value(&operation.filter).unwrap_or(Value::Null),
-        n,
-        now
-    )
-    .execute(&mut *conn)
-    .await?;
+        (operation.app.0, operation.id.0, part, operation.action.name(), operation.actor.who.name()),
+        (serde_json::to_value(&operation.filter).unwrap_or(Value::Null), n, now)
+    )?;
     let entry = AuditEntry::new(operation.actor, Some(operation.app), operation.action.audited(), operation.id);
     entry.record(conn, n, now).await
 }

@@ -24,17 +24,10 @@ pub struct ActionRow {
 
 /// An app's operations with ids beyond the page's key, the nearest first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ActionRow>> {
-    paged!(
-        page,
-        query_as!(
-            ActionRow,
-            [r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
+    paged!(pool, page, ActionRow,
+        [r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
              sum(n)::bigint AS "n!", min(at) AS "at!", max(at) AS "ended_at!"
            FROM dead_letter_actions WHERE app = $1 AND operation"# < "$2 GROUP BY operation ORDER BY operation" DESC "LIMIT $3"],
-            app.0,
-            page.beyond,
-            page.limit
-        )
-        .fetch_all(pool)
+        (app.0, page.beyond, page.limit)
     )
 }

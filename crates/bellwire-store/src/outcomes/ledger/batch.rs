@@ -89,7 +89,9 @@ async fn write(
     let ended = || settlements.iter().filter_map(Settlement::end);
     let count = |ending| ended().filter(|end| end.ending() == ending).count() as i64;
     let (facts, ns) = notes::of_batch(settlements);
-    let fenced = sqlx::query_scalar!(
+    let fenced = fetch_one!(
+        &mut *tx,
+        scalar,
         r#"
         WITH fence AS (DELETE FROM batches WHERE id = $1 AND lease = $2 RETURNING message, lane, tier),
         counted AS (
@@ -105,22 +107,10 @@ async fn write(
         )
         SELECT count(*) AS "n!" FROM fence
         "#,
-        batch,
-        lease,
-        count(Ending::Accepted),
-        count(Ending::Gone),
-        count(Ending::Expired),
-        count(Ending::Dead),
-        count(Ending::Cancelled),
-        count(Ending::Capped),
-        now,
-        &facts,
-        &ns,
-        counted_last,
-        first.charted().map(|message| message.0),
-    )
-    .fetch_one(&mut *tx)
-    .await?;
+        (batch, lease, count(Ending::Accepted), count(Ending::Gone), count(Ending::Expired), count(Ending::Dead)),
+        (count(Ending::Cancelled), count(Ending::Capped), now, &facts, &ns, counted_last),
+        (first.charted().map(|message| message.0))
+    )?;
     if fenced == 0 {
         return Ok(Fenced::Out);
     }
@@ -143,8 +133,13 @@ async fn hand_on(
     settlements: &[Settlement],
     now: Timestamp,
 ) -> sqlx::Result<Option<Vec<Settlement>>> {
-    let ours = sqlx::query_scalar!("SELECT id FROM batches WHERE id = $1 AND lease = $2 FOR UPDATE", batch, lease);
-    if ours.fetch_optional(&mut *conn).await?.is_none() {
+    let ours = fetch_optional!(
+        &mut *conn,
+        scalar,
+        "SELECT id FROM batches WHERE id = $1 AND lease = $2 FOR UPDATE",
+        (batch, lease)
+    )?;
+    if ours.is_none() {
         return Ok(None); // the fence of the settling finds the same
     }
     let replaced = consequences::lock(conn, settlements.iter()).await?;

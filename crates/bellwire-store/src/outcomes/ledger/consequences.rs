@@ -43,13 +43,14 @@ pub(super) async fn lock<'a>(
         return Ok(HashSet::new());
     }
     let shards: Vec<i16> = gone.iter().map(|subscription| subscription.shard()).collect();
-    let replaced = sqlx::query_scalar!(
+    let replaced = fetch_all!(
+        conn,
+        scalar,
         r#"SELECT id AS "id!: SubscriptionId" FROM subscriptions
            WHERE shard = ANY ($1) AND id = ANY ($2) AND state = 'replaced' AND replaced_by IS NOT NULL"#,
-        &shards,
-        &gone as &[SubscriptionId]
-    );
-    Ok(replaced.fetch_all(conn).await?.into_iter().collect())
+        (&shards, &gone as &[SubscriptionId])
+    )?;
+    Ok(replaced.into_iter().collect())
 }
 
 /// Writes the dead letters, prunes the subscriptions that are gone, and what comes last.

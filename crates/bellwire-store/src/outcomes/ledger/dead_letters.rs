@@ -91,7 +91,8 @@ impl<'a> DeadLetters<'a> {
         if self.ids.is_empty() {
             return Ok(());
         }
-        sqlx::query!(
+        execute!(
+            conn,
             r#"
             INSERT INTO dead_letters
                 (app, id, shard, message, subscription, lane, tier, reason, status, detail, retries, policy, at, state)
@@ -102,22 +103,10 @@ impl<'a> DeadLetters<'a> {
                         $8::text[], $9::smallint[], $10::text[], $11::integer[], $12::jsonb[], $13::timestamptz[])
                 AS l (app, id, shard, message, subscription, lane, tier, reason, status, detail, retries, policy, at)
             "#,
-            &self.apps as &[Option<AppId>],
-            &self.ids as &[DeadLetterId],
-            &self.shards,
-            &self.messages as &[MessageId],
-            &self.subscriptions as &[SubscriptionId],
-            &self.lanes as &[LaneId],
-            &self.tiers,
-            &self.reasons as &[&str],
-            &self.statuses as &[Option<i16>],
-            &self.details as &[Option<&str>],
-            &self.retries,
-            &self.policies as &[Option<&Value>],
-            &self.ats,
+            (&self.apps as &[Option<AppId>], &self.ids as &[DeadLetterId], &self.shards),
+            (&self.messages as &[MessageId], &self.subscriptions as &[SubscriptionId], &self.lanes as &[LaneId]),
+            (&self.tiers, &self.reasons as &[&str], &self.statuses as &[Option<i16>]),
+            (&self.details as &[Option<&str>], &self.retries, &self.policies as &[Option<&Value>], &self.ats)
         )
-        .execute(conn)
-        .await
-        .map(drop)
     }
 }

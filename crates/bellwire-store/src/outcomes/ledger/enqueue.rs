@@ -89,7 +89,8 @@ impl NewRows {
             return Ok(HashSet::new());
         }
         // What was put there comes back only if something was left out, which is next to never.
-        let put = sqlx::query!(
+        let put = fetch_optional!(
+            conn,
             r#"
             WITH put AS (
                 INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, lease, leases,
@@ -110,24 +111,11 @@ impl NewRows {
                    coalesce(array_agg(message), '{}') AS "messages!"
             FROM put HAVING count(*) < cardinality($2::uuid[])
             "#,
-            &self.shards,
-            &self.subscriptions as &[SubscriptionId],
-            &self.messages as &[MessageId],
-            &self.lanes as &[LaneId],
-            &self.tiers,
-            &self.retries,
-            &self.dues,
-            &self.parked,
-            &self.scheduled,
-            &self.leases as &[Option<Uuid>],
-            &self.claims,
-            &self.tokens,
-            &self.failed_at as &[Option<Timestamp>],
-            &self.has_turn,
-            &self.lives,
-        )
-        .fetch_optional(conn)
-        .await?;
+            (&self.shards, &self.subscriptions as &[SubscriptionId], &self.messages as &[MessageId]),
+            (&self.lanes as &[LaneId], &self.tiers, &self.retries, &self.dues, &self.parked, &self.scheduled),
+            (&self.leases as &[Option<Uuid>], &self.claims, &self.tokens, &self.failed_at as &[Option<Timestamp>]),
+            (&self.has_turn, &self.lives)
+        )?;
         let Some(put) = put else { return Ok(HashSet::new()) };
         let put: HashSet<(Uuid, Uuid)> = put.subscriptions.into_iter().zip(put.messages).collect();
         let all = self.subscriptions.iter().copied().zip(self.messages.iter().copied());
@@ -142,18 +130,14 @@ impl NewRows {
         if self.subscriptions.is_empty() {
             return Ok(());
         }
-        sqlx::query!(
+        execute!(
+            &mut *conn,
             "DELETE FROM queue q
              USING unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[]) AS r (shard, subscription, message, retries)
              WHERE q.shard = r.shard AND q.subscription = r.subscription AND q.message = r.message AND q.lease IS NULL
                AND q.retries < r.retries",
-            &self.shards,
-            &self.subscriptions as &[SubscriptionId],
-            &self.messages as &[MessageId],
-            &self.retries
-        )
-        .execute(&mut *conn)
-        .await?;
+            (&self.shards, &self.subscriptions as &[SubscriptionId], &self.messages as &[MessageId], &self.retries)
+        )?;
         self.enqueue(conn).await.map(drop)
     }
 }

@@ -35,27 +35,20 @@ pub struct Forged {
 pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fenced> {
     let mut tx = begin(pool).await?;
     let shard = row.subscription.shard();
-    let deleted = sqlx::query!(
+    let deleted = rows_affected!(
+        &mut *tx,
         "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = $3 AND lease = $4",
-        shard,
-        row.subscription.0,
-        row.message.0,
-        row.lease
-    )
-    .execute(&mut *tx)
-    .await?;
-    if deleted.rows_affected() == 0 {
+        (shard, row.subscription.0, row.message.0, row.lease)
+    )?;
+    if deleted == 0 {
         return Ok(Fenced::Out);
     }
-    let before = sqlx::query!(
+    let before = fetch_one!(
+        &mut *tx,
         r#"SELECT coalesce(max(attempt) + 1, 0) AS "next!", coalesce(bool_or(ending <> 2), false) AS "ended!"
            FROM attempts WHERE message = $1 AND subscription = $2 AND shard = $3"#,
-        row.message.0,
-        row.subscription.0,
-        shard
-    )
-    .fetch_one(&mut *tx)
-    .await?;
+        (row.message.0, row.subscription.0, shard)
+    )?;
     let how = How::Dead { reason: row.reason, app: row.app, id: row.letter };
     let waited = QueuedDelivery {
         subscription: row.subscription,

@@ -77,7 +77,8 @@ pub async fn logged(
     keys: &[(MessageId, SubscriptionId, i32)],
 ) -> sqlx::Result<DeliveryKeys> {
     let ids: Vec<SubscriptionId> = keys.iter().map(|(_, subscription, _)| *subscription).collect();
-    let there = sqlx::query!(
+    let there = fetch_all!(
+        executor,
         r#"
         SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", a.attempt
         FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[]) AS k (shard, subscription, message, attempt)
@@ -85,11 +86,10 @@ pub async fn logged(
           ON a.shard = k.shard AND a.message = k.message AND a.subscription = k.subscription AND a.attempt = k.attempt
         WHERE a.shard = ANY ($5)
         "#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        &keys.iter().map(|(message, ..)| *message).collect::<Vec<_>>() as &[MessageId],
-        &keys.iter().map(|(.., number)| *number).collect::<Vec<_>>(),
-        &shards_of(&ids)
-    );
-    Ok(there.fetch_all(executor).await?.into_iter().map(|row| (row.message, row.subscription, row.attempt)).collect())
+        ids,
+        |id| (id.shard()),
+        (&ids as &[SubscriptionId], &keys.iter().map(|(message, ..)| *message).collect::<Vec<_>>() as &[MessageId]),
+        (&keys.iter().map(|(.., number)| *number).collect::<Vec<_>>(), &shards_of(&ids))
+    )?;
+    Ok(there.into_iter().map(|row| (row.message, row.subscription, row.attempt)).collect())
 }

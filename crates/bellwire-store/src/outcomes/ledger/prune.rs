@@ -27,7 +27,8 @@ pub(crate) async fn prune(
         return citus::prune(conn, gone, closing, now).await;
     }
     let (ids, lives): (Vec<SubscriptionId>, Vec<i32>) = gone.iter().copied().unzip();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        &mut *conn,
         r#"
         WITH ended AS (
             UPDATE subscriptions s SET state = 'gone', ended_at = $2
@@ -54,12 +55,8 @@ pub(crate) async fn prune(
                NULL::integer AS retries FROM ended
         UNION ALL SELECT subscription, message, lane, tier, retries FROM dropped
         "#,
-        &ids as &[SubscriptionId],
-        now,
-        &lives,
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (&ids as &[SubscriptionId], now, &lives)
+    )?;
     let (mut lost, mut dropped) = (BTreeMap::new(), Vec::new());
     for row in rows {
         let (subscription, lane) = (SubscriptionId(row.subscription), LaneId(row.lane));

@@ -84,7 +84,7 @@ async fn settle_different_rows(
 /// The statement of [`write_rows`]: fence, counts and notes, and what `$logged` adds to it.
 macro_rules! settled {
     ($given:ident, $now:ident, $counted_last:ident, $told:ident, $logged:literal $(, $log:expr)*) => {
-        sqlx::query!(
+        query!(
             r#"
         WITH given AS (
             SELECT * FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::uuid[], $5::smallint[], $6::integer[],
@@ -137,26 +137,11 @@ macro_rules! settled {
         )
         SELECT subscription AS "subscription!", message AS "message!" FROM ours
         "#,
-            &$given.shards,
-            &$given.subscriptions as &[SubscriptionId],
-            &$given.messages as &[MessageId],
-            &$given.leases,
-            &$given.endings as &[Option<i16>],
-            &$given.retries as &[Option<i32>],
-            &$given.dues,
-            &$given.parked,
-            &$given.tokens as &[Option<Vec<u8>>],
-            &$given.failed_at as &[Option<Timestamp>],
-            &$given.has_turn,
-            &$given.profiles,
-            $now,
-            $counted_last,
-            &$told.profiles,
-            &$told.lanes as &[LaneId],
-            &$told.tiers,
-            &$told.messages as &[Option<MessageId>],
-            &$told.facts
-            $(, $log)*
+            (&$given.shards, &$given.subscriptions as &[SubscriptionId], &$given.messages as &[MessageId]),
+            (&$given.leases, &$given.endings as &[Option<i16>], &$given.retries as &[Option<i32>], &$given.dues),
+            (&$given.parked, &$given.tokens as &[Option<Vec<u8>>], &$given.failed_at as &[Option<Timestamp>]),
+            (&$given.has_turn, &$given.profiles, $now, $counted_last, &$told.profiles, &$told.lanes as &[LaneId]),
+            (&$told.tiers, &$told.messages as &[Option<MessageId>], &$told.facts $(, $log)*)
         )
         .map(|row| (SubscriptionId(row.subscription), MessageId(row.message)))
     };

@@ -26,10 +26,10 @@ pub struct QueuedDelivery {
 /// Rows of `queue` that the transaction takes out: those that a condition fits.
 macro_rules! take {
     ($condition:literal, $($bind:expr),+ $(,)?) => {
-        sqlx::query_as!(
+        query!(
             QueuedDelivery,
             "DELETE FROM queue WHERE " + $condition + " RETURNING subscription, message, lane, tier, retries",
-            $($bind),+
+            ($($bind), +)
         )
     };
 }
@@ -89,18 +89,15 @@ pub async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx
 /// Takes the remaining deliveries of batches of an app whose workers died. Only for an app without further claims, because otherwise
 /// another worker takes them.
 pub async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<QueuedDelivery>> {
-    let batches = sqlx::query!(
+    let batches = fetch_all!(
+        conn,
         "DELETE FROM batches WHERE ctid = ANY (ARRAY(
            SELECT p.row FROM lanes l, LATERAL (
              SELECT ctid AS row FROM batches WHERE lane = l.id AND due_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED) p
            WHERE l.app = $1 LIMIT $3))
          RETURNING message, lane, tier, recipients",
-        app.0,
-        now,
-        BATCHES_AT_ONCE
-    )
-    .fetch_all(conn)
-    .await?;
+        (app.0, now, BATCHES_AT_ONCE)
+    )?;
     let rows = batches.into_iter().flat_map(|batch| {
         batch.recipients.into_iter().map(move |subscription| QueuedDelivery {
             subscription: SubscriptionId(subscription),
@@ -135,25 +132,19 @@ pub async fn of_previous_users(
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
-    sqlx::query!(
+    execute!(
+        &mut *conn,
         "UPDATE subscriptions SET user_left_at = $3, life = life + 1 WHERE shard = $1 AND id = $2",
-        subscription.shard(),
-        subscription.0,
-        now
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query_as!(
+        (subscription.shard(), subscription.0, now)
+    )?;
+    fetch_all!(
+        conn,
         QueuedDelivery,
         "DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
            AND m.audience ?| ARRAY['users', 'subscriptions'] AND (q.lease IS NULL OR q.due_at <= $3)
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries",
-        subscription.shard(),
-        subscription.0,
-        now
+        (subscription.shard(), subscription.0, now)
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// One delivery of an app, if it waits.

@@ -12,7 +12,7 @@ use crate::outcomes::notes;
 use crate::queue::stops::{StopKind, stop_subscription};
 use bellwire_core::clock::{Timestamp, uuid_of};
 use bellwire_core::delivery::Ending;
-use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire_core::id::{AppId, DeadLetterId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
 
 /// Endings of deliveries, each with the logged reason.
@@ -103,22 +103,16 @@ pub async fn end_within(
 
 /// Logs how they ended, but those that are logged already.
 async fn log_unsent(conn: &mut PgConnection, rows: &[QueuedDelivery], how: How, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!(
+    execute!(
+        conn,
         "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
          SELECT message, subscription, attempt, shard, $5, $6, $7
          FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::smallint[]) AS t (message, subscription, attempt, shard)
          ON CONFLICT DO NOTHING",
-        &rows.iter().map(|row| row.message).collect::<Vec<_>>() as &[MessageId],
-        &rows.iter().map(|row| row.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        &rows.iter().map(|row| row.retries).collect::<Vec<_>>(),
-        &rows.iter().map(|row| row.subscription.shard()).collect::<Vec<_>>(),
-        now,
-        how.ending().code(),
-        how.reason()
+        rows,
+        |row| (row.message, row.subscription, row.retries, row.subscription.shard()),
+        (now, how.ending().code(), how.reason())
     )
-    .execute(conn)
-    .await
-    .map(drop)
 }
 
 /// Writes the dead letters of rows that ended so, if they leave any.

@@ -43,15 +43,13 @@ async fn reported(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<R
     let deliveries: HashSet<(MessageId, SubscriptionId)> =
         batch.iter().map(|receipt| (receipt.message, receipt.subscription)).collect();
     let (messages, ids): (Vec<MessageId>, Vec<SubscriptionId>) = deliveries.into_iter().unzip();
-    let rows = sqlx::query!(
+    let rows = query!(
         r#"SELECT r.message AS "message: MessageId", r.subscription AS "subscription: SubscriptionId", r.kind
            FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS b (message, subscription, shard)
            JOIN receipts r ON r.message = b.message AND r.subscription = b.subscription AND r.shard = b.shard
            WHERE r.shard = ANY ($4)"#,
-        &messages as &[MessageId],
-        &ids as &[SubscriptionId],
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &shards_of(&ids)
+        (&messages as &[MessageId], &ids as &[SubscriptionId], &ids.iter().map(|id| id.shard()).collect::<Vec<_>>()),
+        (&shards_of(&ids))
     );
     let mut reported = Reported::new();
     for row in rows.fetch_all(conn).await? {
@@ -80,15 +78,16 @@ async fn store(conn: &mut PgConnection, new: &[&Receipt]) -> sqlx::Result<()> {
 async fn lanes_of(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Result<HashMap<SubscriptionId, LaneId>> {
     let ids: HashSet<SubscriptionId> = ids.iter().copied().collect();
     let ids: Vec<SubscriptionId> = ids.into_iter().collect();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3)"#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        &shards_of(&ids)
-    );
-    Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.lane)).collect())
+        ids,
+        |id| (id.shard()),
+        (&ids as &[SubscriptionId], &shards_of(&ids))
+    )?;
+    Ok(rows.into_iter().map(|row| (row.id, row.lane)).collect())
 }
 
 /// Counts new receipts, records their facts, and dequeues the deliveries that they end.
@@ -100,7 +99,8 @@ async fn count(
     heard: &[MessageId],
     now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         QueuedDelivery,
         r#"WITH new AS (
              SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::smallint[], $5::timestamptz[], $6::boolean[], $7::integer[])
@@ -129,19 +129,18 @@ async fn count(
          DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM new) i
          WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
-        &new.iter().map(|new| new.message).collect::<Vec<_>>() as &[MessageId],
-        &new.iter().map(|new| new.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        &new.iter().map(|new| new.kind.code()).collect::<Vec<_>>(),
-        &new.iter().map(|new| new.subscription.shard()).collect::<Vec<_>>(),
-        &new.iter().map(|new| new.at).collect::<Vec<_>>(),
-        &new.iter().map(|new| !before.contains_key(&(new.message, new.subscription))).collect::<Vec<_>>(),
-        &new.iter().map(|new| lanes.get(&new.subscription).copied()).collect::<Vec<_>>() as &[Option<LaneId>],
-        now,
-        CHARTED_ABOVE,
-        heard as &[MessageId]
+        new,
+        |new| (
+            new.message,
+            new.subscription,
+            new.kind.code(),
+            new.subscription.shard(),
+            new.at,
+            !before.contains_key(&(new.message, new.subscription)),
+            lanes.get(&new.subscription).copied()
+        ),
+        (now, CHARTED_ABOVE, heard as &[MessageId])
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// Implements [`super::prove_keys`] on Citus.
@@ -159,19 +158,16 @@ pub(super) async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now:
     for of_shard in ids.chunk_by(|(a, _), (b, _)| a.shard() == b.shard()) {
         let shard = of_shard[0].0.shard();
         // Citus locks rows in one shard at a time.
-        let free = sqlx::query!(
+        let free = query!(
             r#"SELECT id AS "id: SubscriptionId", greatest(since, keys_since) AS "since!" FROM subscriptions
                WHERE shard = $1 AND id = ANY ($2) AND keys_proven_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED"#,
-            shard,
-            &of_shard.iter().map(|(id, _)| *id).collect::<Vec<_>>() as &[SubscriptionId]
+            (shard, &of_shard.iter().map(|(id, _)| *id).collect::<Vec<_>>() as &[SubscriptionId])
         );
         let free = free.map(|row| (row.id, row.since)).fetch_all(&mut *conn).await?;
         let free: Vec<SubscriptionId> = free.into_iter().filter(proves).map(|(id, _)| id).collect();
-        let mark = sqlx::query!(
+        let mark = query!(
             "UPDATE subscriptions SET keys_proven_at = $3 WHERE shard = $1 AND id = ANY ($2)",
-            shard,
-            &free as &[SubscriptionId],
-            now
+            (shard, &free as &[SubscriptionId], now)
         );
         mark.execute(&mut *conn).await?;
     }
@@ -180,15 +176,16 @@ pub(super) async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now:
 
 /// Those of these whose keys no receipt has proven yet, each with the time since when messages may prove them.
 async fn unproven(conn: &mut PgConnection, ids: Vec<SubscriptionId>) -> sqlx::Result<Vec<(SubscriptionId, Timestamp)>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT s.id AS "id: SubscriptionId", greatest(s.since, s.keys_since) AS "since!"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3) AND s.keys_proven_at IS NULL"#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        &shards_of(&ids)
-    );
-    Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.since)).collect())
+        ids,
+        |id| (id.shard()),
+        (&ids as &[SubscriptionId], &shards_of(&ids))
+    )?;
+    Ok(rows.into_iter().map(|row| (row.id, row.since)).collect())
 }
 
 pub(super) async fn accepted_at(
@@ -196,9 +193,10 @@ pub(super) async fn accepted_at(
     batch: impl Iterator<Item = &Receipt>,
 ) -> sqlx::Result<HashMap<MessageId, Timestamp>> {
     let messages: HashSet<MessageId> = batch.map(|receipt| receipt.message).collect();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT id AS "id: MessageId", accepted_at FROM messages WHERE id = ANY ($1)"#,
-        &messages.into_iter().collect::<Vec<_>>() as &[MessageId]
-    );
-    Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.accepted_at)).collect())
+        (&messages.into_iter().collect::<Vec<_>>() as &[MessageId])
+    )?;
+    Ok(rows.into_iter().map(|row| (row.id, row.accepted_at)).collect())
 }

@@ -72,7 +72,8 @@ async fn waiting(
     stretch: &Stretch,
     now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         FoundRow,
         r#"
         SELECT m.id AS "message!: MessageId", p.subscription AS "subscription!: SubscriptionId", NULL::text AS user_id,
@@ -90,25 +91,21 @@ async fn waiting(
         LEFT JOIN queue q ON q.shard = get_byte(uuid_send(p.subscription), 15) & 63
           AND q.subscription = p.subscription AND q.message = c.id
         "#,
-        app.0,
-        &stretch.messages as &[MessageId],
-        &stretch.subscriptions as &[SubscriptionId],
-        now
+        (app.0, &stretch.messages as &[MessageId], &stretch.subscriptions as &[SubscriptionId], now)
     )
-    .fetch_all(conn)
-    .await
 }
 
 async fn browsers(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Result<HashMap<SubscriptionId, Browser>> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT s.id AS "id: SubscriptionId", s.user_id, s.lane AS "lane: LaneId"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3)"#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId],
-        &shards_of(ids)
-    );
-    let browsers = rows.fetch_all(conn).await?.into_iter();
+        ids,
+        |id| (id.shard()),
+        (ids as &[SubscriptionId], &shards_of(ids))
+    )?;
+    let browsers = rows.into_iter();
     Ok(browsers.map(|row| (row.id, Browser { user_id: row.user_id, lane: row.lane })).collect())
 }
 
@@ -117,23 +114,22 @@ async fn gateways(
     browsers: &HashMap<SubscriptionId, Browser>,
 ) -> sqlx::Result<HashMap<LaneId, Gateway>> {
     let lanes: Vec<i32> = browsers.values().map(|browser| browser.lane.0).collect();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT id AS "id: LaneId", gateway AS "gateway: Gateway" FROM lanes WHERE id = ANY ($1)"#,
-        &lanes
-    );
-    Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.gateway)).collect())
+        (&lanes)
+    )?;
+    Ok(rows.into_iter().map(|row| (row.id, row.gateway)).collect())
 }
 
 /// The last attempts of all pairs that have any.
 async fn last(conn: &mut PgConnection, stretch: &Stretch) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), Last>> {
     let ids = &stretch.subscriptions;
-    let rows = sqlx::query!(
+    let rows = query!(
         r#"SELECT message AS "message: MessageId", subscription AS "subscription: SubscriptionId", attempt, at, ending, status,
              took_ms, reason
            FROM attempts WHERE message = ANY ($1) AND subscription = ANY ($2) AND shard = ANY ($3) ORDER BY attempt"#,
-        &stretch.messages as &[MessageId],
-        ids as &[SubscriptionId],
-        &shards_of(ids)
+        (&stretch.messages as &[MessageId], ids as &[SubscriptionId], &shards_of(ids))
     );
     let mut last = HashMap::new();
     for row in rows.fetch_all(conn).await? {

@@ -27,11 +27,13 @@ pub async fn of_user(pool: &PgPool, user: &str, mut rows: Vec<FoundRow>) -> sqlx
         return Ok(rows);
     }
     let messages: Vec<MessageId> = rows.iter().map(|row| row.message).collect();
-    let naming = sqlx::query_scalar!(
+    let naming = fetch_all!(
+        &mut *conn,
+        scalar,
         r#"SELECT id AS "id: MessageId" FROM messages WHERE id = ANY ($1) AND audience ?| ARRAY['users', 'subscriptions']"#,
-        &messages as &[MessageId]
-    );
-    let naming: HashSet<MessageId> = naming.fetch_all(&mut *conn).await?.into_iter().collect();
+        (&messages as &[MessageId])
+    )?;
+    let naming: HashSet<MessageId> = naming.into_iter().collect();
     rows.retain(|row| {
         let left = left.get(&row.subscription).copied();
         !left.is_some_and(|left| was_before(row, left, naming.contains(&row.message)))

@@ -76,7 +76,8 @@ pub async fn take_batch(
 ) -> sqlx::Result<TakeBatchResult> {
     let DueSpan { lane, tier, since, now } = span;
     let mut tx = begin(pool).await?;
-    let Some(cursor) = sqlx::query!(
+    let Some(cursor) = fetch_optional!(
+        &mut *tx,
         r#"
         SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.state AS "state: MessageState", m.accepted_at, m.assigned_at, m.app,
                m.filter AS "filter: Json<AudienceFilter>", a.caps IS NOT NULL AS "is_capped!"
@@ -84,13 +85,8 @@ pub async fn take_batch(
         WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
         ORDER BY c.due_at LIMIT 1 FOR UPDATE OF c SKIP LOCKED
         "#,
-        lane.0,
-        tier.code(),
-        since,
-        now
-    )
-    .fetch_optional(&mut *tx)
-    .await?
+        (lane.0, tier.code(), since, now)
+    )?
     else {
         return Ok(TakeBatchResult::Nothing);
     };
@@ -118,7 +114,8 @@ pub async fn take_batch(
     let due_at = cursor.pace_us.map_or(now, |pace_us| paced(cursor.due_at, pace_us, ids.len(), now));
     if !ids.is_empty() {
         // One statement instead of two: what it costs to start one counts for each batch.
-        sqlx::query!(
+        execute!(
+            &mut *tx,
             r#"
             WITH moved AS (UPDATE cursors SET after = $8, due_at = $9 WHERE message = $2 AND lane = $3),
             batch AS (
@@ -129,45 +126,26 @@ pub async fn take_batch(
             ON CONFLICT (message, lane) DO UPDATE
             SET targeted = counts.targeted + excluded.targeted, sunset = counts.sunset + excluded.sunset
             "#,
-            batch,
-            cursor.message,
-            lane.0,
-            tier.code(),
-            &ids as &[SubscriptionId],
-            batch,
-            until,
-            cut.after.0,
-            due_at,
-            cut.sunset
-        )
-        .execute(&mut *tx)
-        .await?;
+            (batch, cursor.message, lane.0, tier.code(), &ids as &[SubscriptionId], batch, until, cut.after.0, due_at),
+            (cut.sunset)
+        )?;
     }
     if cut.is_last {
-        sqlx::query!("DELETE FROM cursors WHERE message = $1 AND lane = $2", cursor.message, lane.0)
-            .execute(&mut *tx)
-            .await?;
+        execute!(&mut *tx, "DELETE FROM cursors WHERE message = $1 AND lane = $2", (cursor.message, lane.0))?;
     } else if ids.is_empty() {
-        sqlx::query!(
+        execute!(
+            &mut *tx,
             "UPDATE cursors SET after = $3, due_at = $4 WHERE message = $1 AND lane = $2",
-            cursor.message,
-            lane.0,
-            cut.after.0,
-            now
-        )
-        .execute(&mut *tx)
-        .await?;
+            (cursor.message, lane.0, cut.after.0, now)
+        )?;
     }
     if ids.is_empty() && cut.sunset > 0 {
-        sqlx::query!(
+        execute!(
+            &mut *tx,
             "INSERT INTO message_counts AS counts (message, lane, sunset) VALUES ($1, $2, $3)
              ON CONFLICT (message, lane) DO UPDATE SET sunset = counts.sunset + excluded.sunset",
-            cursor.message,
-            lane.0,
-            cut.sunset
-        )
-        .execute(&mut *tx)
-        .await?;
+            (cursor.message, lane.0, cut.sunset)
+        )?;
     }
     tx.commit().await?;
     if ids.is_empty() {
@@ -208,7 +186,8 @@ pub async fn lease_lost_batch(
     until: Timestamp,
 ) -> sqlx::Result<Option<Batch>> {
     let DueSpan { lane, tier, since, now } = span;
-    let Some(batch) = sqlx::query!(
+    let Some(batch) = fetch_optional!(
+        pool,
         r#"
         WITH leased AS (
             UPDATE batches SET lease = $4, leases = leases + 1, due_at = $5
@@ -219,21 +198,13 @@ pub async fn lease_lost_batch(
         )
         SELECT l.id, l.message, l.leases, l.recipients, m.state, m.accepted_at FROM leased l JOIN messages m ON m.id = l.message
         "#,
-        lane.0,
-        tier.code(),
-        now,
-        lease,
-        until,
-        own,
-        since
-    )
-    .fetch_optional(pool)
-    .await?
+        (lane.0, tier.code(), now, lease, until, own, since)
+    )?
     else {
         return Ok(None);
     };
     let ids: Vec<SubscriptionId> = batch.recipients.into_iter().map(SubscriptionId).collect();
-    let found = sqlx::query_as!(
+    let found = query!(
         RecipientRow,
         r#"
         SELECT s.id, s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
@@ -245,9 +216,9 @@ pub async fn lease_lost_batch(
         FROM unnest($1::smallint[], $2::uuid[]) AS r (shard, id) JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id
         WHERE s.shard = ANY ($1)
         "#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        batch.accepted_at
+        ids,
+        |id| (id.shard()),
+        (&ids as &[SubscriptionId], batch.accepted_at)
     );
     let mut found: HashMap<SubscriptionId, RecipientRow> =
         found.fetch_all(pool).await?.into_iter().map(|found| (found.id, found)).collect();
@@ -269,24 +240,20 @@ pub async fn lease_lost_batch(
 /// Renews the leases of batches, by id and lease. One that is being settled is skipped, because no other worker can lease it.
 pub async fn renew_batches(pool: &PgPool, batches: &[(Uuid, Uuid)], until: Timestamp) -> sqlx::Result<()> {
     let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = batches.iter().copied().unzip();
-    sqlx::query!(
+    execute!(
+        pool,
         "UPDATE batches SET due_at = $3 WHERE ctid = ANY (ARRAY(
            SELECT p.ctid FROM unnest($1::uuid[], $2::uuid[]) AS o (id, lease) JOIN batches p ON p.id = o.id AND p.lease = o.lease
            FOR UPDATE OF p SKIP LOCKED))",
-        &ids,
-        &leases,
-        until
+        (&ids, &leases, until)
     )
-    .execute(pool)
-    .await
-    .map(drop)
 }
 
 /// Turns a batch that killed its workers into queue rows, so that the recipient that does it ends up alone.
 pub async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now: Timestamp) -> sqlx::Result<()> {
     let mut tx = begin(pool).await?;
-    let fence = sqlx::query!("DELETE FROM batches WHERE id = $1 AND lease = $2", batch.id, batch.lease);
-    if fence.execute(&mut *tx).await?.rows_affected() == 0 {
+    let fence = rows_affected!(&mut *tx, "DELETE FROM batches WHERE id = $1 AND lease = $2", (batch.id, batch.lease))?;
+    if fence == 0 {
         return Ok(());
     }
     let queued = |subscription| Queued { message: batch.message, subscription, retries: 0, scheduled_at: now };

@@ -99,18 +99,19 @@ async fn claim(
 async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<SubscriptionId, RecipientRead>> {
     let ids: HashSet<SubscriptionId> = claimed.iter().map(|row| row.subscription).collect();
     let ids: Vec<SubscriptionId> = ids.into_iter().collect();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        pool,
         r#"
         SELECT s.id AS "id: SubscriptionId", s.origin_id, s.address, s.state, s.policy, s.timezone, s.user_id, s.proven,
                s.replaced_by IS NOT NULL AS "has_successor!", s.lane AS "lane: LaneId", s.life, s.revived
         FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
         WHERE s.shard = ANY ($3)
         "#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        &shards_of(&ids)
-    );
-    let read = rows.fetch_all(pool).await?.into_iter().map(|row| {
+        ids,
+        |id| (id.shard()),
+        (&ids as &[SubscriptionId], &shards_of(&ids))
+    )?;
+    let read = rows.into_iter().map(|row| {
         let found = RecipientRow {
             id: row.id,
             origin_id: Some(row.origin_id),

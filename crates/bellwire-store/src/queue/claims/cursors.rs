@@ -8,14 +8,13 @@ use bellwire_core::id::{LaneId, MessageId};
 use bellwire_core::message::MessageState;
 
 pub async fn next_cursor(pool: &PgPool, span: DueSpan) -> sqlx::Result<Option<MessageId>> {
-    let message = sqlx::query_scalar!(
+    let message = fetch_optional!(
+        pool,
+        scalar,
         "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $3 AND $4 ORDER BY due_at LIMIT 1",
-        span.lane.0,
-        span.tier.code(),
-        span.since,
-        span.now
-    );
-    Ok(message.fetch_optional(pool).await?.map(MessageId))
+        (span.lane.0, span.tier.code(), span.since, span.now)
+    )?;
+    Ok(message.map(MessageId))
 }
 
 /// Defers a due cursor until `until`. Returns false if it is absent or no longer due.
@@ -26,14 +25,12 @@ pub async fn postpone_cursor(
     now: Timestamp,
     until: Timestamp,
 ) -> sqlx::Result<bool> {
-    let postponed = sqlx::query!(
+    let postponed = rows_affected!(
+        pool,
         "UPDATE cursors SET due_at = $4 WHERE message = $1 AND lane = $2 AND due_at <= $3",
-        message.0,
-        lane.0,
-        now,
-        until
-    );
-    Ok(postponed.execute(pool).await?.rows_affected() == 1)
+        (message.0, lane.0, now, until)
+    )?;
+    Ok(postponed == 1)
 }
 
 /// Sets a locked cursor aside whose message may not be sent by the state at the lock: the cursor of a cancelled message is
@@ -48,20 +45,16 @@ pub(super) async fn put_aside(
     match state {
         MessageState::Scheduled | MessageState::Sending => return Ok(false),
         MessageState::Cancelled => {
-            sqlx::query!("DELETE FROM cursors WHERE message = $1 AND lane = $2", message.0, lane.0)
-                .execute(conn)
-                .await?;
+            execute!(conn, "DELETE FROM cursors WHERE message = $1 AND lane = $2", (message.0, lane.0))?;
         }
         // Read anew: it may have been resumed before the cursor was locked. Later it cannot be, since a resume locks that, too.
         MessageState::Paused => {
-            sqlx::query!(
+            execute!(
+                conn,
                 "UPDATE cursors c SET due_at = 'infinity' FROM messages m
                  WHERE c.message = $1 AND c.lane = $2 AND m.id = c.message AND m.state = 'paused'",
-                message.0,
-                lane.0
-            )
-            .execute(conn)
-            .await?;
+                (message.0, lane.0)
+            )?;
         }
     }
     Ok(true)

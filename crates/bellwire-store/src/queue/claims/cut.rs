@@ -48,7 +48,7 @@ pub(super) async fn cut(
 /// The statements of [`read_recipients`], of all shards or one.
 macro_rules! recipients {
     (everybody, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
-        sqlx::query_as!(
+        query!(
             Sendable,
             r#"
             SELECT id, origin_id, address, policy, timezone, CASE WHEN $6 THEN user_id END AS user_id, proven, life
@@ -57,18 +57,12 @@ macro_rules! recipients {
             "# + $within + r#"
             ORDER BY id LIMIT $5
             "#,
-            $place.lane.0,
-            $place.after.0,
-            $place.accepted_at,
-            $now,
-            $size,
-            $place.is_capped
-            $(, $shard)?
+            ($place.lane.0, $place.after.0, $place.accepted_at, $now, $size, $place.is_capped $(, $shard)?)
         )
         .map(Recipient::from)
     };
     ($topic:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
-        sqlx::query_as!(
+        query!(
             Sendable,
             r#"
         SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $7 THEN s.user_id END AS user_id, s.proven, s.life
@@ -78,14 +72,7 @@ macro_rules! recipients {
         "# + $within + r#"
         ORDER BY t.subscription LIMIT $6
         "#,
-            $topic,
-            $place.lane.0,
-            $place.after.0,
-            $place.accepted_at,
-            $now,
-            $size,
-            $place.is_capped
-            $(, $shard)?
+            ($topic, $place.lane.0, $place.after.0, $place.accepted_at, $now, $size, $place.is_capped $(, $shard)?)
         )
         .map(Recipient::from)
     };

@@ -85,7 +85,8 @@ impl DueSpan {
 /// Returns all due work by tier, found by one skip scan of each table. Each scan probes the index once per lane and tier with rows. The
 /// three scans differ in their table only, which cannot be a parameter in SQL.
 pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLane>> {
-    let found = sqlx::query!(
+    let found = fetch_all!(
+        pool,
         r#"
         WITH RECURSIVE
         q AS (
@@ -119,10 +120,8 @@ pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLan
         FROM due d JOIN lanes l ON l.id = d.lane
         GROUP BY d.tier, d.lane, l.app ORDER BY d.tier, d.lane
         "#,
-        now
-    )
-    .fetch_all(pool)
-    .await?;
+        (now)
+    )?;
     Ok(found
         .into_iter()
         .filter_map(|row| {

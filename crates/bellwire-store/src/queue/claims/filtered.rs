@@ -69,14 +69,14 @@ async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId], is_capped: 
     }
     macro_rules! recipients {
         ($within:literal) => {
-            sqlx::query_as!(
+            query!(
                 Sendable,
                 "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.state = 'active'" + $within + " ORDER BY s.id",
-                &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-                ids as &[SubscriptionId],
-                is_capped
+                ids,
+                |id| (id.shard()),
+                (ids as &[SubscriptionId], is_capped)
             )
             .map(Recipient::from)
         };

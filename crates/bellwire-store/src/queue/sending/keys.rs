@@ -54,17 +54,16 @@ async fn hold(
     messages: &[&Addressed],
     wanted: &BTreeMap<(Uuid, &str), usize>,
 ) -> Result<Vec<(usize, MessageId)>, sqlx::Error> {
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         "INSERT INTO message_keys AS k (app, key, message)
          SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[])
          ON CONFLICT (app, key) DO UPDATE SET message = k.message
          RETURNING app, key, message",
-        &wanted.keys().map(|(app, _)| *app).collect::<Vec<_>>(),
-        &wanted.keys().map(|(_, key)| *key).collect::<Vec<_>>() as &[&str],
-        &wanted.values().map(|place| messages[*place].message.id).collect::<Vec<_>>() as &[MessageId]
-    )
-    .fetch_all(conn)
-    .await?;
+        (&wanted.keys().map(|(app, _)| *app).collect::<Vec<_>>()),
+        (&wanted.keys().map(|(_, key)| *key).collect::<Vec<_>>() as &[&str]),
+        (&wanted.values().map(|place| messages[*place].message.id).collect::<Vec<_>>() as &[MessageId])
+    )?;
     let whose = rows.iter().map(|row| (wanted[&(row.app, row.key.as_str())], MessageId(row.message)));
     Ok(whose.collect())
 }
@@ -78,7 +77,8 @@ async fn take_over(
     now: Timestamp,
 ) -> Result<Vec<usize>, sqlx::Error> {
     let contested: Vec<_> = wanted.iter().filter(|(_, place)| rivals.contains_key(place)).collect();
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         "UPDATE message_keys k SET message = t.message
          FROM unnest($1::uuid[], $2::text[], $3::uuid[]) AS t (app, key, message)
          WHERE k.app = t.app AND k.key = t.key
@@ -90,12 +90,9 @@ async fn take_over(
            AND (SELECT true FROM campaigns_in_motion c JOIN messages m ON m.id = c.message
                 WHERE c.message = k.message AND m.accepted_at > $4 AND m.state <> 'cancelled') IS NULL
          RETURNING k.app, k.key",
-        &contested.iter().map(|((app, _), _)| *app).collect::<Vec<_>>(),
-        &contested.iter().map(|((_, key), _)| *key).collect::<Vec<_>>() as &[&str],
-        &contested.iter().map(|(_, place)| messages[**place].message.id).collect::<Vec<_>>() as &[MessageId],
-        now
-    )
-    .fetch_all(conn)
-    .await?;
+        (&contested.iter().map(|((app, _), _)| *app).collect::<Vec<_>>()),
+        (&contested.iter().map(|((_, key), _)| *key).collect::<Vec<_>>() as &[&str]),
+        (&contested.iter().map(|(_, place)| messages[**place].message.id).collect::<Vec<_>>() as &[MessageId], now)
+    )?;
     Ok(rows.iter().map(|row| wanted[&(row.app, row.key.as_str())]).collect())
 }

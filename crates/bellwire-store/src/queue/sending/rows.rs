@@ -67,15 +67,12 @@ pub(super) async fn of_users(
     }
     macro_rules! found {
         ($within:literal $(, $shards:expr)?) => {
-            sqlx::query_as!(
+            query!(
                 RecipientCandidate,
                 r#"SELECT t.n AS "n!", s.id, t.user_id AS "user_id!"
          FROM unnest($1::integer[], $2::uuid[], $3::text[]) AS t (n, app, user_id)
          JOIN subscriptions s ON s.app = t.app AND s.user_id = t.user_id AND s.state = 'active'"# + $within,
-                &places,
-                &apps as &[AppId],
-                &users as &[&str]
-                $(, $shards)?
+                (&places, &apps as &[AppId], &users as &[&str] $(, $shards)?)
             )
         };
     }
@@ -175,9 +172,9 @@ pub(super) async fn write(
     // messages and recipients would try all pairs.
     macro_rules! written {
         ($within:literal) => {
-            sqlx::query_as!(
+            query!(
                 ResolvedRecipient,
-        r#"WITH named AS (
+                r#"WITH named AS (
              SELECT t.n, ($1::uuid[])[t.n] AS message, s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone,
                s.user_id, s.proven, s.life, t.token,
                s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ($12::timestamptz[])[t.n])
@@ -222,35 +219,24 @@ pub(super) async fn write(
          FROM named
          LEFT JOIN apps a ON a.id = CASE WHEN ($27::boolean[])[n] THEN ($2::uuid[])[n] END
          LEFT JOIN tier_settings s ON s.app = a.id AND s.tier = ($3::smallint[])[n]"#,
-        &column(parcels, |m| m.id) as &[MessageId],
-        &column(parcels, |m| m.app) as &[AppId],
-        &column(parcels, |m| m.tier.code()),
-        &column(parcels, |m| Json(&m.audience)) as &[Json<&Value>],
-        &column(parcels, |m| m.content.as_slice()) as &[&[u8]],
-        &column(parcels, |m| m.ttl_s),
-        &column(parcels, |m| m.urgency.code()),
-        &column(parcels, |m| m.topic_header.as_deref()) as &[Option<&str>],
-        &column(parcels, |m| m.policy.as_ref().map(Json)) as &[Option<Json<&Value>>],
-        &parcels.iter().map(|parcel| parcel.topic).collect::<Vec<_>>() as &[Option<i32>],
-        &column(parcels, |m| m.enveloped),
-        &column(parcels, |m| m.accepted_at),
-        &column(parcels, NewMessage::expires_at),
-        &parcels.iter().map(|parcel| i32::try_from(parcel.ids.len()).unwrap_or(i32::MAX)).collect::<Vec<_>>(),
-        &parcels.iter().map(|parcel| parcel.users.is_some()).collect::<Vec<_>>(),
-        &parcels.iter().map(|parcel| parcel.is_held).collect::<Vec<_>>(),
-        &places,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        &user_places,
-        &users as &[&str],
-        &tokens.iter().map(|token| token.as_slice()).collect::<Vec<_>>() as &[&[u8]],
-        holder.map(|holder| holder.lease),
-        holder.map(|holder| holder.until),
-        &traceparents(parcels) as &[Option<&str>],
-        &column(parcels, |m| m.sent_by) as &[Option<Uuid>],
-        &askers(parcels),
-        &column(parcels, |m| m.received_at) as &[Option<Timestamp>]
-    )
+                (&column(parcels, |m| m.id) as &[MessageId], &column(parcels, |m| m.app) as &[AppId]),
+                (&column(parcels, |m| m.tier.code()), &column(parcels, |m| Json(&m.audience)) as &[Json<&Value>]),
+                (&column(parcels, |m| m.content.as_slice()) as &[&[u8]], &column(parcels, |m| m.ttl_s)),
+                (&column(parcels, |m| m.urgency.code())),
+                (&column(parcels, |m| m.topic_header.as_deref()) as &[Option<&str>]),
+                (&column(parcels, |m| m.policy.as_ref().map(Json)) as &[Option<Json<&Value>>]),
+                (&parcels.iter().map(|parcel| parcel.topic).collect::<Vec<_>>() as &[Option<i32>]),
+                (&column(parcels, |m| m.enveloped), &column(parcels, |m| m.accepted_at)),
+                (&column(parcels, NewMessage::expires_at)),
+                (&parcels.iter().map(|parcel| i32::try_from(parcel.ids.len()).unwrap_or(i32::MAX)).collect::<Vec<_>>()),
+                (&parcels.iter().map(|parcel| parcel.users.is_some()).collect::<Vec<_>>()),
+                (&parcels.iter().map(|parcel| parcel.is_held).collect::<Vec<_>>(), &places),
+                (&ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), &ids as &[SubscriptionId], &user_places),
+                (&users as &[&str], &tokens.iter().map(|token| token.as_slice()).collect::<Vec<_>>() as &[&[u8]]),
+                (holder.map(|holder| holder.lease), holder.map(|holder| holder.until)),
+                (&traceparents(parcels) as &[Option<&str>], &column(parcels, |m| m.sent_by) as &[Option<Uuid>]),
+                (&askers(parcels), &column(parcels, |m| m.received_at) as &[Option<Timestamp>])
+            )
         };
     }
     let rows = match engine::is_distributed() {

@@ -115,15 +115,16 @@ async fn next(
 
 async fn standings(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<HashMap<SubscriptionId, ReplayTarget>> {
     let ids = subscriptions(letters);
-    let rows = sqlx::query!(
+    let rows = fetch_all!(
+        conn,
         r#"SELECT s.id AS "id: SubscriptionId", s.state = 'active' AS "is_active!", s.expires_at, s.user_left_at
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3)"#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        &shards_of(&ids)
-    );
-    let rows = rows.fetch_all(conn).await?.into_iter();
+        ids,
+        |id| (id.shard()),
+        (&ids as &[SubscriptionId], &shards_of(&ids))
+    )?;
+    let rows = rows.into_iter();
     let standing = |is_active, expires_at, user_left_at| ReplayTarget { is_active, expires_at, user_left_at };
     Ok(rows.map(|row| (row.id, standing(row.is_active, row.expires_at, row.user_left_at))).collect())
 }
@@ -133,13 +134,13 @@ async fn locked(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<Hash
     let mut locked = HashMap::new();
     // Citus locks rows in one shard at a time.
     for of_shard in subscriptions(letters).chunk_by(|a, b| a.shard() == b.shard()) {
-        let rows = sqlx::query!(
+        let rows = fetch_all!(
+            &mut *conn,
             r#"SELECT id AS "id: SubscriptionId", state = 'active' AS "is_active!", expires_at, user_left_at FROM subscriptions
                WHERE shard = $1 AND id = ANY ($2) ORDER BY id FOR SHARE SKIP LOCKED"#,
-            of_shard[0].shard(),
-            of_shard as &[SubscriptionId]
-        );
-        locked.extend(rows.fetch_all(&mut *conn).await?.into_iter().map(|row| {
+            (of_shard[0].shard(), of_shard as &[SubscriptionId])
+        )?;
+        locked.extend(rows.into_iter().map(|row| {
             let standing =
                 ReplayTarget { is_active: row.is_active, expires_at: row.expires_at, user_left_at: row.user_left_at };
             (row.id, standing)

@@ -55,7 +55,8 @@ async fn mark(
     state: SubscriptionState,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Gone>> {
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         Gone,
         r#"
         UPDATE subscriptions s SET state = 'gone', ended_at = $3
@@ -63,14 +64,10 @@ async fn mark(
         WHERE s.shard = g.shard AND s.id = g.id AND s.state = $5 AND s.revived <= g.life AND s.shard = ANY ($1)
         RETURNING s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId", s.life
         "#,
-        &gone.iter().map(|(id, _)| id.shard()).collect::<Vec<_>>(),
-        &gone.iter().map(|(id, _)| *id).collect::<Vec<_>>() as &[SubscriptionId],
-        now,
-        &gone.iter().map(|(_, life)| *life).collect::<Vec<_>>(),
-        state.name()
+        (&gone.iter().map(|(id, _)| id.shard()).collect::<Vec<_>>()),
+        (&gone.iter().map(|(id, _)| *id).collect::<Vec<_>>() as &[SubscriptionId], now),
+        (&gone.iter().map(|(_, life)| *life).collect::<Vec<_>>(), state.name())
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// Removes gone subscriptions from their topics, which are recorded, stops their deliveries, and dequeues the waiting ones.
@@ -82,19 +79,18 @@ async fn take_out(
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     let shards: Vec<i16> = ended.iter().map(|row| row.id.shard()).collect();
     let ids: Vec<SubscriptionId> = ended.iter().map(|row| row.id).collect();
-    let left = sqlx::query!(
+    let left = fetch_all!(
+        &mut *conn,
         r#"
         DELETE FROM topic_members t USING unnest($1::smallint[], $2::uuid[]) AS e (shard, id)
         WHERE t.shard = e.shard AND t.subscription = e.id AND t.shard = ANY ($1)
         RETURNING t.subscription AS "subscription: SubscriptionId", t.topic, t.lane AS "lane: LaneId", t.joined_at
         "#,
-        &shards,
-        &ids as &[SubscriptionId]
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+        (&shards, &ids as &[SubscriptionId])
+    )?;
     left.iter().for_each(|row| changes.left(row.topic, row.lane));
-    sqlx::query_as!(
+    fetch_all!(
+        conn,
         QueuedDelivery,
         r#"
         WITH ended AS (
@@ -110,15 +106,10 @@ async fn take_out(
         WHERE q.shard = e.shard AND q.subscription = e.id AND (q.lease IS NULL OR q.due_at <= $3)
         RETURNING q.subscription, q.message, q.lane, q.tier, q.retries
         "#,
-        &shards,
-        &ids as &[SubscriptionId],
-        now,
-        &ended.iter().map(|row| row.life).collect::<Vec<_>>(),
-        &left.iter().map(|row| row.subscription.shard()).collect::<Vec<_>>(),
-        &left.iter().map(|row| row.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        &left.iter().map(|row| row.topic).collect::<Vec<_>>(),
-        &left.iter().map(|row| row.joined_at).collect::<Vec<_>>()
+        (&shards, &ids as &[SubscriptionId], now, &ended.iter().map(|row| row.life).collect::<Vec<_>>()),
+        (&left.iter().map(|row| row.subscription.shard()).collect::<Vec<_>>()),
+        (&left.iter().map(|row| row.subscription).collect::<Vec<_>>() as &[SubscriptionId]),
+        (&left.iter().map(|row| row.topic).collect::<Vec<_>>()),
+        (&left.iter().map(|row| row.joined_at).collect::<Vec<_>>())
     )
-    .fetch_all(conn)
-    .await
 }
