@@ -1,29 +1,32 @@
 //! Statements: the checked macros of sqlx, with a statement's parameters in tuples and rows given by column.
 //!
-//! A statement is written as `macro!(executor, result, sql, rows, |row| (columns), (parameters), …)`. The result is a type to read
-//! rows as, `scalar` for a single value, or left out for an anonymous record. Rows to write or look for become one array for each
-//! column, for `unnest`; these arrays are the first parameters, and the types of their elements are those of the closure. The
-//! statement casts them, because sqlx checks no array with nulls or ids.
+//! A statement is written as `macro!(executor, result, sql, group, …)`. The result is a type to read rows as, `scalar` for a
+//! single value, or left out for an anonymous record. A group is a tuple of parameters, or rows with a closure that lists their
+//! columns: `rows, |row| (row.id, row.at)`. Each column becomes an array, for `unnest`. The statement casts these arrays, because
+//! sqlx checks the type of none with ids or nulls.
 
 /// A statement without its execution, for all that the macros below do not cover.
 macro_rules! query {
-    (scalar, $($statement:tt)+) => { bound!(query_scalar [] $($statement)+) };
-    ($result:path, $($statement:tt)+) => { bound!(query_as [$result,] $($statement)+) };
-    ($($statement:tt)+) => { bound!(query [] $($statement)+) };
+    (scalar, $($statement:tt)+) => { bound!(@ query_scalar [] $($statement)+) };
+    ($result:path, $($statement:tt)+) => { bound!(@ query_as [$result,] $($statement)+) };
+    ($($statement:tt)+) => { bound!(@ query [] $($statement)+) };
 }
 
-/// Calls a macro of sqlx with the columns and parameters of a statement.
+/// Calls a macro of sqlx with the parameters of a statement, collected one group after the other.
 macro_rules! bound {
-    ($macro:ident [$($result:tt)*] $sql:literal $(+ $more:literal)*, $rows:expr, |$row:pat_param| ($($column:expr),+ $(,)?) $(, ($($parameter:expr),* $(,)?))*) => {
-        sqlx::$macro!(
-            $($result)* $sql $(+ $more)*,
-            $(&$rows.iter().map(|#[allow(unused_variables)] $row| $column).collect::<Vec<_>>() as _,)+
-            $($($parameter,)*)*
+    (@ $macro:ident [$($result:tt)*] $sql:literal $(+ $more:literal)* $(, $($groups:tt)+)?) => {
+        bound!($macro [$($result)* $sql $(+ $more)*] $(, $($groups)+)?)
+    };
+    ($macro:ident [$($done:tt)+], ($($parameter:expr),* $(,)?) $($groups:tt)*) => {
+        bound!($macro [$($done)+ $(, $parameter)*] $($groups)*)
+    };
+    ($macro:ident [$($done:tt)+], $rows:expr, |$row:pat_param| ($($column:expr),+ $(,)?) $($groups:tt)*) => {
+        bound!(
+            $macro [$($done)+ $(, &$rows.iter().map(|#[allow(unused_variables)] $row| $column).collect::<Vec<_>>() as _)+]
+            $($groups)*
         )
     };
-    ($macro:ident [$($result:tt)*] $sql:literal $(+ $more:literal)* $(, ($($parameter:expr),* $(,)?))*) => {
-        sqlx::$macro!($($result)* $sql $(+ $more)*, $($($parameter,)*)*)
-    };
+    ($macro:ident [$($done:tt)+] $(,)?) => { sqlx::$macro!($($done)+) };
 }
 
 /// Executes a statement.

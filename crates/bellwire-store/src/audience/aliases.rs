@@ -9,7 +9,7 @@ use sqlx::{PgConnection, PgPool};
 
 use crate::audience::lost_endpoint::{Lost, lost_endpoint_mac};
 use crate::audience::subscriptions::row::{Right, SubscriptionRow, lock};
-use crate::connections::engine::shards_of;
+use crate::connections::engine::{shard_column, shards_of};
 use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_vault::Vault;
@@ -48,7 +48,7 @@ async fn links(conn: &mut PgConnection, app: AppId, ids: &[SubscriptionId]) -> s
         r#"SELECT s.id, CASE WHEN s.state = 'replaced' THEN s.replaced_by END AS "next: SubscriptionId", s.endpoint_mac, s.user_id
            FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
            WHERE s.app = $1 AND s.shard = ANY ($4)"#,
-        (app.0, &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), ids as &[SubscriptionId], &shards_of(ids))
+        (app.0, &shard_column(ids), ids as &[SubscriptionId], &shards_of(ids))
     )
 }
 

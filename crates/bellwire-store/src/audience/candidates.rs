@@ -8,7 +8,7 @@ use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::types::{Json, JsonValue};
 use sqlx::{Decode, PgConnection, Postgres, Type};
 
-use crate::connections::engine;
+use crate::connections::engine::{self, shard_column};
 use crate::keyset::{Keyset, paged};
 use bellwire_core::assignment::{Assigned, Former};
 use bellwire_core::clock::Timestamp;
@@ -224,9 +224,7 @@ pub(crate) async fn of_ids(conn: &mut PgConnection, ids: &[SubscriptionId]) -> s
                   s.consent_source, s.former AS "former: _"
            FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
            WHERE s.shard = ANY ($3)"#,
-        ids,
-        |id| (id.shard()),
-        (ids as &[SubscriptionId], &engine::shards_of(ids))
+        (&shard_column(ids), ids as &[SubscriptionId], &engine::shards_of(ids))
     )
 }
 

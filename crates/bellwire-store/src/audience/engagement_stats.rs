@@ -202,9 +202,6 @@ struct EngagementRow {
 }
 
 async fn write(conn: &mut PgConnection, rows: &[EngagementRow]) -> sqlx::Result<()> {
-    fn column<T>(rows: &[EngagementRow], of: impl Fn(&EngagementRow) -> T) -> Vec<T> {
-        rows.iter().map(of).collect()
-    }
     let former = |row: &EngagementRow| {
         let octets = row.habits.former_hours.iter().flat_map(|former| {
             former.until.timestamp_micros().to_be_bytes().into_iter().chain([former.hour.unwrap_or(HOUR_UNKNOWN)])
@@ -222,13 +219,12 @@ async fn write(conn: &mut PgConnection, rows: &[EngagementRow]) -> sqlx::Result<
          SET noted_at = excluded.noted_at, clicked_at = excluded.clicked_at, unclicked = excluded.unclicked,
              unclicked_from = excluded.unclicked_from, unclicked_to = excluded.unclicked_to, recent = excluded.recent,
              hours = excluded.hours, former_hours = excluded.former_hours",
-        (&column(rows, |row| row.whose.0) as &[AppId], &column(rows, |row| row.whose.1.shard())),
-        (&column(rows, |row| row.whose.1.id()), &column(rows, |row| row.noted_at)),
-        (&column(rows, |row| row.habits.clicked_at) as &[Option<Timestamp>]),
-        (&column(rows, |row| row.habits.unclicked)),
-        (&column(rows, |row| row.habits.unclicked_between.map(|(from, _)| from)) as &[Option<Timestamp>]),
-        (&column(rows, |row| row.habits.unclicked_between.map(|(_, to)| to)) as &[Option<Timestamp>]),
-        (&column(rows, recent), &column(rows, |row| row.habits.hours.0.to_vec()), &column(rows, former))
+        rows,
+        |row| (row.whose.0, row.whose.1.shard(), row.whose.1.id(), row.noted_at, row.habits.clicked_at),
+        rows,
+        |row| (row.habits.unclicked, row.habits.unclicked_between.map(|it| it.0)),
+        rows,
+        |row| (row.habits.unclicked_between.map(|it| it.1), recent(row), row.habits.hours.0.to_vec(), former(row))
     )
 }
 

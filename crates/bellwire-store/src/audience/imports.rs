@@ -310,9 +310,10 @@ async fn keep_faults(
         "INSERT INTO import_faults (import, line, n, field, reason, is_warning)
          SELECT $1, line, (row_number() OVER (PARTITION BY line ORDER BY i)) * CASE WHEN $5 THEN -1 ELSE 1 END, field, reason, $5
          FROM unnest($2::bigint[], $3::text[], $4::text[]) WITH ORDINALITY AS t (line, field, reason, i)",
-        (id.0, &faults.iter().map(|fault| fault.line).collect::<Vec<_>>()),
-        (&faults.iter().map(|fault| fault.field.clone()).collect::<Vec<_>>()),
-        (&faults.iter().map(|fault| fault.reason.clone()).collect::<Vec<_>>(), is_warning)
+        (id.0),
+        faults,
+        |fault| (fault.line, fault.field.clone(), fault.reason.clone()),
+        (is_warning)
     )?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use crate::audience::audience_counts::Difference;
 use crate::audience::subscriptions::row::{Changes, Right, SubscriptionKeys, SubscriptionRow};
 use crate::audience::{aliases, topics};
-use crate::connections::engine::{self, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use crate::operations::retrying::retrying;
 use crate::outcomes::copy::Rows;
 use crate::transactions::begin;
@@ -317,8 +317,9 @@ async fn rejoin(
         "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
          SELECT $1, $2, t.topic, $3, t.joined_at FROM unnest($4::integer[], $5::timestamptz[]) AS t (topic, joined_at)
          ON CONFLICT DO NOTHING RETURNING topic",
-        (id.shard(), id.0, lane.0, &joined.iter().map(|joined| joined.topic).collect::<Vec<_>>()),
-        (&joined.iter().map(|joined| joined.joined_at).collect::<Vec<_>>())
+        (id.shard(), id.0, lane.0),
+        joined,
+        |joined| (joined.topic, joined.joined_at)
     );
     let mut difference = Difference::default();
     rejoined.fetch_all(&mut *conn).await?.into_iter().for_each(|topic| difference.joined(topic, lane));
@@ -345,9 +346,7 @@ pub(crate) async fn names_of_all(
         executor,
         r#"SELECT m.subscription AS "id: SubscriptionId", t.name FROM topic_members m JOIN topics t ON t.id = m.topic
          WHERE (m.shard, m.subscription) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[])) AND m.shard = ANY ($3) ORDER BY t.name"#,
-        ids,
-        |id| (id.shard()),
-        (ids as &[SubscriptionId], &shards_of(ids))
+        (&shard_column(ids), ids as &[SubscriptionId], &shards_of(ids))
     )?;
     let mut names: HashMap<SubscriptionId, Vec<String>> = HashMap::new();
     for row in joined {

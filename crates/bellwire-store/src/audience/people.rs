@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::candidates;
 use super::segment_filter::Judge;
 use super::user_shards;
-use crate::connections::engine::{self, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use crate::queue::sending::Audience;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
@@ -89,9 +89,7 @@ pub async fn page(
                 WHERE s.app = $3 AND s.id > $4 AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $6)
                 ORDER BY s.id LIMIT $5
                 "#,
-            ids,
-            |id| (id.shard()),
-            (ids as &[SubscriptionId], app.0, after, limit, now)
+            (&shard_column(ids), ids as &[SubscriptionId], app.0, after, limit, now)
         )?,
         Audience::Users(users) => {
             let shards = user_shards::of(pool, app, Some(users)).await?;

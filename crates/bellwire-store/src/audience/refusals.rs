@@ -9,7 +9,7 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool};
 
 use crate::audience::audience_counts::Difference;
-use crate::connections::engine::{self, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use crate::outcomes::ledger::closing::Closing;
 use crate::outcomes::ledger::settlement::{End, Settlement};
 use crate::outcomes::ledger::unsent::cancel_subscription;
@@ -64,9 +64,7 @@ pub async fn count<'a>(
             refused_at = CASE WHEN l.weight > 0 THEN $4::timestamptz END
         FROM locked l WHERE s.ctid = l.row
         "#,
-        ids,
-        |id| (id.shard()),
-        (&ids as &[SubscriptionId], &weights, now)
+        (&shard_column(&ids), &ids as &[SubscriptionId], &weights, now)
     )
 }
 
@@ -87,9 +85,7 @@ async fn count_apart(
         FROM unnest($1::smallint[], $2::uuid[], $3::smallint[]) AS g (shard, id, weight)
         WHERE s.shard = g.shard AND s.id = g.id AND NOT s.proven AND s.shard = ANY ($5)
         "#,
-        ids,
-        |id| (id.shard()),
-        (ids as &[SubscriptionId], weights, now, &shards_of(ids))
+        (&shard_column(ids), ids as &[SubscriptionId], weights, now, &shards_of(ids))
     )
 }
 

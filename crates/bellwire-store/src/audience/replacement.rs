@@ -17,7 +17,7 @@ use crate::audience::subscriptions::row::SubscriptionRow;
 use crate::audience::{assignments, audience_counts, membership};
 use crate::operations::retrying::retrying;
 use crate::outcomes::ledger::closing::Closing;
-use crate::outcomes::ledger::enqueue::{NewRow, NewRows};
+use crate::outcomes::ledger::enqueue::{NewRow, enqueue};
 use crate::outcomes::ledger::take::QueuedDelivery;
 use crate::outcomes::ledger::unsent::{self, How};
 use crate::queue::stops::{StopKind, stop_subscription};
@@ -190,13 +190,13 @@ async fn hand_on(
     let mut reached = reached(conn, new.id, &messages).await?;
     ahead.retain(|ahead| !reached.contains(&ahead.message));
     reached.extend(ahead.iter().map(|ahead| ahead.message));
-    let mut put = NewRows::default();
+    let mut put = Vec::new();
     if let Some(lane) = new.lane {
         put.extend(ahead.iter().map(|ahead| ahead.row(vault, (new, lane), now)));
         let moved = rows.iter().filter(|row| !reached.contains(&row.message));
         put.extend(moved.map(|row| row.moved(vault, old, (new, lane), now)));
     }
-    let doubled = put.enqueue(conn).await?;
+    let doubled = enqueue(conn, &put).await?;
     let is_doubled = |message| doubled.contains(&(new.id, message));
     let mut closing = Closing::default();
     if let Some(lane) = new.lane {

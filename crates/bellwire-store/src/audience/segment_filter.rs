@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::candidates::{self, CandidateRow};
 use super::engagement_stats;
-use crate::connections::engine::{self, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::engagement_stats::Habits;
@@ -274,8 +274,8 @@ async fn doers(
             r#"SELECT DISTINCT r.subscription AS "id!" FROM unnest($2::smallint[], $3::uuid[]) AS c (shard, id)
                JOIN receipts r ON r.shard = c.shard AND r.subscription = c.id
                WHERE r.message = ANY ($1) AND r.kind = $4 AND ($5::timestamptz IS NULL OR r.at >= $5) AND r.shard = ANY ($6)"#,
-            (messages as &[MessageId], &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), ids as &[SubscriptionId]),
-            (kind.code(), since, &shards_of(ids))
+            (messages as &[MessageId], &shard_column(ids), ids as &[SubscriptionId], kind.code(), since),
+            (&shards_of(ids))
         )?;
         return Ok(collected(found));
     }
@@ -306,8 +306,8 @@ async fn receivers(
             r#"SELECT DISTINCT a.subscription AS "id!" FROM unnest($2::smallint[], $3::uuid[]) AS c (shard, id)
                JOIN attempts a ON a.shard = c.shard AND a.subscription = c.id
                WHERE a.message = ANY ($1) AND a.ending = $4 AND ($5::timestamptz IS NULL OR a.at >= $5) AND a.shard = ANY ($6)"#,
-            (messages as &[MessageId], &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), ids as &[SubscriptionId]),
-            (Ending::Accepted.code(), since, &shards_of(ids))
+            (messages as &[MessageId], &shard_column(ids), ids as &[SubscriptionId], Ending::Accepted.code(), since),
+            (&shards_of(ids))
         )?;
         return Ok(collected(found));
     }

@@ -99,8 +99,10 @@ pub async fn add_parts(conn: &mut PgConnection, id: CampaignId, run: i32, parts:
         "INSERT INTO campaign_parts (campaign, run, part, due_at, variant, narrow)
          SELECT $1, $2, (SELECT coalesce(max(part), 0) FROM campaign_parts WHERE campaign = $1 AND run = $2) + t.n, t.due_at, t.variant, t.narrow
          FROM unnest($3::timestamptz[], $4::smallint[], $5::jsonb[]) WITH ORDINALITY AS t (due_at, variant, narrow, n)",
-        (id.0, run, &parts.iter().map(|part| part.due_at).collect::<Vec<_>>()),
-        (&parts.iter().map(|part| number(part.variant)).collect::<Vec<_>>(), &narrow as &[sqlx::types::Json<&Narrow>])
+        (id.0, run),
+        parts,
+        |part| (part.due_at, number(part.variant)),
+        (&narrow as &[sqlx::types::Json<&Narrow>])
     )
 }
 
@@ -172,8 +174,9 @@ pub async fn spread(conn: &mut PgConnection, message: MessageId, seconds: u32, s
         conn,
         "UPDATE cursors c SET pace_us = t.pace_us FROM unnest($2::integer[], $3::bigint[]) AS t (lane, pace_us)
          WHERE c.message = $1 AND c.lane = t.lane",
-        (message.0, &lanes.iter().map(|lane| lane.lane).collect::<Vec<_>>()),
-        (&lanes.iter().map(|lane| spread_over(seconds, meant(lane.n))).collect::<Vec<_>>())
+        (message.0),
+        lanes,
+        |lane| (lane.lane, spread_over(seconds, meant(lane.n)))
     )
 }
 

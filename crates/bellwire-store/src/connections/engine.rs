@@ -54,6 +54,11 @@ pub fn parts() -> Vec<Option<i16>> {
     if is_distributed() { (0..i16::from(SHARDS)).map(Some).collect() } else { vec![None] }
 }
 
+/// The shard of each of these ids.
+pub fn shard_column(ids: &[SubscriptionId]) -> Vec<i16> {
+    ids.iter().map(|id| id.shard()).collect()
+}
+
 /// Distinct shards of these ids. A statement with this list reads no other shards.
 pub fn shards_of(ids: &[SubscriptionId]) -> Vec<i16> {
     let shards: BTreeSet<i16> = ids.iter().map(|id| id.shard()).collect();

@@ -8,7 +8,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::audience::subscriptions::row::SubscriptionKeys;
-use crate::connections::engine::{self, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use crate::outcomes::alerts::{self, Alert, AlertKind};
 use crate::outcomes::stream::{self, Position, StreamRow};
 use crate::transactions::begin_by_index;
@@ -205,8 +205,7 @@ async fn last_answers(
            FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS d (message, subscription, shard)
            JOIN attempts a ON a.message = d.message AND a.subscription = d.subscription AND a.shard = d.shard
            ORDER BY a.attempt"#,
-        (&messages as &[MessageId], &subscriptions as &[SubscriptionId]),
-        (&subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>())
+        (&messages as &[MessageId], &subscriptions as &[SubscriptionId], &shard_column(&subscriptions))
     );
     let mut last = HashMap::new();
     for row in found.fetch_all(conn).await? {
@@ -230,8 +229,7 @@ async fn clicked_actions(
         r#"SELECT r.message AS "message: MessageId", r.subscription AS "subscription: SubscriptionId", r.action
            FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS d (message, subscription, shard)
            JOIN receipts r ON r.message = d.message AND r.subscription = d.subscription AND r.shard = d.shard AND r.kind = 2"#,
-        (&messages as &[MessageId], &subscriptions as &[SubscriptionId]),
-        (&subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>())
+        (&messages as &[MessageId], &subscriptions as &[SubscriptionId], &shard_column(&subscriptions))
     )?;
     Ok(found.into_iter().map(|row| ((row.message, row.subscription), row.action)).collect())
 }

@@ -14,7 +14,7 @@ use sqlx::postgres::{PgPool, Postgres};
 use sqlx::{FromRow, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::connections::engine::shards_of;
+use crate::connections::engine::{shard_column, shards_of};
 use crate::keyset::Keyset;
 use crate::transactions::begin_by_index;
 use bellwire_core::clock::{Timestamp, first_uuid_of};
@@ -234,7 +234,7 @@ async fn attempts_of(
            WHERE a.shard = ANY ($4) GROUP BY a.message, a.subscription"#,
         letters,
         |letter| (letter.message),
-        (&ids as &[SubscriptionId], &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), &shards_of(&ids))
+        (&ids as &[SubscriptionId], &shard_column(&ids), &shards_of(&ids))
     )?;
     tx.commit().await?;
     Ok(counted.into_iter().map(|row| ((row.message, row.subscription), row.n)).collect())

@@ -120,12 +120,8 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
         ORDER BY t.app, t.kind, t.subject
         ON CONFLICT (app, kind, subject, minute) DO UPDATE SET n = e.n + excluded.n, pending = true
         "#,
-        (&events.iter().map(|_| uuid_of(now)).collect::<Vec<_>>()),
-        (&events.iter().map(|event| event.app.0).collect::<Vec<_>>()),
-        (&events.iter().map(|event| event.body.kind().name().to_owned()).collect::<Vec<_>>()),
-        (&events.iter().map(|event| event.body.subject()).collect::<Vec<_>>()),
-        (&events.iter().map(|event| event.n).collect::<Vec<_>>()),
-        (&events.iter().map(|event| Json(&event.body)).collect::<Vec<_>>() as &[Json<&EventData>]),
+        events,
+        |it| (uuid_of(now), it.app.0, it.body.kind().name().to_owned(), it.body.subject(), it.n, Json(&it.body)),
         (now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now), now)
     )
 }

@@ -51,15 +51,8 @@ pub struct Profiles {
 
 type Profile = (LaneId, i16, Option<MessageId>, Vec<i16>);
 
-/// The arrays of [`Profiles`]: a fact an element.
-#[derive(Debug, Default)]
-pub struct NoteArrays {
-    pub profiles: Vec<i32>,
-    pub lanes: Vec<LaneId>,
-    pub tiers: Vec<i16>,
-    pub messages: Vec<Option<MessageId>>,
-    pub facts: Vec<i16>,
-}
+/// A fact of a number: the number, lane, tier, message and fact.
+type ProfileFact = (i32, LaneId, i16, Option<MessageId>, i16);
 
 impl Profiles {
     pub fn of(&mut self, settlement: &Settlement) -> i32 {
@@ -71,18 +64,11 @@ impl Profiles {
     }
 
     /// Returns the facts of each number.
-    pub fn told(&self) -> NoteArrays {
-        let mut told = NoteArrays::default();
-        for ((lane, tier, message, facts), number) in &self.known {
-            for fact in facts {
-                told.profiles.push(*number);
-                told.lanes.push(*lane);
-                told.tiers.push(*tier);
-                told.messages.push(*message);
-                told.facts.push(*fact);
-            }
-        }
-        told
+    pub fn told(&self) -> Vec<ProfileFact> {
+        let facts = self.known.iter().flat_map(|((lane, tier, message, facts), number)| {
+            facts.iter().map(|fact| (*number, *lane, *tier, *message, *fact))
+        });
+        facts.collect()
     }
 }
 
@@ -107,8 +93,9 @@ pub async fn write_unsent(
                LEFT JOIN messages m ON m.id = w.message AND m.audience_estimate > $6
                GROUP BY w.lane, w.tier, m.id) ended,
               unnest($5::smallint[]) AS f (fact)",
-        (now, &rows.iter().map(|row| row.lane).collect::<Vec<_>>() as &[LaneId]),
-        (&rows.iter().map(|row| row.tier).collect::<Vec<_>>()),
-        (&rows.iter().map(|row| row.message).collect::<Vec<_>>() as &[MessageId], &facts, CHARTED_ABOVE)
+        (now),
+        rows,
+        |row| (row.lane, row.tier, row.message),
+        (&facts, CHARTED_ABOVE)
     )
 }

@@ -179,14 +179,9 @@ async fn insert(
          WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
         batch,
-        |receipt| (
-            receipt.message,
-            receipt.subscription,
-            receipt.kind.code(),
-            receipt.subscription.shard(),
-            receipt.at,
-            receipt.action.as_deref()
-        ),
+        |receipt| (receipt.message, receipt.subscription, receipt.kind.code(), receipt.subscription.shard()),
+        batch,
+        |receipt| (receipt.at, receipt.action.as_deref()),
         (now, CHARTED_ABOVE, heard as &[MessageId])
     )
 }

@@ -53,12 +53,8 @@ impl Tally {
         if self.changes.is_empty() {
             return Ok(());
         }
-        let (messages, lanes): (Vec<MessageId>, Vec<LaneId>) = self.changes.keys().copied().unzip();
-        let column = |ending: Ending| {
-            let ns = self.changes.values().map(|change| change.ended.get(&ending.code()));
-            ns.map(|n| n.copied().unwrap_or(0)).collect::<Vec<i64>>()
-        };
-        let targeted: Vec<i64> = self.changes.values().map(|change| change.targeted).collect();
+        let n = |change: &Change, ending: Ending| change.ended.get(&ending.code()).copied().unwrap_or(0);
+        let changes = &self.changes;
         execute!(
             conn,
             "INSERT INTO message_counts AS c (message, lane, accepted, gone, expired, dead, cancelled, capped, targeted)
@@ -68,9 +64,12 @@ impl Tally {
              SET targeted = c.targeted + excluded.targeted, accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
                  expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
                  cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped",
-            (&messages as &[MessageId], &lanes as &[LaneId], &column(Ending::Accepted), &column(Ending::Gone)),
-            (&column(Ending::Expired), &column(Ending::Dead), &column(Ending::Cancelled), &column(Ending::Capped)),
-            (&targeted)
+            changes,
+            |((message, lane), it)| (*message, *lane, n(it, Ending::Accepted), n(it, Ending::Gone)),
+            changes,
+            |((message, lane), it)| (n(it, Ending::Expired)),
+            changes,
+            |(_, it)| (n(it, Ending::Dead), n(it, Ending::Cancelled), n(it, Ending::Capped), it.targeted)
         )
     }
 }

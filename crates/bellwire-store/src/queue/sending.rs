@@ -13,7 +13,7 @@ use sqlx::types::Json;
 use sqlx::{Connection as _, PgConnection};
 
 use crate::audience::{aliases, audience_counts, reach, topics};
-use crate::connections::engine::shards_of;
+use crate::connections::engine::{shard_column, shards_of};
 use crate::queue::lanes;
 pub use addressed::Born;
 pub use addressed::{Addressed, Audience, LeaseHolder, NewMessage, Sent};
@@ -197,9 +197,7 @@ pub async fn dry_run(
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3
          WHERE s.shard = ANY ($5)"#,
-        ids,
-        |id| (id.shard()),
-        (&ids as &[SubscriptionId], app.0, now, &shards_of(&ids))
+        (&shard_column(&ids), &ids as &[SubscriptionId], app.0, now, &shards_of(&ids))
     )?;
     let live = known.iter().filter(|row| row.live).count();
     Ok(Sent {

@@ -43,8 +43,9 @@ pub async fn write<'a>(conn: &mut PgConnection, settlements: impl Iterator<Item 
          ON CONFLICT (subscription) DO UPDATE
          SET held_at = excluded.held_at, held_until = excluded.held_until, xid = excluded.xid
          WHERE (excluded.held_until, excluded.held_at) > (h.held_until, h.held_at)",
-        (&ids, &holds.iter().map(|held| held.at).collect::<Vec<_>>()),
-        (&holds.iter().map(|held| held.until).collect::<Vec<_>>())
+        (&ids),
+        holds,
+        |held| (held.at, held.until)
     )
 }
 

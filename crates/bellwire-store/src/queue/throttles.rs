@@ -50,7 +50,9 @@ pub async fn take_turns(pool: &PgPool, wanted: &[TurnRequest], now: Timestamp) -
         "UPDATE throttles t SET next_at = n.next_at
          FROM unnest($1::smallint[], $2::uuid[], $3::timestamptz[]) AS n (shard, subscription, next_at)
          WHERE t.shard = n.shard AND t.subscription = n.subscription",
-        (&shards, &ids as &[SubscriptionId], &ids.iter().map(|id| next[id]).collect::<Vec<_>>())
+        (&shards, &ids as &[SubscriptionId]),
+        ids,
+        |id| (next[id])
     )?;
     tx.commit().await?;
     Ok(turns)

@@ -257,8 +257,9 @@ async fn lock_known(
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM found JOIN subscriptions s ON s.shard = found.shard AND s.id = found.id JOIN lanes l ON l.id = s.lane
          ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s"#,
-        (app.0, &items.iter().map(|item| item.mac.as_slice()).collect::<Vec<_>>() as &[&[u8]]),
-        (&items.iter().map(|item| i16::from(item.shard)).collect::<Vec<_>>())
+        (app.0),
+        items,
+        |item| (item.mac.as_slice(), i16::from(item.shard))
     )?;
     Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
 }
@@ -275,7 +276,10 @@ async fn lock_known_apart(
         scalar,
         r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard)
            JOIN subscriptions s ON s.shard = t.shard AND s.endpoint_mac = t.mac WHERE s.app = $1 AND s.shard = ANY ($3)"#,
-        (app.0, &items.iter().map(|item| item.mac.as_slice()).collect::<Vec<_>>() as &[&[u8]], &shards)
+        (app.0),
+        items,
+        |item| (item.mac.as_slice()),
+        (&shards)
     )?;
     lock_in_order(conn, ids.iter().copied()).await?;
     let rows = read_all(conn, app, &ids).await?;

@@ -61,7 +61,8 @@ async fn insert_all_here(
              expires_at, last_seen, created_at, consent_at, consent_source, state, ended_at, keys_vouched)
          ON CONFLICT (app, endpoint_mac, shard) DO NOTHING RETURNING id AS "id: SubscriptionId""#,
         (app.0, &each(rows, |row| row.id.shard()), &each(rows, |row| row.id.0), &each(rows, |row| row.lane.0)),
-        (&rows.iter().map(|(row, origin)| origin.unwrap_or(row.id)).collect::<Vec<_>>() as &[SubscriptionId]),
+        rows,
+        |(row, origin)| (origin.unwrap_or(row.id)),
         (&each(rows, |row| row.since), &each(rows, |row| row.endpoint_mac.as_slice()) as &[&[u8]]),
         (&each(rows, |row| row.address.as_slice()) as &[&[u8]]),
         (&each(rows, |row| row.user_id.as_deref()) as &[Option<&str>], &each(rows, |row| json!(row.tags))),

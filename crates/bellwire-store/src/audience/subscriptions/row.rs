@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgExecutor};
 use subtle::ConstantTimeEq as _;
 
-use crate::connections::engine;
+use crate::connections::engine::{self, shard_column};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
@@ -181,8 +181,7 @@ pub(crate) async fn read_all(
          FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 AND s.shard = ANY ($4) ORDER BY s.id DESC"#,
-        (app.0, &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), ids as &[SubscriptionId]),
-        (&engine::shards_of(ids))
+        (app.0, &shard_column(ids), ids as &[SubscriptionId], &engine::shards_of(ids))
     )
 }
 

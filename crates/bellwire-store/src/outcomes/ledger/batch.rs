@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::closing::Closing;
 use super::consequences;
-use super::enqueue::{NewRow, NewRows};
+use super::enqueue::{NewRow, enqueue, overtake};
 use super::log::{self, LogEntry};
 use super::settlement::{ClaimableAt, Fate, Fenced, Settlement, stored};
 use crate::audience::refusals;
@@ -164,10 +164,10 @@ async fn queue_rest(
     closing: &mut Closing,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    let rows = |of: &mut dyn Iterator<Item = &Settlement>| -> NewRows {
+    let rows = |of: &mut dyn Iterator<Item = &Settlement>| -> Vec<NewRow> {
         of.filter_map(|settlement| rest(vault, settlement, lease, now)).collect()
     };
-    let there = rows(&mut settlements.iter()).enqueue(conn).await?;
+    let there = enqueue(conn, &rows(&mut settlements.iter())).await?;
     let is_there = |settlement: &&Settlement| {
         let of = settlement.delivery();
         there.contains(&(of.subscription, of.message))
@@ -177,7 +177,7 @@ async fn queue_rest(
     }
     // The row that waits knows nothing of the attempt that was logged just now.
     let is_retry = |settlement: &&Settlement| matches!(settlement.fate(), Fate::Retry { .. });
-    rows(&mut settlements.iter().filter(is_there).filter(is_retry)).overtake(conn).await
+    overtake(conn, &rows(&mut settlements.iter().filter(is_there).filter(is_retry))).await
 }
 
 /// The row of a delivery that is not over.

@@ -45,21 +45,7 @@ pub(super) struct DeadLetter<'a> {
 }
 
 #[derive(Default)]
-pub(super) struct DeadLetters<'a> {
-    ids: Vec<DeadLetterId>,
-    apps: Vec<Option<AppId>>,
-    shards: Vec<i16>,
-    messages: Vec<MessageId>,
-    subscriptions: Vec<SubscriptionId>,
-    lanes: Vec<LaneId>,
-    tiers: Vec<i16>,
-    reasons: Vec<&'static str>,
-    statuses: Vec<Option<i16>>,
-    details: Vec<Option<&'a str>>,
-    retries: Vec<i32>,
-    policies: Vec<Option<&'a Value>>,
-    ats: Vec<Timestamp>,
-}
+pub(super) struct DeadLetters<'a>(Vec<DeadLetter<'a>>);
 
 impl<'a> DeadLetters<'a> {
     /// Adds a dead letter and its event.
@@ -71,24 +57,12 @@ impl<'a> DeadLetters<'a> {
             });
             closing.tell([Event { app, body, n: 1 }]);
         }
-        self.ids.push(dead.id);
-        self.apps.push(dead.app);
-        self.shards.push(dead.subscription.shard());
-        self.messages.push(dead.message);
-        self.subscriptions.push(dead.subscription);
-        self.lanes.push(dead.lane);
-        self.tiers.push(dead.tier);
-        self.reasons.push(dead.cause.name());
-        self.statuses.push(dead.status);
-        self.details.push(dead.detail);
-        self.retries.push(dead.retries);
-        self.policies.push(dead.policy);
-        self.ats.push(dead.at);
+        self.0.push(dead);
     }
 
     /// Writes them. What is gone or expired has no way back: its dead letter is closed from the start.
     pub(super) async fn write(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        if self.ids.is_empty() {
+        if self.0.is_empty() {
             return Ok(());
         }
         execute!(
@@ -103,10 +77,10 @@ impl<'a> DeadLetters<'a> {
                         $8::text[], $9::smallint[], $10::text[], $11::integer[], $12::jsonb[], $13::timestamptz[])
                 AS l (app, id, shard, message, subscription, lane, tier, reason, status, detail, retries, policy, at)
             "#,
-            (&self.apps as &[Option<AppId>], &self.ids as &[DeadLetterId], &self.shards),
-            (&self.messages as &[MessageId], &self.subscriptions as &[SubscriptionId], &self.lanes as &[LaneId]),
-            (&self.tiers, &self.reasons as &[&str], &self.statuses as &[Option<i16>]),
-            (&self.details as &[Option<&str>], &self.retries, &self.policies as &[Option<&Value>], &self.ats)
+            self.0,
+            |it| (it.app, it.id, it.subscription.shard(), it.message, it.subscription, it.lane, it.tier),
+            self.0,
+            |it| (it.cause.name(), it.status, it.detail, it.retries, it.policy, it.at)
         )
     }
 }

@@ -32,66 +32,15 @@ pub struct NewRow {
     pub life: i32,
 }
 
-/// Deliveries that are to wait, column by column.
-#[derive(Debug, Default)]
-pub struct NewRows {
-    shards: Vec<i16>,
-    subscriptions: Vec<SubscriptionId>,
-    messages: Vec<MessageId>,
-    lanes: Vec<LaneId>,
-    tiers: Vec<i16>,
-    retries: Vec<i32>,
-    dues: Vec<Timestamp>,
-    parked: Vec<bool>,
-    scheduled: Vec<Timestamp>,
-    leases: Vec<Option<Uuid>>,
-    claims: Vec<i16>,
-    tokens: Vec<Vec<u8>>,
-    failed_at: Vec<Option<Timestamp>>,
-    has_turn: Vec<bool>,
-    lives: Vec<i32>,
-}
-
-impl Extend<NewRow> for NewRows {
-    fn extend<T: IntoIterator<Item = NewRow>>(&mut self, rows: T) {
-        for row in rows {
-            self.shards.push(row.subscription.shard());
-            self.subscriptions.push(row.subscription);
-            self.messages.push(row.message);
-            self.lanes.push(row.lane);
-            self.tiers.push(row.tier);
-            self.retries.push(row.retries);
-            self.dues.push(row.due_at);
-            self.parked.push(row.parked);
-            self.scheduled.push(row.scheduled_at);
-            self.leases.push(row.lease);
-            self.claims.push(row.leases);
-            self.tokens.push(row.token);
-            self.failed_at.push(row.failed_at);
-            self.has_turn.push(row.has_turn);
-            self.lives.push(row.life);
-        }
+/// Puts rows into the queue. Returns those that were left out, since the same delivery waits there already.
+pub async fn enqueue(conn: &mut PgConnection, rows: &[NewRow]) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
+    if rows.is_empty() {
+        return Ok(HashSet::new());
     }
-}
-
-impl FromIterator<NewRow> for NewRows {
-    fn from_iter<T: IntoIterator<Item = NewRow>>(rows: T) -> Self {
-        let mut all = Self::default();
-        all.extend(rows);
-        all
-    }
-}
-
-impl NewRows {
-    /// Puts them into the queue. Returns those that were left out, since the same delivery waits there already.
-    pub async fn enqueue(&self, conn: &mut PgConnection) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
-        if self.subscriptions.is_empty() {
-            return Ok(HashSet::new());
-        }
-        // What was put there comes back only if something was left out, which is next to never.
-        let put = fetch_optional!(
-            conn,
-            r#"
+    // What was put there comes back only if something was left out, which is next to never.
+    let put = fetch_optional!(
+        conn,
+        r#"
             WITH put AS (
                 INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, lease, leases,
                                    token, failed_at, has_turn, life)
@@ -111,33 +60,33 @@ impl NewRows {
                    coalesce(array_agg(message), '{}') AS "messages!"
             FROM put HAVING count(*) < cardinality($2::uuid[])
             "#,
-            (&self.shards, &self.subscriptions as &[SubscriptionId], &self.messages as &[MessageId]),
-            (&self.lanes as &[LaneId], &self.tiers, &self.retries, &self.dues, &self.parked, &self.scheduled),
-            (&self.leases as &[Option<Uuid>], &self.claims, &self.tokens, &self.failed_at as &[Option<Timestamp>]),
-            (&self.has_turn, &self.lives)
-        )?;
-        let Some(put) = put else { return Ok(HashSet::new()) };
-        let put: HashSet<(Uuid, Uuid)> = put.subscriptions.into_iter().zip(put.messages).collect();
-        let all = self.subscriptions.iter().copied().zip(self.messages.iter().copied());
-        Ok(all.filter(|(subscription, message)| !put.contains(&(subscription.0, message.0))).collect())
-    }
+        rows,
+        |row| (row.subscription.shard(), row.subscription, row.message, row.lane, row.tier, row.retries, row.due_at),
+        rows,
+        |row| (row.parked, row.scheduled_at, row.lease, row.leases, row.token.as_slice(), row.failed_at, row.has_turn),
+        rows,
+        |row| (row.life)
+    )?;
+    let Some(put) = put else { return Ok(HashSet::new()) };
+    let put: HashSet<(Uuid, Uuid)> = put.subscriptions.into_iter().zip(put.messages).collect();
+    let all = rows.iter().map(|row| (row.subscription, row.message));
+    Ok(all.filter(|(subscription, message)| !put.contains(&(subscription.0, message.0))).collect())
 }
 
-impl NewRows {
-    /// Replaces rows of the same deliveries with fewer attempts, unless they are leased. A row for an attempt that was already
-    /// made would look replayed.
-    pub(super) async fn overtake(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        if self.subscriptions.is_empty() {
-            return Ok(());
-        }
-        execute!(
+/// Replaces rows of the same deliveries with fewer attempts, unless they are leased. A row for an attempt that was already
+/// made would look replayed.
+pub(super) async fn overtake(conn: &mut PgConnection, rows: &[NewRow]) -> sqlx::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    execute!(
             &mut *conn,
             "DELETE FROM queue q
              USING unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[]) AS r (shard, subscription, message, retries)
              WHERE q.shard = r.shard AND q.subscription = r.subscription AND q.message = r.message AND q.lease IS NULL
                AND q.retries < r.retries",
-            (&self.shards, &self.subscriptions as &[SubscriptionId], &self.messages as &[MessageId], &self.retries)
+            rows,
+            |row| (row.subscription.shard(), row.subscription, row.message, row.retries)
         )?;
-        self.enqueue(conn).await.map(drop)
-    }
+    enqueue(conn, rows).await.map(drop)
 }

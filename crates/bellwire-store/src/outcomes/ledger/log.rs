@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use sqlx::{PgConnection, PgExecutor};
 
-use crate::connections::engine::{self, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use crate::outcomes::copy::Rows;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
@@ -86,10 +86,12 @@ pub async fn logged(
           ON a.shard = k.shard AND a.message = k.message AND a.subscription = k.subscription AND a.attempt = k.attempt
         WHERE a.shard = ANY ($5)
         "#,
-        ids,
-        |id| (id.shard()),
-        (&ids as &[SubscriptionId], &keys.iter().map(|(message, ..)| *message).collect::<Vec<_>>() as &[MessageId]),
-        (&keys.iter().map(|(.., number)| *number).collect::<Vec<_>>(), &shards_of(&ids))
+        (&shard_column(&ids), &ids as &[SubscriptionId]),
+        keys,
+        |(message, ..)| (*message),
+        keys,
+        |(.., number)| (*number),
+        (&shards_of(&ids))
     )?;
     Ok(there.into_iter().map(|row| (row.message, row.subscription, row.attempt)).collect())
 }

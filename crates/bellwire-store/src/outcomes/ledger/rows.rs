@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::closing::Closing;
 use super::consequences;
 use super::log::{LogEntry, copy_new};
-use super::settlement::{ClaimableAt, Fate, RowSettlement, Settlement, stored, stored_status};
+use super::settlement::{ClaimableAt, Delivery, Fate, RowSettlement, Settlement, stored};
 use crate::audience::refusals;
 use crate::connections::engine;
 use crate::hooks;
@@ -17,8 +17,8 @@ use crate::outcomes::tally::Tally;
 use crate::queue::subscription_holds;
 use crate::transactions::begin;
 use bellwire_core::clock::Timestamp;
-use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
-use bellwire_vault::Vault;
+use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_vault::{SIGNATURE_LEN, Vault};
 
 /// Settles queue rows, of any messages. Returns how many were fenced out.
 ///
@@ -83,7 +83,7 @@ async fn settle_different_rows(
 
 /// The statement of [`write_rows`]: fence, counts and notes, and what `$logged` adds to it.
 macro_rules! settled {
-    ($given:ident, $now:ident, $counted_last:ident, $told:ident, $logged:literal $(, $log:expr)*) => {
+    ($given:ident, $now:ident, $counted_last:ident, $told:ident, $logged:literal $($log:tt)*) => {
         query!(
             r#"
         WITH given AS (
@@ -137,11 +137,16 @@ macro_rules! settled {
         )
         SELECT subscription AS "subscription!", message AS "message!" FROM ours
         "#,
-            (&$given.shards, &$given.subscriptions as &[SubscriptionId], &$given.messages as &[MessageId]),
-            (&$given.leases, &$given.endings as &[Option<i16>], &$given.retries as &[Option<i32>], &$given.dues),
-            (&$given.parked, &$given.tokens as &[Option<Vec<u8>>], &$given.failed_at as &[Option<Timestamp>]),
-            (&$given.has_turn, &$given.profiles, $now, $counted_last, &$told.profiles, &$told.lanes as &[LaneId]),
-            (&$told.tiers, &$told.messages as &[Option<MessageId>], &$told.facts $(, $log)*)
+            $given,
+            |row| (row.of.subscription.shard(), row.of.subscription, row.of.message, row.lease, row.ending),
+            $given,
+            |row| (row.retries.map(stored), row.due.time($now), row.due == ClaimableAt::Parked, row.token.as_ref().map(|it| &it[..])),
+            $given,
+            |row| (row.failed_at, row.due.is_turn(), row.profile),
+            ($now, $counted_last),
+            $told,
+            |(profile, lane, tier, message, fact)| (*profile, *lane, *tier, *message, *fact)
+            $($log)*
         )
         .map(|row| (SubscriptionId(row.subscription), MessageId(row.message)))
     };
@@ -156,11 +161,9 @@ async fn write_rows(
     counted_last: bool,
     now: Timestamp,
 ) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
-    let (mut given, mut profiles) = (LedgerArrays::default(), Profiles::default());
-    for row in rows {
-        given.push(vault, row, now);
-        given.profiles.push(profiles.of(&row.settlement));
-    }
+    let mut profiles = Profiles::default();
+    let given: Vec<GivenRow<'_>> =
+        rows.iter().map(|row| GivenRow::of(vault, row, profiles.of(&row.settlement), now)).collect();
     let told = profiles.told();
     if engine::is_distributed() {
         let written = settled!(given, now, counted_last, told, "").fetch_all(&mut *connection).await?;
@@ -168,8 +171,8 @@ async fn write_rows(
         log(connection, rows, &written).await?;
         return Ok(written);
     }
-    let mut log = Log::default();
-    rows.iter().for_each(|row| log.push(row));
+    let mut entries = Vec::with_capacity(rows.len());
+    entries.extend(rows.iter().flat_map(|row| row.settlement.logged()));
     let written = settled!(
         given,
         now,
@@ -187,15 +190,10 @@ async fn write_rows(
             ON CONFLICT DO NOTHING -- a row that came back after its attempt was logged must end all the same
         ),
         "#,
-        &log.messages as &[MessageId],
-        &log.subscriptions as &[SubscriptionId],
-        &log.numbers,
-        &log.shards,
-        &log.ats,
-        &log.endings,
-        &log.statuses as &[Option<i16>],
-        &log.took_ms as &[Option<i32>],
-        &log.reasons as &[Option<&str>]
+        entries,
+        |it| (it.message, it.subscription, it.number, it.subscription.shard(), it.at, it.ending),
+        entries,
+        |it| (it.status, it.took_ms, it.reason)
     );
     Ok(written.fetch_all(connection).await?.into_iter().collect())
 }
@@ -214,41 +212,22 @@ async fn log(
     copy_new(connection, &entries).await
 }
 
-/// The arrays of [`write_rows`]: a row an element.
-#[derive(Default)]
-struct LedgerArrays {
-    shards: Vec<i16>,
-    subscriptions: Vec<SubscriptionId>,
-    messages: Vec<MessageId>,
-    leases: Vec<Uuid>,
-    endings: Vec<Option<i16>>,
-    retries: Vec<Option<i32>>,
-    dues: Vec<Timestamp>,
-    parked: Vec<bool>,
+/// A row as [`write_rows`] settles it.
+struct GivenRow<'a> {
+    of: &'a Delivery,
+    lease: Uuid,
+    ending: Option<i16>,
+    retries: Option<u32>,
+    due: ClaimableAt,
     /// None: the row keeps its own, since nothing that it signs changes.
-    tokens: Vec<Option<Vec<u8>>>,
-    failed_at: Vec<Option<Timestamp>>,
-    has_turn: Vec<bool>,
-    profiles: Vec<i32>,
+    token: Option<[u8; SIGNATURE_LEN]>,
+    failed_at: Option<Timestamp>,
+    profile: i32,
 }
 
-/// The attempts of rows: one an element.
-#[derive(Default)]
-struct Log<'a> {
-    messages: Vec<MessageId>,
-    subscriptions: Vec<SubscriptionId>,
-    numbers: Vec<i32>,
-    shards: Vec<i16>,
-    ats: Vec<Timestamp>,
-    endings: Vec<i16>,
-    statuses: Vec<Option<i16>>,
-    took_ms: Vec<Option<i32>>,
-    reasons: Vec<Option<&'a str>>,
-}
-
-impl LedgerArrays {
-    fn push(&mut self, vault: &Vault, row: &RowSettlement, now: Timestamp) {
-        let (settlement, of) = (&row.settlement, row.settlement.delivery());
+impl<'a> GivenRow<'a> {
+    fn of(vault: &Vault, row: &'a RowSettlement, profile: i32, now: Timestamp) -> Self {
+        let settlement = &row.settlement;
         let (ending, retries, due) = match settlement.fate() {
             Fate::Ended(_, end) => (Some(end.ending().code()), None, ClaimableAt::At(now)),
             Fate::Retry { retries, due, .. } => (None, Some(*retries), ClaimableAt::At(*due)),
@@ -256,34 +235,8 @@ impl LedgerArrays {
             // A row in flight is not settled; should one get here, it is simply due again.
             Fate::InFlight { lease_until, .. } => (None, None, ClaimableAt::At(*lease_until)),
         };
-        let token = retries.map(|retries| settlement.queued(retries, due.time(now)).sign(vault).to_vec());
-        self.shards.push(of.subscription.shard());
-        self.subscriptions.push(of.subscription);
-        self.messages.push(of.message);
-        self.leases.push(row.lease);
-        self.endings.push(ending);
-        self.retries.push(retries.map(stored));
-        self.dues.push(due.time(now));
-        self.parked.push(due == ClaimableAt::Parked);
-        self.tokens.push(token);
-        self.failed_at.push(settlement.failed_at());
-        self.has_turn.push(due.is_turn());
-    }
-}
-
-impl<'a> Log<'a> {
-    fn push(&mut self, row: &'a RowSettlement) {
-        let of = row.settlement.delivery();
-        for (attempt, ending) in row.settlement.attempts() {
-            self.messages.push(of.message);
-            self.subscriptions.push(of.subscription);
-            self.numbers.push(stored(attempt.number));
-            self.shards.push(of.subscription.shard());
-            self.ats.push(attempt.at);
-            self.endings.push(ending.code());
-            self.statuses.push(attempt.status.map(stored_status));
-            self.took_ms.push(attempt.took_ms.map(stored));
-            self.reasons.push(attempt.reason.as_deref());
-        }
+        let token = retries.map(|retries| settlement.queued(retries, due.time(now)).sign(vault));
+        let (of, failed_at) = (settlement.delivery(), settlement.failed_at());
+        Self { of, lease: row.lease, ending, retries, due, token, failed_at, profile }
     }
 }

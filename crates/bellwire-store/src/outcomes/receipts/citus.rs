@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use sqlx::PgConnection;
 
 use super::Receipt;
-use crate::connections::engine::shards_of;
+use crate::connections::engine::{shard_column, shards_of};
 use crate::outcomes::copy::Rows;
 use crate::outcomes::ledger::take::QueuedDelivery;
 use crate::outcomes::notes::CHARTED_ABOVE;
@@ -48,8 +48,7 @@ async fn reported(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<R
            FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS b (message, subscription, shard)
            JOIN receipts r ON r.message = b.message AND r.subscription = b.subscription AND r.shard = b.shard
            WHERE r.shard = ANY ($4)"#,
-        (&messages as &[MessageId], &ids as &[SubscriptionId], &ids.iter().map(|id| id.shard()).collect::<Vec<_>>()),
-        (&shards_of(&ids))
+        (&messages as &[MessageId], &ids as &[SubscriptionId], &shard_column(&ids), &shards_of(&ids))
     );
     let mut reported = Reported::new();
     for row in rows.fetch_all(conn).await? {
@@ -83,9 +82,7 @@ async fn lanes_of(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Resu
         r#"SELECT s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3)"#,
-        ids,
-        |id| (id.shard()),
-        (&ids as &[SubscriptionId], &shards_of(&ids))
+        (&shard_column(&ids), &ids as &[SubscriptionId], &shards_of(&ids))
     )?;
     Ok(rows.into_iter().map(|row| (row.id, row.lane)).collect())
 }
@@ -130,15 +127,9 @@ async fn count(
          WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
         new,
-        |new| (
-            new.message,
-            new.subscription,
-            new.kind.code(),
-            new.subscription.shard(),
-            new.at,
-            !before.contains_key(&(new.message, new.subscription)),
-            lanes.get(&new.subscription).copied()
-        ),
+        |new| (new.message, new.subscription, new.kind.code(), new.subscription.shard(), new.at),
+        new,
+        |new| (!before.contains_key(&(new.message, new.subscription)), lanes.get(&new.subscription).copied()),
         (now, CHARTED_ABOVE, heard as &[MessageId])
     )
 }
@@ -161,7 +152,9 @@ pub(super) async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now:
         let free = query!(
             r#"SELECT id AS "id: SubscriptionId", greatest(since, keys_since) AS "since!" FROM subscriptions
                WHERE shard = $1 AND id = ANY ($2) AND keys_proven_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED"#,
-            (shard, &of_shard.iter().map(|(id, _)| *id).collect::<Vec<_>>() as &[SubscriptionId])
+            (shard),
+            of_shard,
+            |(id, _)| (*id)
         );
         let free = free.map(|row| (row.id, row.since)).fetch_all(&mut *conn).await?;
         let free: Vec<SubscriptionId> = free.into_iter().filter(proves).map(|(id, _)| id).collect();
@@ -181,9 +174,7 @@ async fn unproven(conn: &mut PgConnection, ids: Vec<SubscriptionId>) -> sqlx::Re
         r#"SELECT s.id AS "id: SubscriptionId", greatest(s.since, s.keys_since) AS "since!"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3) AND s.keys_proven_at IS NULL"#,
-        ids,
-        |id| (id.shard()),
-        (&ids as &[SubscriptionId], &shards_of(&ids))
+        (&shard_column(&ids), &ids as &[SubscriptionId], &shards_of(&ids))
     )?;
     Ok(rows.into_iter().map(|row| (row.id, row.since)).collect())
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 
 use super::{FoundRow, SearchQuery, Stretch};
-use crate::connections::engine::shards_of;
+use crate::connections::engine::{shard_column, shards_of};
 use crate::keyset::Towards;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
@@ -101,9 +101,7 @@ async fn browsers(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Resu
         r#"SELECT s.id AS "id: SubscriptionId", s.user_id, s.lane AS "lane: LaneId"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3)"#,
-        ids,
-        |id| (id.shard()),
-        (ids as &[SubscriptionId], &shards_of(ids))
+        (&shard_column(ids), ids as &[SubscriptionId], &shards_of(ids))
     )?;
     let browsers = rows.into_iter();
     Ok(browsers.map(|row| (row.id, Browser { user_id: row.user_id, lane: row.lane })).collect())

@@ -10,9 +10,9 @@ use super::cut::BatchScope;
 use super::due::DueSpan;
 use super::recipient::{Recipient, RecipientRow};
 use super::{cursors, filtered, walk};
-use crate::connections::engine;
+use crate::connections::engine::{self, shard_column};
 use crate::outcomes::ledger::closing::Closing;
-use crate::outcomes::ledger::enqueue::{NewRow, NewRows};
+use crate::outcomes::ledger::enqueue::{NewRow, enqueue};
 use crate::transactions::begin;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
@@ -216,9 +216,7 @@ pub async fn lease_lost_batch(
         FROM unnest($1::smallint[], $2::uuid[]) AS r (shard, id) JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id
         WHERE s.shard = ANY ($1)
         "#,
-        ids,
-        |id| (id.shard()),
-        (&ids as &[SubscriptionId], batch.accepted_at)
+        (&shard_column(&ids), &ids as &[SubscriptionId], batch.accepted_at)
     );
     let mut found: HashMap<SubscriptionId, RecipientRow> =
         found.fetch_all(pool).await?.into_iter().map(|found| (found.id, found)).collect();
@@ -274,7 +272,7 @@ pub async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now: Times
         life: recipient.life,
     });
     let mut closing = Closing::default();
-    for (_, message) in rows.collect::<NewRows>().enqueue(&mut tx).await? {
+    for (_, message) in enqueue(&mut tx, &rows.collect::<Vec<_>>()).await? {
         closing.merged(message, batch.lane);
     }
     closing.write(&mut tx, now).await?;

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::due::DueSpan;
 use super::recipient::RecipientRow;
 use super::{ClaimedRow, LETS_PASS, TURN_KEPT, Unopened, claimed, give_back};
-use crate::connections::engine::shards_of;
+use crate::connections::engine::{shard_column, shards_of};
 use crate::outcomes::ledger::log::logged;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
@@ -107,9 +107,7 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
         FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
         WHERE s.shard = ANY ($3)
         "#,
-        ids,
-        |id| (id.shard()),
-        (&ids as &[SubscriptionId], &shards_of(&ids))
+        (&shard_column(&ids), &ids as &[SubscriptionId], &shards_of(&ids))
     )?;
     let read = rows.into_iter().map(|row| {
         let found = RecipientRow {

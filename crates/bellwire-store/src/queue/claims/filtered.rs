@@ -10,7 +10,7 @@ use super::cut::{self, BatchChunk, BatchScope, Sendable};
 use super::recipient::Recipient;
 use crate::audience::candidates::{self, Stretch};
 use crate::audience::segment_filter::Judge;
-use crate::connections::engine;
+use crate::connections::engine::{self, shard_column};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
 use bellwire_segment::{AudienceFilter, FilterVerdict};
@@ -74,9 +74,7 @@ async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId], is_capped: 
                 "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.state = 'active'" + $within + " ORDER BY s.id",
-                ids,
-                |id| (id.shard()),
-                (ids as &[SubscriptionId], is_capped)
+                (&shard_column(ids), ids as &[SubscriptionId], is_capped)
             )
             .map(Recipient::from)
         };

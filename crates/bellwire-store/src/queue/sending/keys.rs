@@ -90,9 +90,13 @@ async fn take_over(
            AND (SELECT true FROM campaigns_in_motion c JOIN messages m ON m.id = c.message
                 WHERE c.message = k.message AND m.accepted_at > $4 AND m.state <> 'cancelled') IS NULL
          RETURNING k.app, k.key",
-        (&contested.iter().map(|((app, _), _)| *app).collect::<Vec<_>>()),
-        (&contested.iter().map(|((_, key), _)| *key).collect::<Vec<_>>() as &[&str]),
-        (&contested.iter().map(|(_, place)| messages[**place].message.id).collect::<Vec<_>>() as &[MessageId], now)
+        contested,
+        |((app, _), _)| (*app),
+        contested,
+        |((_, key), _)| (*key),
+        contested,
+        |(_, place)| (messages[**place].message.id),
+        (now)
     )?;
     Ok(rows.iter().map(|row| wanted[&(row.app, row.key.as_str())]).collect())
 }

@@ -11,13 +11,12 @@ use uuid::Uuid;
 use super::HELD_MAX;
 use super::addressed::{Born, LeaseHolder, NewMessage, ResolvedAudience, ResolvedReach, Sent, count, missing};
 use crate::audience::user_shards;
-use crate::connections::engine;
+use crate::connections::engine::{self, shard_column};
 use crate::outcomes::notes::CHARTED_ABOVE;
 use crate::queue::claims::{ClaimedRow, Recipient, Sendability};
 use crate::queue::opening::{Conditions, MessageRow, StoredConditions};
-use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
-use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_vault::Vault;
 use bellwire_vault::retry_token::Queued;
 
@@ -219,23 +218,26 @@ pub(super) async fn write(
          FROM named
          LEFT JOIN apps a ON a.id = CASE WHEN ($27::boolean[])[n] THEN ($2::uuid[])[n] END
          LEFT JOIN tier_settings s ON s.app = a.id AND s.tier = ($3::smallint[])[n]"#,
-                (&column(parcels, |m| m.id) as &[MessageId], &column(parcels, |m| m.app) as &[AppId]),
-                (&column(parcels, |m| m.tier.code()), &column(parcels, |m| Json(&m.audience)) as &[Json<&Value>]),
-                (&column(parcels, |m| m.content.as_slice()) as &[&[u8]], &column(parcels, |m| m.ttl_s)),
-                (&column(parcels, |m| m.urgency.code())),
-                (&column(parcels, |m| m.topic_header.as_deref()) as &[Option<&str>]),
-                (&column(parcels, |m| m.policy.as_ref().map(Json)) as &[Option<Json<&Value>>]),
-                (&parcels.iter().map(|parcel| parcel.topic).collect::<Vec<_>>() as &[Option<i32>]),
-                (&column(parcels, |m| m.enveloped), &column(parcels, |m| m.accepted_at)),
-                (&column(parcels, NewMessage::expires_at)),
-                (&parcels.iter().map(|parcel| i32::try_from(parcel.ids.len()).unwrap_or(i32::MAX)).collect::<Vec<_>>()),
-                (&parcels.iter().map(|parcel| parcel.users.is_some()).collect::<Vec<_>>()),
-                (&parcels.iter().map(|parcel| parcel.is_held).collect::<Vec<_>>(), &places),
-                (&ids.iter().map(|id| id.shard()).collect::<Vec<_>>(), &ids as &[SubscriptionId], &user_places),
-                (&users as &[&str], &tokens.iter().map(|token| token.as_slice()).collect::<Vec<_>>() as &[&[u8]]),
+                parcels,
+                |it| (it.message.id, it.message.app, it.message.tier.code(), Json(&it.message.audience)),
+                parcels,
+                |it| (it.message.content.as_slice(), it.message.ttl_s, it.message.urgency.code()),
+                parcels,
+                |it| (it.message.topic_header.as_deref(), it.message.policy.as_ref().map(Json), it.topic),
+                parcels,
+                |it| (it.message.enveloped, it.message.accepted_at, it.message.expires_at()),
+                parcels,
+                |it| (i32::try_from(it.ids.len()).unwrap_or(i32::MAX), it.users.is_some(), it.is_held),
+                (&places, &shard_column(&ids), &ids as &[SubscriptionId], &user_places, &users as &[&str]),
+                tokens,
+                |token| (token.as_slice()),
                 (holder.map(|holder| holder.lease), holder.map(|holder| holder.until)),
-                (&traceparents(parcels) as &[Option<&str>], &column(parcels, |m| m.sent_by) as &[Option<Uuid>]),
-                (&askers(parcels), &column(parcels, |m| m.received_at) as &[Option<Timestamp>])
+                (&traceparents(parcels) as &[Option<&str>]),
+                parcels,
+                |it| (it.message.sent_by),
+                (&askers(parcels)),
+                parcels,
+                |it| (it.message.received_at)
             )
         };
     }
@@ -288,10 +290,6 @@ pub(super) async fn write(
     Ok(sent)
 }
 
-fn column<'a, T>(parcels: &[Parcel<'a>], value: impl Fn(&'a NewMessage) -> T) -> Vec<T> {
-    parcels.iter().map(|parcel| value(parcel.message)).collect()
-}
-
 /// Returns the messages that request their app's settings for their tier: the first of each app and tier that is born leased.
 fn askers(parcels: &[Parcel<'_>]) -> Vec<bool> {
     let mut asked = HashSet::new();
@@ -302,7 +300,7 @@ fn askers(parcels: &[Parcel<'_>]) -> Vec<bool> {
 /// The spans of their requests; empty if none of them is traced, so that this costs nothing then.
 fn traceparents<'a>(parcels: &[Parcel<'a>]) -> Vec<Option<&'a str>> {
     match parcels.iter().any(|parcel| parcel.message.traceparent.is_some()) {
-        true => column(parcels, |message| message.traceparent.as_deref()),
+        true => parcels.iter().map(|parcel| parcel.message.traceparent.as_deref()).collect(),
         false => Vec::new(),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sqlx::{FromRow, PgConnection, PgPool, QueryBuilder};
 
 use super::{Letter, MESSAGES, Operation, OperationPreview, ReplayCursor};
-use crate::connections::engine::shards_of;
+use crate::connections::engine::{shard_column, shards_of};
 use crate::transactions::begin_by_index;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
@@ -120,9 +120,7 @@ async fn standings(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<H
         r#"SELECT s.id AS "id: SubscriptionId", s.state = 'active' AS "is_active!", s.expires_at, s.user_left_at
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3)"#,
-        ids,
-        |id| (id.shard()),
-        (&ids as &[SubscriptionId], &shards_of(&ids))
+        (&shard_column(&ids), &ids as &[SubscriptionId], &shards_of(&ids))
     )?;
     let rows = rows.into_iter();
     let standing = |is_active, expires_at, user_left_at| ReplayTarget { is_active, expires_at, user_left_at };

@@ -64,9 +64,12 @@ async fn mark(
         WHERE s.shard = g.shard AND s.id = g.id AND s.state = $5 AND s.revived <= g.life AND s.shard = ANY ($1)
         RETURNING s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId", s.life
         "#,
-        (&gone.iter().map(|(id, _)| id.shard()).collect::<Vec<_>>()),
-        (&gone.iter().map(|(id, _)| *id).collect::<Vec<_>>() as &[SubscriptionId], now),
-        (&gone.iter().map(|(_, life)| *life).collect::<Vec<_>>(), state.name())
+        gone,
+        |(id, _)| (id.shard(), *id),
+        (now),
+        gone,
+        |(_, life)| (*life),
+        (state.name())
     )
 }
 
@@ -106,10 +109,10 @@ async fn take_out(
         WHERE q.shard = e.shard AND q.subscription = e.id AND (q.lease IS NULL OR q.due_at <= $3)
         RETURNING q.subscription, q.message, q.lane, q.tier, q.retries
         "#,
-        (&shards, &ids as &[SubscriptionId], now, &ended.iter().map(|row| row.life).collect::<Vec<_>>()),
-        (&left.iter().map(|row| row.subscription.shard()).collect::<Vec<_>>()),
-        (&left.iter().map(|row| row.subscription).collect::<Vec<_>>() as &[SubscriptionId]),
-        (&left.iter().map(|row| row.topic).collect::<Vec<_>>()),
-        (&left.iter().map(|row| row.joined_at).collect::<Vec<_>>())
+        (&shards, &ids as &[SubscriptionId], now),
+        ended,
+        |row| (row.life),
+        left,
+        |row| (row.subscription.shard(), row.subscription, row.topic, row.joined_at)
     )
 }
