@@ -1,7 +1,7 @@
 //! Statements: the checked macros of sqlx, with a statement's parameters in tuples and rows given by column.
 //!
 //! A statement is written as `macro!(executor, result, sql, group, …)`. The result is a type to read rows as, `scalar` for a
-//! single value, or left out for an anonymous record. A group is a tuple of parameters, or rows with a closure that lists their
+//! single value, or left out for an anonymous record. A group is a tuple of parameters, or rows with closures that list their
 //! columns: `rows, |row| (row.id, row.at)`. Each column becomes an array, for `unnest`. The statement casts these arrays, because
 //! sqlx checks the type of none with ids or nulls.
 
@@ -19,6 +19,12 @@ macro_rules! bound {
     };
     ($macro:ident [$($done:tt)+], ($($parameter:expr),* $(,)?) $($groups:tt)*) => {
         bound!($macro [$($done)+ $(, $parameter)*] $($groups)*)
+    };
+    ($macro:ident [$($done:tt)+], $rows:expr, |$row:pat_param| ($($column:expr),+ $(,)?), |$next:pat_param| $($groups:tt)+) => {
+        bound!(
+            $macro [$($done)+ $(, &$rows.iter().map(|#[allow(unused_variables)] $row| $column).collect::<Vec<_>>() as _)+],
+            $rows, |$next| $($groups)+
+        )
     };
     ($macro:ident [$($done:tt)+], $rows:expr, |$row:pat_param| ($($column:expr),+ $(,)?) $($groups:tt)*) => {
         bound!(

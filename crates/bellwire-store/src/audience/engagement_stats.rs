@@ -221,9 +221,7 @@ async fn write(conn: &mut PgConnection, rows: &[EngagementRow]) -> sqlx::Result<
              hours = excluded.hours, former_hours = excluded.former_hours",
         rows,
         |row| (row.whose.0, row.whose.1.shard(), row.whose.1.id(), row.noted_at, row.habits.clicked_at),
-        rows,
         |row| (row.habits.unclicked, row.habits.unclicked_between.map(|it| it.0)),
-        rows,
         |row| (row.habits.unclicked_between.map(|it| it.1), recent(row), row.habits.hours.0.to_vec(), former(row))
     )
 }

@@ -86,7 +86,6 @@ pub async fn settle(pool: &PgPool, settled: &[Settled]) -> sqlx::Result<()> {
          SELECT w.id, w.number, g.at, g.status, g.took_ms, g.reason FROM written w JOIN given g ON g.id = w.id",
         settled,
         |it| (it.id.0, it.lease, it.state.name().to_owned(), it.due_at, it.at, status(it)),
-        settled,
         |it| (i32::try_from(it.took_ms).unwrap_or(i32::MAX), it.reason.as_deref())
     )
 }

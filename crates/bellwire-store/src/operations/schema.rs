@@ -238,17 +238,23 @@ async fn refuse_unknown(connection: &mut PgConnection, applied: &[AppliedMigrati
     }
     let unknown: Vec<_> =
         applied.iter().map(|applied| applied.version).filter(|it| !MIGRATIONS.version_exists(*it)).collect();
-    let there = fetch_one!(
-        &mut *connection,
-        scalar,
-        r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#,
-        (format!("{SCHEMA}.migrations_beside"))
-    )?;
-    let beside = if !unknown.is_empty() && there {
-        fetch_all!(connection, scalar, "SELECT version FROM migrations_beside WHERE version = ANY ($1)", (&unknown))?
-    } else {
-        Vec::new()
-    };
+    let mut beside = Vec::new();
+    if !unknown.is_empty() {
+        let there = fetch_one!(
+            &mut *connection,
+            scalar,
+            r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#,
+            (format!("{SCHEMA}.migrations_beside"))
+        )?;
+        if there {
+            beside = fetch_all!(
+                connection,
+                scalar,
+                "SELECT version FROM migrations_beside WHERE version = ANY ($1)",
+                (&unknown)
+            )?;
+        }
+    }
     match unknown.into_iter().find(|version| !beside.contains(version)) {
         Some(version) => Err(SchemaError::Foreign { version }),
         None => Ok(()),

@@ -180,7 +180,6 @@ async fn insert(
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
         batch,
         |receipt| (receipt.message, receipt.subscription, receipt.kind.code(), receipt.subscription.shard()),
-        batch,
         |receipt| (receipt.at, receipt.action.as_deref()),
         (now, CHARTED_ABOVE, heard as &[MessageId])
     )

@@ -66,9 +66,7 @@ impl Tally {
                  cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped",
             changes,
             |((message, lane), it)| (*message, *lane, n(it, Ending::Accepted), n(it, Ending::Gone)),
-            changes,
             |((message, lane), it)| (n(it, Ending::Expired)),
-            changes,
             |(_, it)| (n(it, Ending::Dead), n(it, Ending::Cancelled), n(it, Ending::Capped), it.targeted)
         )
     }

@@ -79,7 +79,6 @@ impl<'a> DeadLetters<'a> {
             "#,
             self.0,
             |it| (it.app, it.id, it.subscription.shard(), it.message, it.subscription, it.lane, it.tier),
-            self.0,
             |it| (it.cause.name(), it.status, it.detail, it.retries, it.policy, it.at)
         )
     }

@@ -62,9 +62,7 @@ pub async fn enqueue(conn: &mut PgConnection, rows: &[NewRow]) -> sqlx::Result<H
             "#,
         rows,
         |row| (row.subscription.shard(), row.subscription, row.message, row.lane, row.tier, row.retries, row.due_at),
-        rows,
         |row| (row.parked, row.scheduled_at, row.lease, row.leases, row.token.as_slice(), row.failed_at, row.has_turn),
-        rows,
         |row| (row.life)
     )?;
     let Some(put) = put else { return Ok(HashSet::new()) };

@@ -89,7 +89,6 @@ pub async fn logged(
         (&shard_column(&ids), &ids as &[SubscriptionId]),
         keys,
         |(message, ..)| (*message),
-        keys,
         |(.., number)| (*number),
         (&shards_of(&ids))
     )?;

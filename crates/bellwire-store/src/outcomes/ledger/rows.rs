@@ -139,9 +139,7 @@ macro_rules! settled {
         "#,
             $given,
             |row| (row.of.subscription.shard(), row.of.subscription, row.of.message, row.lease, row.ending),
-            $given,
             |row| (row.retries.map(stored), row.due.time($now), row.due == ClaimableAt::Parked, row.token.as_ref().map(|it| &it[..])),
-            $given,
             |row| (row.failed_at, row.due.is_turn(), row.profile),
             ($now, $counted_last),
             $told,
@@ -192,7 +190,6 @@ async fn write_rows(
         "#,
         entries,
         |it| (it.message, it.subscription, it.number, it.subscription.shard(), it.at, it.ending),
-        entries,
         |it| (it.status, it.took_ms, it.reason)
     );
     Ok(written.fetch_all(connection).await?.into_iter().collect())

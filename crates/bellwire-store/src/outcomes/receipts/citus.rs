@@ -128,7 +128,6 @@ async fn count(
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
         new,
         |new| (new.message, new.subscription, new.kind.code(), new.subscription.shard(), new.at),
-        new,
         |new| (!before.contains_key(&(new.message, new.subscription)), lanes.get(&new.subscription).copied()),
         (now, CHARTED_ABOVE, heard as &[MessageId])
     )

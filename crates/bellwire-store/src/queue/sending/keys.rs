@@ -92,9 +92,7 @@ async fn take_over(
          RETURNING k.app, k.key",
         contested,
         |((app, _), _)| (*app),
-        contested,
         |((_, key), _)| (*key),
-        contested,
         |(_, place)| (messages[**place].message.id),
         (now)
     )?;
