@@ -1,16 +1,16 @@
 //! The command line: arguments → settings → logging → one verb.
 //!
-//! Verbs about apps, keys and messages are requests to the API's own router, called in this process ([`local`]): one
+//! Verbs about apps, keys and messages are requests to the API's own router, called in this process ([`client`]): one
 //! door and one set of checks. What they make and scripts want (a secret, an id) stands alone on standard output; what
 //! is for people goes to standard error.
 
 pub(crate) mod admin;
 mod app;
-mod arguments;
 mod audit;
 mod backup;
 mod campaign;
 mod cap;
+mod client;
 mod dead_letters;
 mod explain;
 mod export;
@@ -24,7 +24,6 @@ mod init;
 mod invocation;
 mod key;
 mod keys;
-mod local;
 mod log_level;
 mod message;
 mod metrics;
@@ -40,6 +39,7 @@ mod template;
 mod topic;
 mod user;
 mod vapid;
+mod verb;
 mod watch;
 mod webhook;
 
@@ -49,7 +49,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::checks::{CheckResult, Health};
 use crate::config;
@@ -61,12 +61,12 @@ use bellwire_net::http_server::inherited::Inherited;
 use bellwire_simulator::gateways;
 use bellwire_telemetry::panics;
 use help::{
-    BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, EXPLAIN_EXAMPLE, EXPORT_EXAMPLES, IMPORT_EXAMPLES, INIT_EXAMPLE,
-    METRICS_EXAMPLES, MORE_SETTINGS, OPENAPI_EXAMPLE, RESTORE_EXAMPLES, SIMULATOR_EXAMPLE,
+    BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, MORE_SETTINGS, OPENAPI_EXAMPLE, RESTORE_EXAMPLES,
+    SIMULATOR_EXAMPLE,
 };
-use local::DataDirState;
 use output::{ClosedPipe, Output};
 use settings::{FewSettings, ServerSettings};
+use verb::{Declared, Group, group};
 
 /// Tasks that a thread runs before it looks at the sockets again.
 const EVENT_INTERVAL: u32 = 7;
@@ -86,93 +86,13 @@ struct Cli {
     verb: Verb,
 }
 
-/// A verb with verbs of its own, and the settings that name the database.
-#[derive(Debug, Args)]
-struct CommandGroup<Verbs: Subcommand> {
-    #[command(subcommand)]
-    verb: Verbs,
-    #[command(flatten)]
-    settings: FewSettings,
-}
-
-/// The arguments of a verb, and the settings that name the database.
-#[derive(Debug, Args)]
-struct Single<Arguments: Args> {
-    #[command(flatten)]
-    verb: Arguments,
-    #[command(flatten)]
-    settings: FewSettings,
-}
-
 #[derive(Debug, Subcommand)]
 enum Verb {
+    #[command(flatten)]
+    Declared(Declared),
     /// Run the server until SIGTERM or Ctrl-C.
     #[command(after_help = EXIT_CODES)]
     Serve(serve::Serve),
-    /// Create an app for your site, and print the code to paste.
-    #[command(after_help = INIT_EXAMPLE)]
-    Init(Single<init::Init>),
-    /// Create, list and change apps.
-    #[command(after_help = MORE_SETTINGS)]
-    App(CommandGroup<app::App>),
-    /// Create, list, change and delete topics.
-    #[command(after_help = MORE_SETTINGS)]
-    Topic(CommandGroup<topic::Topic>),
-    /// Set, list, count and delete segments.
-    #[command(after_help = MORE_SETTINGS)]
-    Segment(CommandGroup<segment::Segment>),
-    /// Export or erase the data of a user.
-    #[command(after_help = MORE_SETTINGS)]
-    User(CommandGroup<user::User>),
-    /// Manage webhooks, and resend failed requests.
-    #[command(after_help = MORE_SETTINGS)]
-    Webhook(CommandGroup<webhook::Webhook>),
-    /// Limit the messages per person and day or week.
-    #[command(after_help = MORE_SETTINGS)]
-    Cap(CommandGroup<cap::Cap>),
-    /// Create, try, list and delete templates.
-    #[command(after_help = MORE_SETTINGS)]
-    Template(CommandGroup<template::TemplateCommand>),
-    /// Manage the VAPID keys of an app.
-    #[command(after_help = MORE_SETTINGS)]
-    Vapid(CommandGroup<vapid::Vapid>),
-    /// Export an app, secrets included, for another server.
-    #[command(after_help = EXPORT_EXAMPLES)]
-    Export(Single<export::Export>),
-    /// Import subscriptions of another sender, or an exported app.
-    #[command(after_help = IMPORT_EXAMPLES)]
-    Import(Single<import::Import>),
-    /// Create, list and revoke API keys.
-    #[command(after_help = MORE_SETTINGS)]
-    Key(CommandGroup<key::Key>),
-    /// Invite people to this server, and set their roles.
-    #[command(after_help = MORE_SETTINGS)]
-    Admin(CommandGroup<team::Team>),
-    /// List the actions of keys, people and the command line.
-    #[command(after_help = MORE_SETTINGS)]
-    Audit(CommandGroup<audit::Audit>),
-    /// Print metrics of deliveries, receipts and subscriptions.
-    #[command(after_help = METRICS_EXAMPLES)]
-    Metrics(Single<Box<metrics::Figures>>),
-    /// Send a message to some or all subscribers.
-    Send(Single<Box<send::Send>>),
-    /// List, show, pause, resume and cancel messages.
-    #[command(after_help = MORE_SETTINGS)]
-    Message(CommandGroup<message::MessageCommand>),
-    /// Plan, start, follow, pause and cancel campaigns.
-    #[command(after_help = MORE_SETTINGS)]
-    Campaign(CommandGroup<campaign::Campaign>),
-    /// Follow events live: campaigns, push services, alerts, outcomes.
-    ///
-    /// Runs until Ctrl-C. A page on a terminal, a line for each event elsewhere, and a line of JSON for each with `--json`.
-    #[command(after_help = MORE_SETTINGS)]
-    Watch(Single<watch::Watch>),
-    /// Explain one delivery: rules, responses, retries, next attempt.
-    #[command(after_help = EXPLAIN_EXAMPLE)]
-    Explain(Single<explain::Explain>),
-    /// List, replay, discard and export failed deliveries.
-    #[command(after_help = MORE_SETTINGS)]
-    DeadLetters(CommandGroup<Box<dead_letters::DeadLetters>>),
     /// Show delivery policies, and simulate them.
     #[command(subcommand, after_help = EXIT_CODES)]
     Policy(policy::Policy),
@@ -191,7 +111,7 @@ enum Verb {
     Restore(backup::Restore),
     /// List, resume or cancel what a restore holds back.
     #[command(after_help = MORE_SETTINGS)]
-    Held(CommandGroup<held::HeldCommand>),
+    Held(held::Held),
     /// Migrate the database without serving.
     #[command(after_help = EXIT_CODES)]
     Migrate {
@@ -217,9 +137,6 @@ enum Verb {
         #[command(flatten)]
         settings: ServerSettings,
     },
-    /// Change the log level for a while without a restart.
-    #[command(after_help = MORE_SETTINGS)]
-    LogLevel(CommandGroup<log_level::LogLevel>),
     /// Check whether the server on this machine can serve.
     ///
     /// For health checks of containers. The server at the address `listen` can serve if its database responds.
@@ -264,6 +181,38 @@ enum PostgresVerb {
     /// Move the embedded Postgres to the newest major version that is installed, or to that of `postgres_bin`. Stop the server before.
     #[command(after_help = EXIT_CODES)]
     Upgrade(ServerSettings),
+}
+
+/// Verbs that are one request to the API.
+fn declared() -> Group {
+    let groups = [
+        app::app(),
+        topic::topic(),
+        segment::segment(),
+        user::user(),
+        webhook::webhook(),
+        cap::cap(),
+        template::template(),
+        vapid::vapid(),
+        key::key(),
+        team::team(),
+        audit::audit(),
+        message::messages(),
+        campaign::campaign(),
+        dead_letters::dead_letters(),
+        log_level::log_level(),
+    ];
+    let single = [
+        init::init(),
+        send::send(),
+        watch::watch(),
+        explain::explain(),
+        metrics::metrics(),
+        import::import(),
+        export::export(),
+    ];
+    let single = group("", "", single);
+    groups.into_iter().fold(single, Group::and)
 }
 
 /// Runs the program and returns its exit code.
@@ -325,35 +274,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 /// Does what was asked for. A line or two for each verb: as long as there are verbs.
 async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Result<ExitCode> {
-    macro_rules! run {
-        ($chosen:ident, $beginning:expr) => {
-            $chosen.settings.with($beginning, async |local| $chosen.verb.run(local, out).await).await?
-        };
-    }
     match verb {
         Verb::Serve(args) => serve::serve(args, inherited, out).await?,
-        Verb::App(chosen) => run!(chosen, chosen.verb.beginning()),
-        Verb::Init(chosen) => run!(chosen, DataDirState::Here),
-        Verb::Topic(chosen) => run!(chosen, DataDirState::Before),
-        Verb::User(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Segment(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Webhook(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Cap(chosen) => run!(chosen, DataDirState::Before),
-        Verb::LogLevel(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Template(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Vapid(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Export(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Import(chosen) => run!(chosen, DataDirState::Here),
-        Verb::Key(chosen) => run!(chosen, chosen.verb.beginning()),
-        Verb::Admin(chosen) => run!(chosen, chosen.verb.beginning()),
-        Verb::Audit(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Metrics(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Send(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Message(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Campaign(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Watch(chosen) => run!(chosen, DataDirState::Before),
-        Verb::Explain(chosen) => run!(chosen, DataDirState::Before),
-        Verb::DeadLetters(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Declared(chosen) => chosen.run(out).await?,
         Verb::Migrate { force, distribute, settings } => {
             admin::migrate(&settings.load()?, force, distribute, out).await?;
         }
@@ -364,7 +287,7 @@ async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Resu
         Verb::Man { directory } => generate::man(Cli::command(), &directory)?,
         Verb::Backup(backup) => backup.run(out).await?,
         Verb::Restore(restore) => restore.run(out).await?,
-        Verb::Held(chosen) => run!(chosen, DataDirState::Before),
+        Verb::Held(held) => held.run(out).await?,
         Verb::MasterKey(verb) => verb.run(out).await?,
         Verb::Keys(verb) => verb.run(out).await?,
         Verb::Postgres(PostgresVerb::Upgrade(settings)) => {
@@ -409,32 +332,5 @@ fn doctor(out: Output, findings: &[CheckResult]) -> anyhow::Result<ExitCode> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Flags;
-
-    #[test]
-    fn every_argument_is_sound() {
-        Cli::command().debug_assert();
-        generate::visible(&Cli::command()).debug_assert();
-    }
-
-    #[test]
-    fn expected_arguments_get_a_hint() {
-        for (arguments, hinted) in [
-            (&["bellwire", "app", "list", "--database-url", "postgres://x"][..], "BELLWIRE_DATABASE_URL"),
-            (&["bellwire", "key", "create", "--app", "shop", "--name", "x"], "send"),
-        ] {
-            let error = Cli::try_parse_from(arguments).unwrap_err();
-            assert!(hint(&error).is_some_and(|hint| hint.contains(hinted)), "{arguments:?}: {:?}", hint(&error));
-        }
-    }
-
-    #[test]
-    fn settings_are_taken_behind_every_verb() {
-        let cli = Cli::try_parse_from(["bellwire", "app", "list", "--data-dir", "/x", "--json"]).unwrap();
-        let Verb::App(CommandGroup { settings, .. }) = cli.verb else { panic!("{cli:?}") };
-        assert!(cli.json);
-        assert_eq!(settings.0, Flags::from_pairs([("data_dir", "/x".to_owned())]));
-    }
-}
+#[path = "../tests/unit/cli/arguments.rs"]
+mod tests;

@@ -1,32 +1,29 @@
-use axum::http::Method;
-use clap::Subcommand;
+//! `bellwire cap`: how many messages a person gets at most.
+
 use serde_json::{Value, json};
 
-use super::arguments::AppFlag;
-use super::local::{Ask, Local, path};
-use super::output::{Output, table_of, text};
-use super::refusal::ArgumentNames;
+use super::output::{columns, listed, table_of};
+use super::verb::{Call, Group, app, group, positional, verb};
 
-const NAMES: &ArgumentNames = &[("/caps", "CAP"), ("app", "--app")];
-
-#[derive(Debug, Subcommand)]
-pub(super) enum Cap {
-    /// Show an app's caps.
-    Show(AppFlag),
-    /// Replace an app's caps by these. All of them hold; they do within a minute.
-    #[command(after_help = "Examples:
-  bellwire cap set --app shop 2/1d 5/7d
-  bellwire cap set --app shop 3/1d 1/1h:promotional")]
-    Set {
-        /// Messages to a person, and the window: 2/1d. They count promotional and engagement messages together, or, with
-        /// `:promotional` or `:engagement` behind it, those alone. Repeatable.
-        #[arg(required = true, value_name = "CAP", value_parser = read)]
-        caps: Vec<Value>,
-        #[command(flatten)]
-        app: AppFlag,
-    },
-    /// Take all caps of an app away.
-    Clear(AppFlag),
+pub(super) fn cap() -> Group {
+    let help = "Messages to a person, and the window: 2/1d. They count promotional and engagement messages together, or, with \
+                `:promotional` or `:engagement` behind it, those alone. Repeatable";
+    let verbs = [
+        verb("show", "GET /apps/{app}/caps", "Show an app's caps").takes([app()]).words(show),
+        verb(
+            "set",
+            "PUT /apps/{app}/caps",
+            "Replace an app's caps by these. All of them hold; they do within a minute",
+        )
+        .takes([positional("CAP", "/caps", help).is(read).many(), app()])
+        .words(show)
+        .examples(["bellwire cap set --app shop 2/1d 5/7d", "bellwire cap set --app shop 3/1d 1/1h:promotional"]),
+        verb("clear", "PUT /apps/{app}/caps", "Take all caps of an app away")
+            .takes([app()])
+            .body(json!({"caps": []}))
+            .words(show),
+    ];
+    group("cap", "Limit the messages per person and day or week", verbs)
 }
 
 /// Parses the structure of a cap. The API validates the values.
@@ -41,29 +38,13 @@ fn read(written: &str) -> Result<Value, String> {
     Ok(cap)
 }
 
-impl Cap {
-    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
-        let caps = match self {
-            Self::Show(app) => local.get(path(["apps", &app, "caps"])).await?,
-            Self::Set { caps, app } => replace(local, &app, caps).await?,
-            Self::Clear(app) => replace(local, &app, Vec::new()).await?,
-        };
-        out.say(&caps, &show(&caps))?;
-        Ok(())
-    }
-}
-
-async fn replace(local: &Local, app: &str, caps: Vec<Value>) -> anyhow::Result<Value> {
-    let ask = Ask::new(Method::PUT, path(["apps", app, "caps"]));
-    local.ask(Ask { body: json!({"caps": caps}), names: NAMES, ..ask }).await
-}
-
-fn show(shown: &Value) -> String {
-    let caps = shown["caps"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if caps.is_empty() {
-        return "There are no caps: users receive every message sent to them.".to_owned();
-    }
-    table_of(&[("MESSAGES", text, "/max"), ("IN", text, "/window"), ("OF", text, "/tiers")], caps)
+fn show(_: &Call<'_>, shown: &Value) -> anyhow::Result<String> {
+    Ok(match listed(shown, "caps").next() {
+        None => "There are no caps: users receive every message sent to them.".to_owned(),
+        Some(_) => {
+            table_of(columns! { "MESSAGES" => "/max", "IN" => "/window", "OF" => "/tiers" }, listed(shown, "caps"))
+        }
+    })
 }
 
 #[cfg(test)]

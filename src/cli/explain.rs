@@ -1,44 +1,24 @@
 //! `bellwire explain`: one delivery's story in plain words.
 
-use axum::http::Method;
-use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use serde_json::Value;
 
-use super::local::{Ask, Local, path};
-use super::output::{Output, text};
-use super::refusal::ArgumentNames;
+use super::message::{app_of_message, message};
+use super::output::{listed, text};
+use super::verb::{Call, Verb, positional, verb};
 
-const NAMES: &ArgumentNames = &[("message", "MESSAGE"), ("subscription", "SUBSCRIPTION")];
-
-#[derive(Debug, Args)]
-#[group(skip)] // its verb has the same name
-pub(super) struct Explain {
-    /// The app's short name or id; by default the one that the message is of.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: Option<String>,
-    /// Id of the message.
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    message: String,
-    /// Id of the subscription.
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    subscription: String,
+pub(super) fn explain() -> Verb {
+    verb(
+        "explain",
+        "GET /apps/{app}/messages/{message}/deliveries/{subscription}/explain",
+        "Explain one delivery: rules, responses, retries, next attempt",
+    )
+    .takes([app_of_message(), message(), positional("SUBSCRIPTION", "{subscription}", "Id of the subscription")])
+    .words(show)
+    .examples(["bellwire explain msg_0198… sub_0197…"])
 }
 
-impl Explain {
-    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
-        let app = match self.app {
-            Some(app) => app,
-            None => local.app_of(&self.message).await?,
-        };
-        let at = path(["apps", &app, "messages", &self.message, "deliveries", &self.subscription, "explain"]);
-        let explanation = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
-        Ok(out.say(&explanation, &show(&explanation))?)
-    }
-}
-
-fn show(explanation: &Value) -> String {
+fn show(_: &Call<'_>, explanation: &Value) -> anyhow::Result<String> {
     let state = format!("State: {}, as of {}.", text(explanation, "/state"), text(explanation, "/now"));
-    let story = explanation["story"].as_array().into_iter().flatten();
-    std::iter::once(state).chain(story.map(|sentence| text(sentence, "/text"))).collect::<Vec<_>>().join("\n")
+    let story = listed(explanation, "story").map(|sentence| text(sentence, "/text"));
+    Ok(std::iter::once(state).chain(story).collect::<Vec<_>>().join("\n"))
 }

@@ -6,8 +6,9 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::local::{Ask, Local, path};
+use super::client::{ApiRequest, Client, DataDirState, path};
 use super::output::{Output, table, text, time};
+use super::settings::FewSettings;
 use bellwire_core::id::AppId;
 use bellwire_store::operations::restoring::{self, HeldWork as What};
 
@@ -15,7 +16,7 @@ use bellwire_store::operations::restoring::{self, HeldWork as What};
 const AT_ONCE: i64 = 200;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum HeldCommand {
+enum HeldCommand {
     /// List campaigns and messages that a restore has held back, up to 200.
     List(Of),
     /// Resume all held deliveries. Deliveries that the earlier server sent after the backup are sent again. A browser drops the repeat
@@ -26,45 +27,61 @@ pub(super) enum HeldCommand {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Of {
+struct Of {
     /// Only of this app: its short name or id.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
 }
 
+/// Arguments of `bellwire held`.
+#[derive(Debug, Args)]
+#[group(skip)] // the verb has the same name
+pub(super) struct Held {
+    #[command(subcommand)]
+    verb: HeldCommand,
+    #[command(flatten)]
+    settings: FewSettings,
+}
+
+impl Held {
+    pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
+        self.settings.with(DataDirState::Before, async |client| self.verb.run(client, out).await).await
+    }
+}
+
 impl HeldCommand {
-    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    async fn run(self, client: &Client, out: Output) -> anyhow::Result<()> {
         let (of, verb) = match self {
-            Self::List(of) => return list(local, of, out).await,
+            Self::List(of) => return list(client, of, out).await,
             Self::Resume(of) => (of, "resume"),
             Self::Cancel(of) => (of, "cancel"),
         };
-        let app = app_id(local, of.app.as_deref()).await?;
+        let app = app_id(client, of.app.as_deref()).await?;
         let mut turned = 0_u64;
         loop {
-            let held = restoring::held(local.pool(), app, AT_ONCE).await?;
+            let held = restoring::held(client.pool(), app, AT_ONCE).await?;
             if held.is_empty() {
                 break;
             }
             let before = turned;
             for (app, what) in held {
-                turned += u64::from(turn(local, app, what, verb).await?);
+                turned += u64::from(turn(client, app, what, verb).await?);
             }
             if turned == before {
                 bail!("what is left cannot be turned; `bellwire held list` shows it");
             }
         }
-        restoring::clear(local.pool()).await?;
+        restoring::clear(client.pool()).await?;
         let word = if verb == "resume" { "resumed" } else { "cancelled" };
         Ok(out.say(&json!({word: turned}), &format!("{turned} campaigns and messages were {word}."))?)
     }
 }
 
 /// Turns one. False: it was over by then.
-async fn turn(local: &Local, app: AppId, what: What, verb: &str) -> anyhow::Result<bool> {
+async fn turn(client: &Client, app: AppId, what: What, verb: &str) -> anyhow::Result<bool> {
     let place = place(app, what);
-    local
-        .ask(Ask::new(Method::POST, format!("{place}/{verb}")))
+    client
+        .ask(&ApiRequest::new(Method::POST, format!("{place}/{verb}")))
         .await
         .with_context(|| format!("{place}: cannot {verb} it"))?;
     Ok(true)
@@ -78,18 +95,18 @@ fn place(app: AppId, what: What) -> String {
     }
 }
 
-async fn app_id(local: &Local, app: Option<&str>) -> anyhow::Result<Option<AppId>> {
+async fn app_id(client: &Client, app: Option<&str>) -> anyhow::Result<Option<AppId>> {
     let Some(app) = app else { return Ok(None) };
-    let found = local.get(path(["apps", app])).await?;
+    let found = client.get(path(["apps", app])).await?;
     let id = found["id"].as_str().and_then(|id| id.parse().ok());
     Ok(Some(id.context("an app without an id")?))
 }
 
-async fn list(local: &Local, of: Of, out: Output) -> anyhow::Result<()> {
-    let app = app_id(local, of.app.as_deref()).await?;
+async fn list(client: &Client, of: Of, out: Output) -> anyhow::Result<()> {
+    let app = app_id(client, of.app.as_deref()).await?;
     let mut rows = Vec::new();
-    for (app, what) in restoring::held(local.pool(), app, AT_ONCE).await? {
-        let mut shown = local.get(place(app, what)).await?;
+    for (app, what) in restoring::held(client.pool(), app, AT_ONCE).await? {
+        let mut shown = client.get(place(app, what)).await?;
         shown["app"] = app.to_string().into();
         shown["kind"] = match what {
             What::Campaign(_) => "campaign",
@@ -98,7 +115,7 @@ async fn list(local: &Local, of: Of, out: Output) -> anyhow::Result<()> {
         .into();
         rows.push(shown);
     }
-    let last = restoring::last(local.pool()).await?;
+    let last = restoring::last(client.pool()).await?;
     let row = |shown: &Value| {
         let left = ["queued", "dispatching", "retrying"]
             .iter()

@@ -11,19 +11,6 @@ pub(super) const EXIT_CODES: &str = "Exit codes:
 pub(super) const MORE_SETTINGS: &str =
     "Every setting of `bellwire serve` is accepted too: as a flag, a variable, or in bellwire.toml.";
 
-pub(super) const INIT_EXAMPLE: &str = "Example:
-  bellwire init shop --origin http://localhost:3000";
-
-pub(super) const EXPORT_EXAMPLES: &str = "Examples:
-  bellwire export --app shop --output shop.ndjson
-  bellwire export --app shop --only subscriptions --format csv > subscriptions.csv";
-
-pub(super) const IMPORT_EXAMPLES: &str = "Examples:
-  bellwire import shop.ndjson
-  bellwire import subscriptions.csv --app shop --dry-run
-  bellwire import subscriptions.csv --app shop --resume
-  bellwire import shop.ndjson --app shop --with-settings";
-
 pub(super) const BACKUP_EXAMPLES: &str = "Examples:
   bellwire backup --output /backups/bellwire-2030-01-31
   bellwire backup --max-rate 8 --output /backups/bellwire-2030-01-31
@@ -39,12 +26,6 @@ pub(super) const COMPLETIONS_EXAMPLE: &str = "Example:
 
 pub(super) const OPENAPI_EXAMPLE: &str = "Example:
   bellwire openapi > openapi.json";
-
-pub(super) const EXPLAIN_EXAMPLE: &str = "Example:
-  bellwire explain msg_0198… sub_0197…";
-pub(super) const METRICS_EXAMPLES: &str = "Examples:
-  bellwire metrics --app shop --step 1h --by gateway
-  bellwire metrics --since 2030-01-01 --until 2030-02-01 --step 1d --measure subscriptions_lost --by reason";
 
 pub(super) const SIMULATOR_EXAMPLE: &str =
     "Example, with a server that delivers to the simulator (PORT: from the line that the command prints):

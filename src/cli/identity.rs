@@ -1,106 +1,71 @@
 //! `bellwire app identity-key`: what a site's backend signs user tokens with.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use axum::http::Method;
-use clap::builder::NonEmptyStringValueParser;
-use clap::{Subcommand, ValueEnum};
-use serde_json::json;
+use clap::builder::PossibleValue;
+use serde_json::Value;
 
-use super::local::{Ask, Local, path};
-use super::output::{Output, TableColumn, text, time};
-use super::refusal::ArgumentNames;
+use super::output::{TableColumn, columns, text, time};
 use super::send::read;
+use super::verb::{Group, Parameter, group, option, positional, verb};
 
-const NAMES: &ArgumentNames = &[
-    ("/name", "--name"),
-    ("/form", "--form"),
-    ("/public_key", "--public-key"),
-    ("identity_key", "KEY"),
-    ("app", "APP"),
-];
-
-/// Forms of identity proof that a backend can create with a key.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub(super) enum ProofFormArg {
-    /// Signed JWTs, which expire.
-    #[default]
-    Jwt,
-    /// The plain HMAC-SHA-256 of the user id, which holds until the key is deleted.
-    Hmac,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum IdentityKey {
-    /// Make a secret that your backend signs with, printed once and for all; or take a public key of your backend's pair.
-    #[command(after_help = "Examples:
-  SECRET=$(bellwire app identity-key create shop --name backend)
-  SECRET=$(bellwire app identity-key create shop --name backend --form hmac)
-  bellwire app identity-key create shop --name backend --public-key public.pem")]
-    Create {
-        /// The app's short name or id.
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-        /// Display name.
-        #[arg(long)]
-        name: String,
-        /// Form of proof that your backend creates with the key. The key is not valid for the other form.
-        #[arg(long, value_enum, default_value_t)]
-        form: ProofFormArg,
-        /// The file of a public key on P-256, PEM or a JWK; - for standard input.
-        #[arg(long, value_name = "FILE")]
-        public_key: Option<PathBuf>,
-    },
-    /// List an app's keys, without their secrets.
-    List {
-        /// The app's short name or id.
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-    },
-    /// Delete a key at once and for good. Proofs made with it are no longer valid.
-    Delete {
-        /// The app's short name or id.
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-        /// Id of the key, as `bellwire app identity-key list` shows it.
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        key: String,
-    },
-}
-
-impl IdentityKey {
-    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
-        let of = |app: &str| path(["apps", app, "identity-keys"]);
-        match self {
-            Self::Create { app, name, form, public_key } => {
-                let form = form.to_possible_value().map(|value| value.get_name().to_owned());
-                let mut body = json!({"name": name, "form": form});
-                if let Some(file) = public_key {
+pub(super) fn identity_key() -> Group {
+    let create = "Make a secret that your backend signs with, printed once and for all; or take a public key of your backend's pair";
+    let form = "Form of proof that your backend creates with the key. The key is not valid for the other form";
+    let jwt = PossibleValue::new("jwt").help("Signed JWTs, which expire");
+    let hmac =
+        PossibleValue::new("hmac").help("The plain HMAC-SHA-256 of the user id, which holds until the key is deleted");
+    let public_key = "The file of a public key on P-256, PEM or a JWK; - for standard input";
+    let verbs = [
+        verb("create", "POST /apps/{app}/identity-keys", create)
+            .takes([
+                app(),
+                option("--name <NAME>", "/name", "Display name").required(),
+                option("--form <FORM>", "/form", form).one_of([jwt, hmac]).default("jwt"),
+                option("--public-key <FILE>", "/public_key", public_key).read(pem),
+            ])
+            .shape(|call, body| {
+                if call.has("public-key") {
                     body["algorithm"] = "ES256".into();
-                    body["public_key"] = String::from_utf8_lossy(&read(&file)?).into();
                 }
-                let key = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::POST, of(&app)) }).await?;
-                let made = if key["secret"].is_string() { "/secret" } else { "/id" };
-                out.say(&key, &text(&key, made))?;
-                if made == "/secret" {
-                    out.note(&format!("Made {}. Keep the secret: it is shown only now.", text(&key, "/id")));
-                }
-            }
-            Self::List { app } => out.table(COLUMNS, &local.get(of(&app)).await?)?,
-            Self::Delete { app, key } => {
-                let at = path(["apps", &app, "identity-keys", &key]);
-                local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
-                out.say(&json!({"id": key, "deleted": true}), &format!("{key} is forgotten."))?;
-            }
-        }
-        Ok(())
-    }
+                Ok(())
+            })
+            .words(|_, key| Ok(text(key, if has_secret(key) { "/secret" } else { "/id" })))
+            .note_if(has_secret, "Made {/id}. Keep the secret: it is shown only now.")
+            .examples([
+                "SECRET=$(bellwire app identity-key create shop --name backend)",
+                "SECRET=$(bellwire app identity-key create shop --name backend --form hmac)",
+                "bellwire app identity-key create shop --name backend --public-key public.pem",
+            ]),
+        verb("list", "GET /apps/{app}/identity-keys", "List an app's keys, without their secrets")
+            .takes([app()])
+            .table(COLUMNS),
+        verb(
+            "delete",
+            "DELETE /apps/{app}/identity-keys/{identity_key}",
+            "Delete a key at once and for good. Proofs made with it are no longer valid",
+        )
+        .takes([
+            app(),
+            positional("KEY", "{identity_key}", "Id of the key, as `bellwire app identity-key list` shows it"),
+        ])
+        .deleted("id", "KEY", "{KEY} is forgotten."),
+    ];
+    group("identity-key", "Manage what the site's backend signs user tokens with", verbs)
 }
 
-const COLUMNS: &[TableColumn] = &[
-    ("ID", text, "/id"),
-    ("ALGORITHM", text, "/algorithm"),
-    ("FORM", text, "/form"),
-    ("CREATED", time, "/created_at"),
-    ("NAME", text, "/name"),
-];
+fn app() -> Parameter {
+    positional("APP", "{app}", "The app's short name or id")
+}
+
+fn has_secret(key: &Value) -> bool {
+    key["secret"].is_string()
+}
+
+fn pem(_: &str, file: &str) -> anyhow::Result<Value> {
+    Ok(String::from_utf8_lossy(&read(Path::new(file))?).into())
+}
+
+const COLUMNS: &[TableColumn] = columns! {
+    "ID" => "/id", "ALGORITHM" => "/algorithm", "FORM" => "/form", "CREATED" time => "/created_at", "NAME" => "/name",
+};

@@ -14,17 +14,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use axum::body::{Body, Bytes};
-use clap::Args;
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use futures_util::stream;
 use serde_json::{Map, Value, json};
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use url::form_urlencoded;
 
-use super::local::{Local, path, rows};
-use super::output::{Output, table, text};
+use super::client::{ApiRequest, Client, path};
+use super::output::{Output, rows, table, text};
 use super::refusal::{ArgumentNames, CommandError};
+use super::verb::{Call, Verb, flag, option, positional, verb, word};
 use crate::api::exports::record::{APP, END, KINDS, SUBSCRIPTION};
 use crate::api::http::problem::ProblemCode;
 use listed::Setting;
@@ -41,38 +40,49 @@ const SAID_EVERY: Duration = Duration::from_secs(3);
 /// Value of `--resume` without an argument.
 const LATEST: &str = "latest";
 
-/// Arguments of `bellwire import`.
-#[derive(Debug, Args)]
-#[group(skip)] // the verb has the same name
-pub(super) struct Import {
-    /// The file; - for standard input.
+pub(super) fn import() -> Verb {
+    let app = "The app's short name or id; a whole app is made under this name, or brought into the app that has it (`--with-settings`). \
+               By default the name that it had, if no app has that";
+    let with_settings = "Also make the file's settings those of an app that exists: origins, keys, webhooks and all else that it brings. \
+                         Only for files whose author may have the app";
+    let dry_run = "Say what would come of it, and keep nothing. Lists settings that the file brings";
+    let restore =
+        "Make subscriptions active again that their push service called gone. Those that were unsubscribed stay so";
+    let format =
+        "The form: lines of JSON, a table, or a JSON array; by default as the file's name ends, or lines of JSON";
+    let map = "Meanings of columns: pairs such as `abo:endpoint,kunde:user_id`; without a name after the colon, the column is ignored";
+    let charset = "The encoding of a file without byte-order mark, such as `windows-1252`; UTF-8 by default";
+    let resume = "Resume an interrupted import: the one with this id, or the latest";
+    let resume = option("--resume <IMPORT>", "-", resume).conflicts(["dry-run"]);
+    verb("import", "POST /apps/{app}/imports", "Import subscriptions of another sender, or an exported app")
+        .takes([
+            positional("FILE", "-", "The file; - for standard input"),
+            option("--app <APP>", "{app}", app).is(word()),
+            flag("--with-settings", "-", with_settings),
+            flag("--dry-run", "?dry_run", dry_run),
+            flag("--restore-pruned", "?restore_pruned", restore).conflicts(["resume"]),
+            option("--format <FORMAT>", "-", format).one_of(["ndjson", "csv", "json"]),
+            option("--map <MAP>", "?map", map),
+            option("--charset <ENCODING>", "?charset", charset),
+            resume.with(|arg| arg.num_args(0..=1).default_missing_value(LATEST)),
+        ])
+        .run(|call| Box::pin(async { Import::new(call).run().await }))
+        .examples([
+            "bellwire import shop.ndjson",
+            "bellwire import subscriptions.csv --app shop --dry-run",
+            "bellwire import subscriptions.csv --app shop --resume",
+            "bellwire import shop.ndjson --app shop --with-settings",
+        ])
+}
+
+/// The arguments of an import.
+struct Import<'a> {
+    call: &'a Call<'a>,
+    client: &'a Client,
     file: PathBuf,
-    /// The app's short name or id; a whole app is made under this name, or brought into the app that has it (`--with-settings`).
-    /// By default the name that it had, if no app has that.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
-    /// Also make the file's settings those of an app that exists: origins, keys, webhooks and all else that it brings. Only for
-    /// files whose author may have the app.
-    #[arg(long)]
-    with_settings: bool,
-    /// Say what would come of it, and keep nothing. Lists settings that the file brings.
-    #[arg(long)]
-    dry_run: bool,
-    /// Make subscriptions active again that their push service called gone. Those that were unsubscribed stay so.
-    #[arg(long, conflicts_with = "resume")]
-    restore_pruned: bool,
-    /// The form: lines of JSON, a table, or a JSON array; by default as the file's name ends, or lines of JSON.
-    #[arg(long, value_parser = PossibleValuesParser::new(["ndjson", "csv", "json"]))]
-    format: Option<String>,
-    /// Meanings of columns: pairs such as `abo:endpoint,kunde:user_id`; without a name after the colon, the column is ignored.
-    #[arg(long)]
-    map: Option<String>,
-    /// The encoding of a file without byte-order mark, such as `windows-1252`; UTF-8 by default.
-    #[arg(long, value_name = "ENCODING")]
-    charset: Option<String>,
-    /// Resume an interrupted import: the one with this id, or the latest.
-    #[arg(long, value_name = "IMPORT", num_args = 0..=1, default_missing_value = LATEST, conflicts_with = "dry_run")]
     resume: Option<String>,
+    dry_run: bool,
 }
 
 /// A file as it is read, and the line that was read last.
@@ -147,11 +157,17 @@ struct Before {
     refusal: Option<String>,
 }
 
-impl Import {
-    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+impl<'a> Import<'a> {
+    fn new(call: &'a Call<'a>) -> Self {
+        let given = |id: &str| call.has(id).then(|| call.text(id));
+        let (app, resume, dry_run) = (given("app"), given("resume"), call.has("dry-run"));
+        Self { call, client: call.client, file: call.text("FILE").into(), app, resume, dry_run }
+    }
+
+    async fn run(self) -> anyhow::Result<()> {
         let mut source = LineSource::open(&self.file)?;
-        let before = match self.format() {
-            "ndjson" => self.begin(local, out, &mut source).await?,
+        let before = match self.format().as_str() {
+            "ndjson" => self.begin(&mut source).await?,
             _ => None,
         };
         let is_whole = before.is_some();
@@ -162,24 +178,24 @@ impl Import {
             bail!("name the app with --app: only the export of a whole app contains the name");
         };
         let import = match &before.app {
-            Some(app) => self.take_in(local, out, app, source).await?,
+            Some(app) => self.take_in(app, source).await?,
             None => look_through(source).await?,
         };
-        report(out, &self.file, is_whole, before, import)
+        report(self.call.out, &self.file, is_whole, before, import)
     }
 
-    fn format(&self) -> &str {
+    fn format(&self) -> String {
         let end = self.file.extension().and_then(|end| end.to_str());
         let by_name = end.filter(|end| ["csv", "json"].contains(end)).unwrap_or("ndjson");
-        self.format.as_deref().unwrap_or(by_name)
+        if self.call.has("format") { self.call.text("format") } else { by_name.to_owned() }
     }
 
     /// Makes what stands before the subscriptions. None: it is no whole app. The line after that is the source's last.
-    async fn begin(&self, local: &Local, out: Output, source: &mut LineSource) -> anyhow::Result<Option<Before>> {
+    async fn begin(&self, source: &mut LineSource) -> anyhow::Result<Option<Before>> {
         let Some((APP, first)) = source.next().await?.and_then(of_export) else { return Ok(None) };
         let app = self.app.as_deref().or_else(|| first.get("slug")?.as_str());
         let app = app.context("the first line names no app")?.to_owned();
-        let exists = settings::exists(local, &app).await?;
+        let exists = settings::exists(self.client, &app).await?;
         if exists && self.app.is_none() {
             bail!(
                 "there is an app {app:?} already: --app {app} --with-settings brings the file into it, --app NAME makes another one"
@@ -188,9 +204,10 @@ impl Import {
         if !exists && self.resume.is_some() {
             bail!("there is no app {app:?}, so nothing of it broke off");
         }
-        let may_set = !exists || self.with_settings;
+        let may_set = !exists || self.call.has("with-settings");
         // What has broken off has made its settings, and a dry run makes none.
-        let mut making = (may_set && !self.dry_run && self.resume.is_none()).then(|| Making::new(local, &app, exists));
+        let mut making =
+            (may_set && !self.dry_run && self.resume.is_none()).then(|| Making::new(self.client, &app, exists));
         let mut listed = vec![Setting::new(source.before + 1, APP, &first)];
         if let Some(making) = &mut making {
             making.begin(first);
@@ -214,36 +231,37 @@ impl Import {
             Some(making) => making.finish()?,
         };
         if made > 0 {
-            out.note(&format!("The app {app} has its settings: {made} lines. Its subscriptions follow."));
+            self.call.out.note(&format!("The app {app} has its settings: {made} lines. Its subscriptions follow."));
         }
         let listed = if self.dry_run { listed } else { Vec::new() };
         Ok(Some(Before { app: (exists || !self.dry_run).then_some(app), made, faults, listed, refusal }))
     }
 
     /// Has the API take the rest in.
-    async fn take_in(&self, local: &Local, out: Output, app: &str, source: LineSource) -> anyhow::Result<Value> {
-        let all = path(["apps", app, "imports"]);
+    async fn take_in(&self, app: &str, source: LineSource) -> anyhow::Result<Value> {
+        let (client, all) = (self.client, path(["apps", app, "imports"]));
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(self.map.iter().map(|map| ("map", map)));
-        query.extend_pairs(self.charset.iter().map(|charset| ("charset", charset)));
+        for name in ["map", "charset"].into_iter().filter(|name| self.call.has(name)) {
+            query.append_pair(name, &self.call.text(name));
+        }
         let at = match &self.resume {
             None => {
-                query.append_pair("format", self.format());
-                for (name, is_set) in [("dry_run", self.dry_run), ("restore_pruned", self.restore_pruned)] {
-                    query.append_pair(name, if is_set { "true" } else { "false" });
+                query.append_pair("format", &self.format());
+                for (name, id) in [("dry_run", "dry-run"), ("restore_pruned", "restore-pruned")] {
+                    query.append_pair(name, if self.call.has(id) { "true" } else { "false" });
                 }
                 all.clone()
             }
-            Some(id) => path(["apps", app, "imports", &resumed(local, &all, id).await?]),
+            Some(id) => path(["apps", app, "imports", &resumed(client, &all, id).await?]),
         };
-        let upload = local.upload(format!("{at}?{}", query.finish()), NAMES, source.rest());
+        let upload = client.upload(format!("{at}?{}", query.finish()), NAMES, source.rest());
         let told = async {
             loop {
                 tokio::time::sleep(SAID_EVERY).await;
-                let Ok(page) = local.get(format!("{all}?limit=1")).await else { continue };
+                let Ok(page) = client.get(format!("{all}?limit=1")).await else { continue };
                 if let Some(import) = rows(&page).next() {
                     let n = |name: &str| text(import, name);
-                    out.note(&format!("{}: {} lines, {} added", n("/id"), n("/lines"), n("/added")));
+                    self.call.out.note(&format!("{}: {} lines, {} added", n("/id"), n("/lines"), n("/added")));
                 }
             }
         };
@@ -252,11 +270,11 @@ impl Import {
             never = told => never,
         };
         taken.map_err(|error| {
-            let code = error.downcast_ref::<CommandError>().map(|refusal| refusal.code);
-            match code {
-                Some(ProblemCode::NotFound | ProblemCode::InvalidParameter | ProblemCode::TransfersBusy) => error, // nothing has begun
-                _ if self.dry_run => error.context("the file was not read to its end"),
-                _ => error.context(format!(
+            let before = [ProblemCode::NotFound, ProblemCode::InvalidParameter, ProblemCode::TransfersBusy];
+            match error {
+                error if CommandError::is(&error, &before) => error, // nothing has begun
+                error if self.dry_run => error.context("the file was not read to its end"),
+                error => error.context(format!(
                     "the import was interrupted: continue it with the same arguments and `--app {app} --resume`"
                 )),
             }
@@ -265,11 +283,11 @@ impl Import {
 }
 
 /// The import that `--resume` means.
-async fn resumed(local: &Local, all: &str, id: &str) -> anyhow::Result<String> {
+async fn resumed(client: &Client, all: &str, id: &str) -> anyhow::Result<String> {
     if id != LATEST {
         return Ok(id.to_owned());
     }
-    let imports = local.list(all).await?;
+    let imports = client.list(ApiRequest::get(all.to_owned())).await?;
     let open = rows(&imports).find(|import| import["finished_at"].is_null() && import["dry_run"] == false);
     Ok(text(open.context("no import of this app has broken off")?, "/id"))
 }

@@ -1,152 +1,83 @@
 //! `bellwire message`: how it goes, and turning it.
 
-use axum::http::Method;
-use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::arguments::AppFlag;
-use super::local::{Ask, Local, path};
-use super::output::{Output, TableColumn, beginning, fields_of, text, time};
-use super::refusal::ArgumentNames;
+use super::output::{TableColumn, beginning, columns, fields_of, time};
+use super::verb::{Call, Group, Parameter, app, group, limit, option, positional, verb, word};
 
-const NAMES: &ArgumentNames = &[("message", "MESSAGE"), ("key", "--key"), ("limit", "--limit")];
-
-#[derive(Debug, Subcommand)]
-pub(super) enum MessageCommand {
-    /// List an app's messages, the newest first.
-    List {
-        #[command(flatten)]
-        app: AppFlag,
-        /// Maximum number of messages, 1 to 250.
-        #[arg(long, default_value_t = 50)]
-        limit: u16,
-    },
-    /// Show a message and where its deliveries stand.
-    #[command(after_help = "Example:\n  bellwire message show msg_0198…")]
-    Show(One),
-    /// Stop sending within a second, until it is resumed. Its time to live keeps running.
-    Pause(One),
-    /// Resume sending.
-    Resume(One),
-    /// Stop sending within a second, for good.
-    #[command(
-        after_help = "Example, of a message that was sent with a key:\n  bellwire message cancel --app shop --key booking-7"
-    )]
-    Cancel(MessageSelector),
+pub(super) fn messages() -> Group {
+    let one = || [app_of_message(), message()];
+    let key = option("--key <KEY>", "{key}", "Idempotency key of the message").is(word());
+    let verbs = [
+        verb("list", "GET /apps/{app}/messages", "List an app's messages, the newest first")
+            .takes([app(), limit("50", "Maximum number of messages, 1 to 250")])
+            .table(COLUMNS),
+        verb("show", "GET /apps/{app}/messages/{message}", "Show a message and where its deliveries stand")
+            .takes(one())
+            .words(show)
+            .examples(["bellwire message show msg_0198…"]),
+        verb(
+            "pause",
+            "POST /apps/{app}/messages/{message}/pause",
+            "Stop sending within a second, until it is resumed. Its time to live keeps running",
+        )
+        .takes(one())
+        .words(show),
+        verb("resume", "POST /apps/{app}/messages/{message}/resume", "Resume sending").takes(one()).words(show),
+        verb(
+            "cancel",
+            "POST /apps/{app}/messages[/by-key/{key}][/{message}]/cancel",
+            "Stop sending within a second, for good",
+        )
+        .takes([
+            app_of_message(),
+            message().with(|arg| arg.required(false).required_unless_present("key")),
+            key.conflicts(["MESSAGE"]).with(|arg| arg.requires("app")),
+        ])
+        .words(show)
+        .with(|command| {
+            let example = "bellwire message cancel --app shop --key booking-7";
+            command.after_help(format!("Example, of a message that was sent with a key:\n  {example}"))
+        }),
+    ];
+    group("message", "List, show, pause, resume and cancel messages", verbs)
 }
 
-/// A message, by its id or by its sender's own name for it.
-#[derive(Debug, Args)]
-pub(super) struct MessageSelector {
-    /// The app's short name or id; by default the one that the message is of.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: Option<String>,
-    /// Id of the message.
-    #[arg(value_parser = NonEmptyStringValueParser::new(), required_unless_present = "key")]
-    message: Option<String>,
-    /// Idempotency key of the message.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new(), conflicts_with = "message", requires = "app")]
-    key: Option<String>,
+/// The message that a verb is about.
+pub(super) fn message() -> Parameter {
+    positional("MESSAGE", "{message}", "Id of the message")
 }
 
-impl MessageSelector {
-    /// API path of the cancellation.
-    async fn cancel(self, local: &Local) -> anyhow::Result<String> {
-        match (self.app, self.message, self.key) {
-            (Some(app), None, Some(key)) => Ok(path(["apps", &app, "messages", "by-key", &key, "cancel"])),
-            (app, message, _) => One { app, message: message.unwrap_or_default() }.path(local, Some("cancel")).await,
-        }
-    }
+/// The app of the message; looked up unless given.
+pub(super) fn app_of_message() -> Parameter {
+    let help = "The app's short name or id; by default the one that the message is of";
+    option("--app <APP>", "{app}", help).is(word()).find(|call, given| Box::pin(find_app(call, given)))
 }
 
-#[derive(Debug, Args)]
-pub(super) struct One {
-    /// The app's short name or id; by default the one that the message is of.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: Option<String>,
-    /// Id of the message.
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    message: String,
-}
-
-impl One {
-    /// API path of the message, or of an action on it.
-    async fn path(self, local: &Local, verb: Option<&str>) -> anyhow::Result<String> {
-        let app = match self.app {
-            Some(app) => app,
-            None => local.app_of(&self.message).await?,
-        };
-        let place = path(["apps", &app, "messages", &self.message]);
-        Ok(verb.map_or_else(|| place.clone(), |verb| format!("{place}/{verb}")))
-    }
-}
-
-impl MessageCommand {
-    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
-        let (method, path) = match self {
-            Self::List { app, limit } => {
-                let at = format!("{}?limit={limit}", path(["apps", &app, "messages"]));
-                return Ok(out.table(COLUMNS, &local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?)?);
-            }
-            Self::Show(one) => (Method::GET, one.path(local, None).await?),
-            Self::Pause(one) => (Method::POST, one.path(local, Some("pause")).await?),
-            Self::Resume(one) => (Method::POST, one.path(local, Some("resume")).await?),
-            Self::Cancel(which) => (Method::POST, which.cancel(local).await?),
-        };
-        let message = local.ask(Ask { names: NAMES, ..Ask::new(method, path) }).await?;
-        Ok(out.say(&message, &show(&message))?)
-    }
+async fn find_app(call: &Call<'_>, given: Value) -> anyhow::Result<Value> {
+    if given.is_null() { call.client.app_of(&call.text("MESSAGE")).await.map(Value::from) } else { Ok(given) }
 }
 
 /// The counts that add up to `targeted`, whom a sunset rule left out, and those that `accepted` splits into.
-const COUNTS: [&str; 17] = [
-    "targeted",
-    "queued",
-    "dispatching",
-    "retrying",
-    "accepted",
-    "gone",
-    "expired",
-    "dead",
-    "cancelled",
-    "capped",
-    "sunset",
-    "awaiting_ack",
-    "acknowledged",
-    "unconfirmed",
-    "displayed",
-    "clicked",
-    "closed",
-];
+const COUNTS: &str = "targeted queued dispatching retrying accepted gone expired dead cancelled capped sunset awaiting_ack \
+                      acknowledged unconfirmed displayed clicked closed";
 
-const FIELDS: &[TableColumn] = &[
-    ("message", text, "/id"),
-    ("state", text, "/state"),
-    ("tier", text, "/tier"),
-    ("to", text, "/to"),
-    ("received", time, "/received_at"),
-    ("send time", time, "/accepted_at"),
-    ("expires", time, "/expires_at"),
-    ("estimate", text, "/audience_estimate"),
-    ("all found", text, "/expanded"),
-];
+const FIELDS: &[TableColumn] = columns! {
+    "message" => "/id", "state" => "/state", "tier" => "/tier", "to" => "/to", "received" time => "/received_at",
+    "send time" time => "/accepted_at", "expires" time => "/expires_at", "estimate" => "/audience_estimate", "all found" => "/expanded",
+};
 
-fn show(message: &Value) -> String {
+fn show(_: &Call<'_>, message: &Value) -> anyhow::Result<String> {
     let about = fields_of(FIELDS, message);
-    let line = |name: &&str| {
-        let n = message["counts"][*name].as_i64()?;
-        (n != 0 || *name == "targeted").then(|| format!("{n:>10}  {}", name.replace('_', " ")))
+    let line = |name: &str| {
+        let n = message["counts"][name].as_i64()?;
+        (n != 0 || name == "targeted").then(|| format!("{n:>10}  {}", name.replace('_', " ")))
     };
-    let counts: Vec<_> = COUNTS.iter().filter_map(line).collect();
-    format!("{about}\n{}", counts.join("\n"))
+    let counts: Vec<_> = COUNTS.split_whitespace().filter_map(line).collect();
+    Ok(format!("{about}\n{}", counts.join("\n")))
 }
 
-const COLUMNS: &[TableColumn] = &[
-    ("ID", text, "/id"),
-    ("STATE", text, "/state"),
-    ("TIER", text, "/tier"),
-    ("ACCEPTED", time, "/accepted_at"),
-    ("ESTIMATE", text, "/audience_estimate"),
-    ("TO", beginning::<60>, "/to"),
-];
+const COLUMNS: &[TableColumn] = columns! {
+    "ID" => "/id", "STATE" => "/state", "TIER" => "/tier", "ACCEPTED" time => "/accepted_at", "ESTIMATE" => "/audience_estimate",
+    "TO" beginning::<60> => "/to",
+};

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 use super::invocation;
-use super::local::rows;
 
 /// Output format.
 #[derive(Debug, Clone, Copy)]
@@ -17,16 +16,6 @@ impl Output {
     /// Prints an answer for machines or for people.
     pub(super) fn say(self, machine: &Value, people: &str) -> io::Result<()> {
         if self.json { writeln!(Stdout, "{machine}") } else { writeln!(Stdout, "{}", invocation::complete(people)) }
-    }
-
-    /// Prints an answer, for people as its fields, one a line.
-    pub(super) fn fields(self, shown: &[TableColumn], answer: &Value) -> io::Result<()> {
-        self.say(answer, &fields_of(shown, answer))
-    }
-
-    /// Prints a page, for people as a table of its rows.
-    pub(super) fn table(self, shown: &[TableColumn], page: &Value) -> io::Result<()> {
-        self.say(page, &table_of(shown, rows(page)))
     }
 
     /// Adds something for people, beside what is printed for programs.
@@ -95,24 +84,44 @@ pub(super) fn time(value: &Value, pointer: &str) -> String {
     }
 }
 
+/// Rows of a page.
+pub(super) fn rows(page: &Value) -> impl Iterator<Item = &Value> {
+    listed(page, "data")
+}
+
+/// Items of a member that is an array; none of any other.
+pub(super) fn listed<'a>(value: &'a Value, member: &str) -> impl Iterator<Item = &'a Value> {
+    value[member].as_array().into_iter().flatten()
+}
+
 pub(super) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    columns(std::iter::once(headings.map(str::to_owned)).chain(rows).map(Vec::from))
+    columns_of(std::iter::once(headings.map(str::to_owned)).chain(rows).map(Vec::from))
 }
 
 /// Heading of a column or name of a field, how its value is shown, and the pointer to that value.
 pub(super) type TableColumn = (&'static str, fn(&Value, &str) -> String, &'static str);
 
+/// Columns of a table or fields of a list: `"HEADING" => "/pointer"`, with the function between that shows the value, unless as text.
+macro_rules! columns {
+    (@) => { $crate::cli::output::text };
+    (@ $show:path) => { $show };
+    ($($heading:literal $($show:path)? => $pointer:literal),+ $(,)?) => {
+        &[$(($heading, columns!(@ $($show)?), $pointer)),+]
+    };
+}
+pub(super) use columns;
+
 /// A table with a row for each value.
 pub(super) fn table_of<'a>(shown: &[TableColumn], values: impl IntoIterator<Item = &'a Value>) -> String {
     let row = |value| shown.iter().map(|(_, show, pointer)| show(value, pointer)).collect();
-    columns(
+    columns_of(
         std::iter::once(shown.iter().map(|(heading, ..)| (*heading).to_owned()).collect())
             .chain(values.into_iter().map(row)),
     )
 }
 
 /// Rows of which the first one has the headings, in columns.
-pub(super) fn columns(rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(super) fn columns_of(rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
@@ -131,24 +140,5 @@ pub(super) fn fields_of(shown: &[TableColumn], value: &Value) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [["a".to_owned(), "1".to_owned()], ["übung".to_owned(), String::new()]];
-        assert_eq!(table(["NAME", "N"], rows), "NAME   N\na      1\nübung");
-    }
-
-    #[test]
-    fn values_are_written_as_people_do() {
-        let value = json!({"list": ["a", "b"], "none": null, "flag": true, "at": "2027-01-15T08:00:00.123456Z"});
-        assert_eq!(text(&value, "/list"), "a, b");
-        assert_eq!(text(&value, "/none"), "-");
-        assert_eq!(text(&value, "/flag"), "yes");
-        assert_eq!(time(&value, "/at"), "2027-01-15 08:00:00Z");
-        assert_eq!(time(&value, "/none"), "-");
-    }
-}
+#[path = "../../tests/unit/cli/output.rs"]
+mod tests;

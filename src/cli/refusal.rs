@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::api::http::problem::{FieldError, Problem, ProblemCode};
+use super::output::{listed, text};
+use crate::api::http::problem::{Problem, ProblemCode};
 
 /// Pairs of a JSON pointer or parameter of the request and the argument that set it.
 pub(super) type ArgumentNames = [(&'static str, &'static str)];
@@ -12,19 +13,24 @@ pub(super) type ArgumentNames = [(&'static str, &'static str)];
 #[error("{text}")]
 pub(super) struct CommandError {
     text: String,
-    pub code: ProblemCode,
+    code: String,
 }
 
 impl CommandError {
-    /// Writes it out. `body` is what was sent, to quote items of lists from.
-    pub(super) fn new(problem: &Problem, body: &Value, names: &ArgumentNames) -> Self {
-        let lines: Vec<String> = problem.errors.iter().map(|error| line(error, body, names)).collect();
+    /// Writes a problem of the API out. `body` is what was sent, to quote items of lists from.
+    pub(super) fn new(problem: &Value, body: &Value, names: &ArgumentNames) -> Self {
+        let lines: Vec<String> = listed(problem, "errors").map(|error| line(error, body, names)).collect();
         let text = match lines.as_slice() {
-            [] => format!("{}{}", problem.detail, hint(problem)),
+            [] => format!("{}{}", text(problem, "/detail"), hint(problem)),
             [line] => line.clone(),
             lines => format!("{} arguments are wrong:\n  {}", lines.len(), lines.join("\n  ")),
         };
-        Self { text, code: problem.code }
+        Self { text, code: problem["code"].as_str().unwrap_or_default().to_owned() }
+    }
+
+    /// Whether the error is a refusal for one of these reasons.
+    pub(super) fn is(error: &anyhow::Error, codes: &[ProblemCode]) -> bool {
+        error.downcast_ref::<Self>().is_some_and(|refusal| codes.iter().any(|code| code.name() == refusal.code))
     }
 }
 
@@ -39,9 +45,9 @@ pub(super) fn causes(error: &anyhow::Error) -> String {
     text
 }
 
-fn line(error: &FieldError, body: &Value, names: &ArgumentNames) -> String {
-    let place = [&error.pointer, &error.parameter, &error.header].into_iter().flatten().next();
-    let place = place.map_or("", String::as_str);
+fn line(error: &Value, body: &Value, names: &ArgumentNames) -> String {
+    let place =
+        ["pointer", "parameter", "header"].into_iter().find_map(|place| error[place].as_str()).unwrap_or_default();
     let named = names.iter().filter_map(|(at, name)| Some((name, place.strip_prefix(at)?)));
     let best = named.filter(|(_, rest)| rest.is_empty() || rest.starts_with('/')).min_by_key(|(_, rest)| rest.len());
     let argument = match best {
@@ -54,66 +60,28 @@ fn line(error: &FieldError, body: &Value, names: &ArgumentNames) -> String {
             _ => format!("{name} ({rest})"),
         },
     };
-    format!("{argument}: {}", error.detail)
+    format!("{argument}: {}", text(error, "/detail"))
 }
 
 /// Hint for an object that does not exist: the command that lists such objects.
-fn hint(problem: &Problem) -> &'static str {
+fn hint(problem: &Value) -> String {
     let lists = [
-        ("app", " `bellwire app list` shows those that there are."),
-        ("API key", " `bellwire key list` shows those that there are."),
-        ("VAPID key", " `bellwire vapid list` shows those that there are."),
-        ("message", " `bellwire message list` shows those that there are."),
-        ("campaign", " `bellwire campaign list` shows those that there are."),
-        ("template", " `bellwire template list` shows those that there are."),
-        ("topic", " `bellwire topic list` shows those that there are."),
-        ("segment", " `bellwire segment list` shows those that there are."),
+        ("app", "app"),
+        ("API key", "key"),
+        ("VAPID key", "vapid"),
+        ("message", "message"),
+        ("campaign", "campaign"),
+        ("template", "template"),
+        ("topic", "topic"),
+        ("segment", "segment"),
     ];
-    let missing =
-        |what: &str| problem.code == ProblemCode::NotFound && problem.detail == Problem::not_found(what).detail;
-    lists.into_iter().find(|(what, _)| missing(what)).map_or("", |(_, hint)| hint)
+    let missing = |what: &str| {
+        problem["code"] == ProblemCode::NotFound.name() && problem["detail"] == Problem::not_found(what).detail
+    };
+    let list = lists.into_iter().find(|(what, _)| missing(what));
+    list.map_or_else(String::new, |(_, command)| format!(" `bellwire {command} list` shows those that there are."))
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn told(problem: Problem) -> String {
-        let body = json!({"origins": ["https://good.example.com", "nonsense"], "slug": "A", "content": {"url": "x"}});
-        let names = [("/origins", "--origin"), ("/slug", "SLUG"), ("/content/url", "--url"), ("message", "MESSAGE")];
-        CommandError::new(&problem, &body, &names).to_string()
-    }
-
-    #[test]
-    fn the_argument_is_named_and_an_item_quoted() {
-        assert_eq!(told(Problem::invalid_member("/slug", "must be short")), "SLUG: must be short");
-        assert_eq!(told(Problem::invalid_member("/origins", "too many")), "--origin: too many");
-        assert_eq!(told(Problem::invalid_member("/origins/1", "is none")), "--origin \"nonsense\": is none");
-        assert_eq!(told(Problem::invalid_member("/content/urls", "unknown")), "/content/urls: unknown");
-        assert_eq!(told(Problem::invalid_parameter("message", "expected")), "MESSAGE: expected");
-    }
-
-    #[test]
-    fn several_faults_are_told_at_once() {
-        let faults = ["/slug", "/origins"].map(|at| FieldError::member(at, "is wrong")).to_vec();
-        assert_eq!(told(Problem::invalid(faults)), "2 arguments are wrong:\n  SLUG: is wrong\n  --origin: is wrong");
-    }
-
-    #[test]
-    fn repeated_cause_is_printed_once() {
-        let io = || std::io::Error::other("connection refused");
-        let error = anyhow::Error::new(io()).context("the database cannot be used: connection refused").context("list");
-        assert_eq!(causes(&error), "list: the database cannot be used: connection refused");
-        assert_eq!(causes(&anyhow::Error::new(io()).context("list")), "list: connection refused");
-    }
-
-    #[test]
-    fn missing_resource_suggests_how_to_find_it() {
-        assert_eq!(
-            told(Problem::not_found("app")),
-            "There is no such app. `bellwire app list` shows those that there are."
-        );
-    }
-}
+#[path = "../../tests/unit/cli/refusal.rs"]
+mod tests;

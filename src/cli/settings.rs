@@ -2,8 +2,8 @@
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
+use super::client::{Client, DataDirState};
 use super::invocation;
-use super::local::{DataDirState, Local};
 use crate::config::{Config, Flags};
 use crate::server::telemetry;
 
@@ -70,12 +70,12 @@ impl FewSettings {
     pub(super) async fn with(
         &self,
         beginning: DataDirState,
-        verb: impl AsyncFnOnce(&Local) -> anyhow::Result<()>,
+        verb: impl AsyncFnOnce(&Client) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let config = self.load()?;
-        let local = Local::open(config, beginning).await?;
-        let done = verb(&local).await;
-        local.close().await;
+        let client = Client::open(config, beginning).await?;
+        let done = verb(&client).await;
+        client.close().await;
         done
     }
 }

@@ -3,23 +3,20 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal as _, Write};
-use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use axum::http::Method;
-use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use serde_json::Value;
 
-use super::local::{Ask, Local, path};
+use super::client::{ApiRequest, Client};
+use super::help::MORE_SETTINGS;
 use super::output::{Output, Stdout, table, text, time};
-use super::refusal::ArgumentNames;
 use super::serve::told_to_stop;
+use super::verb::{Call, Verb, option, verb, word};
 use bellwire_core::event_type::EventType;
 
-const NAMES: &ArgumentNames = &[("app", "--app"), ("kinds", "--kinds"), ("Last-Event-ID", "--after")];
+const LAST_EVENT_ID: &str = "Last-Event-ID";
 /// Delay before reconnecting to a stream that ended.
-pub(super) const COME_BACK: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Events that a page shows, the newest last.
 const RECENT: usize = 20;
 /// For how long a page shows what an app's attempts came to: a second later there is something new, or nothing was sent.
@@ -28,53 +25,47 @@ const BAR: usize = 30;
 /// Clears a terminal and goes to its upper left corner (ECMA-48: ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-#[derive(Debug, Args)]
-#[group(skip)] // its verb has the same name
-pub(super) struct Watch {
-    /// Only what concerns this app, by its short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: Option<String>,
-    /// Only events of these kinds, separated by commas, such as `message.progress,lane`.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    kinds: Option<String>,
-    /// From behind the event of this id, at most a day ago.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    after: Option<String>,
+pub(super) fn watch() -> Verb {
+    let kinds = "Only events of these kinds, separated by commas, such as `message.progress,lane`";
+    let about = "Follow events live: campaigns, push services, alerts, outcomes";
+    verb("watch", "GET [/apps/{app}]/events/stream", about)
+        .takes([
+            option("--app <APP>", "{app}", "Only what concerns this app, by its short name or id").is(word()),
+            option("--kinds <KINDS>", "?kinds", kinds).is(word()),
+            option("--after <AFTER>", LAST_EVENT_ID, "From behind the event of this id, at most a day ago").is(word()),
+        ])
+        .with(|command| {
+            let how = "Runs until Ctrl-C. A page on a terminal, a line for each event elsewhere, and a line of JSON for each with `--json`.";
+            command.long_about(format!("{about}.\n\n{how}")).after_help(MORE_SETTINGS)
+        })
+        .run(|call| Box::pin(run(call)))
 }
 
-impl Watch {
-    /// Watches until a signal stops the command. Reconnects to a stream that ended, after the last event.
-    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
-        let mut at = match &self.app {
-            Some(app) => path(["apps", app, "events", "stream"]),
-            None => path(["events", "stream"]),
-        };
-        if let Some(kinds) = &self.kinds {
-            at += &format!("?{}", serde_urlencoded::to_string([("kinds", kinds)])?);
+/// Watches until a signal stops the command.
+async fn run(call: &Call<'_>) -> anyhow::Result<()> {
+    let screen = RefCell::new(Screen::new(call.out));
+    let stop = told_to_stop()?;
+    let following = follow(call.client, call.request().await?, |frame| screen.borrow_mut().show(frame));
+    tokio::select! {
+        broken = following => broken,
+        aged = age(&screen) => Ok(aged?),
+        () = stop => Ok(()),
+    }
+}
+
+/// Hands on the events of a stream. Reconnects to a stream that ended, after the last event. Returns only if the server refuses it.
+pub(super) async fn follow(
+    client: &Client,
+    mut request: ApiRequest,
+    mut take: impl FnMut(&Frame) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    loop {
+        let mut frames = Frames::default();
+        client.stream(&request, |octets| frames.push(octets).iter().try_for_each(&mut take)).await?;
+        if let Some(last) = frames.last_id {
+            request.headers = vec![(LAST_EVENT_ID, last)];
         }
-        let screen = RefCell::new(Screen::new(out));
-        let mut last = self.after;
-        let mut stop = pin!(told_to_stop()?);
-        loop {
-            let (after, mut frames) = (last.clone(), Frames::default());
-            let ask = Ask { names: NAMES, last_event_id: after.as_deref(), ..Ask::new(Method::GET, at.clone()) };
-            let streaming = local.stream(ask, |octets| {
-                for frame in frames.push(octets) {
-                    screen.borrow_mut().show(&frame)?;
-                }
-                last = frames.last_id.clone().or(last.take());
-                Ok(())
-            });
-            tokio::select! {
-                ended = streaming => ended?,
-                aged = age(&screen) => return Ok(aged?),
-                () = &mut stop => return Ok(()),
-            }
-            tokio::select! {
-                () = tokio::time::sleep(COME_BACK) => {}
-                () = &mut stop => return Ok(()),
-            }
-        }
+        tokio::time::sleep(RECONNECT_DELAY).await;
     }
 }
 
@@ -100,15 +91,15 @@ pub(super) struct Frame {
 
 /// Server-sent events out of octets that may be cut anywhere (HTML, section 9.2.6), as far as ours need it.
 #[derive(Default)]
-pub(super) struct Frames {
+struct Frames {
     octets: Vec<u8>,
     /// The id to resume from: of the last block that had one, event or not.
-    pub(super) last_id: Option<String>,
+    last_id: Option<String>,
 }
 
 impl Frames {
     /// Takes in octets; the events that they complete.
-    pub(super) fn push(&mut self, octets: &[u8]) -> Vec<Frame> {
+    fn push(&mut self, octets: &[u8]) -> Vec<Frame> {
         self.octets.extend_from_slice(octets);
         let mut frames = Vec::new();
         while let Some(end) = self.octets.windows(2).position(|pair| pair == b"\n\n") {
@@ -249,51 +240,5 @@ fn bar(done: i64, of: i64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const STREAM: &str = ": listening\nretry: 2000\nid: 11-0\n\nevent: lane.held\ndata: {\"kind\":\"lane.held\",\"app\":\"app_1\",\
-                          \"at\":\"2027-01-15T08:00:00Z\",\"data\":{\"lane\":3,\"reason\":null}}\nid: 12-3\n\n:\n\n\
-                          event: end\ndata: {\"reason\":\"lagged\"}\n\n";
-
-    #[test]
-    fn events_are_read_however_they_are_cut() {
-        for size in [1, 7, 1_000] {
-            let mut frames = Frames::default();
-            assert_eq!(frames.push(b": listening\nid: 11-0\n\n"), []);
-            assert_eq!(frames.last_id.as_deref(), Some("11-0"), "to resume from before there is an event");
-            let read: Vec<Frame> = STREAM.as_bytes().chunks(size).flat_map(|octets| frames.push(octets)).collect();
-            assert_eq!(read.len(), 2);
-            assert_eq!((read[0].id.as_deref(), &*read[0].kind), (Some("12-3"), "lane.held"));
-            assert_eq!(line(&read[0]), "2027-01-15 08:00:00Z  lane.held  app_1  lane=3");
-            assert_eq!(read[1], Frame { id: None, kind: "end".into(), data: json!({"reason": "lagged"}) });
-        }
-    }
-
-    #[test]
-    fn page_shows_running_campaigns_and_latest_events() {
-        let frame = |kind: &str, data: Value| Frame {
-            id: None,
-            kind: kind.into(),
-            data: json!({"app": "app_1", "at": "2027-01-15T08:00:00Z", "data": data}),
-        };
-        let mut page = WatchView::default();
-        let progress = json!({"message": "msg_1", "state": "sending", "audience_estimate": 200, "targeted": 150,
-                              "waiting": 50, "accepted": 90});
-        let now = Instant::now();
-        page.take(&frame("message.progress", progress), now);
-        page.take(&frame("outcomes", json!({"seconds": 2.0, "accepted": 90, "retry": 4})), now);
-        let shown = page.to_string();
-        assert!(shown.contains("msg_1") && shown.contains("###############...............  50 %"), "{shown}");
-        assert!(shown.contains("45/s") && shown.contains("2/s"), "{shown}");
-        assert!(!page.age(now + RATE_SHOWN / 2) && page.to_string().contains("45/s"));
-        assert!(page.age(now + RATE_SHOWN), "nothing was sent since");
-        assert!(!page.to_string().contains("/s"), "{page}");
-        page.take(&frame("message.done", json!({"message": "msg_1"})), now);
-        (0..RECENT).for_each(|n| page.take(&frame("lane.held", json!({"lane": n})), now));
-        let shown = page.to_string();
-        assert!(!shown.contains("msg_1") && shown.contains("lane=0") && shown.contains("lane=19"), "{shown}");
-    }
-}
+#[path = "../../tests/unit/cli/watch.rs"]
+mod tests;

@@ -6,28 +6,24 @@ use serde_json::{Map, Value, json};
 
 use super::fault;
 use crate::api::http::problem::ProblemCode;
-use crate::cli::local::{Ask, Local, path, rows};
-use crate::cli::output::text;
+use crate::cli::client::{ApiRequest, Client, path};
+use crate::cli::output::{rows, text};
 use crate::cli::refusal::{ArgumentNames, CommandError};
 
 const NAMES: &ArgumentNames = &[("/slug", "the app's name"), ("app", "--app")];
 
 /// Whether there is an app of that name or id.
-pub(super) async fn exists(local: &Local, app: &str) -> anyhow::Result<bool> {
-    match local.get(path(["apps", app])).await {
+pub(super) async fn exists(client: &Client, app: &str) -> anyhow::Result<bool> {
+    match client.get(path(["apps", app])).await {
         Ok(_) => Ok(true),
-        Err(error) if is_refused(&error, ProblemCode::NotFound) => Ok(false),
+        Err(error) if CommandError::is(&error, &[ProblemCode::NotFound]) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-fn is_refused(error: &anyhow::Error, code: ProblemCode) -> bool {
-    error.downcast_ref::<CommandError>().is_some_and(|refusal| refusal.code == code)
-}
-
 /// An app whose settings are being made.
 pub(super) struct Making<'a> {
-    local: &'a Local,
+    client: &'a Client,
     app: &'a str,
     exists: bool,
     /// Members of the app line, until its VAPID key follows.
@@ -37,8 +33,8 @@ pub(super) struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
-    pub(super) fn new(local: &'a Local, app: &'a str, exists: bool) -> Self {
-        Self { local, app, exists, waiting: None, made: 0, faults: Vec::new() }
+    pub(super) fn new(client: &'a Client, app: &'a str, exists: bool) -> Self {
+        Self { client, app, exists, waiting: None, made: 0, faults: Vec::new() }
     }
 
     /// Takes the app's own line.
@@ -78,14 +74,14 @@ impl<'a> Making<'a> {
     }
 
     async fn ask(&self, method: Method, at: String, body: Value) -> anyhow::Result<Value> {
-        self.local.ask(Ask { body, names: NAMES, ..Ask::new(method, at) }).await
+        self.client.ask(&ApiRequest::new(method, at).body(body).names(NAMES)).await
     }
 
     /// Sends a request. Returns `false` if the API refuses it with one of these codes, which mean that the object exists.
     async fn ask_unless(&self, method: Method, at: String, body: Value, there: ProblemCode) -> anyhow::Result<bool> {
         match self.ask(method, at, body).await {
             Ok(_) => Ok(true),
-            Err(error) if is_refused(&error, there) => Ok(false),
+            Err(error) if CommandError::is(&error, &[there]) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -138,7 +134,7 @@ impl<'a> Making<'a> {
 
     /// Whether a list contains an object with equal values in these members.
     async fn has(&self, list: &str, it: &Value, members: &[&str]) -> anyhow::Result<bool> {
-        let there = self.local.get(self.at([list])).await?;
+        let there = self.client.get(self.at([list])).await?;
         Ok(rows(&there).any(|row| members.iter().all(|member| row[member] == it[member])))
     }
 

@@ -237,6 +237,13 @@ async fn app_deletion_needs_its_name_twice() {
 }
 
 #[tokio::test]
+async fn held_app_is_released() {
+    let shell = Shell::with_app().await;
+    let released = line(&shell.ok(&["app", "release", "shop"]).await);
+    assert!(released.starts_with("shop is held no more: it may send "), "{released}");
+}
+
+#[tokio::test]
 async fn identity_keys_are_made_listed_and_deleted() {
     let shell = Shell::with_app().await;
     let made = shell.ok(&["app", "identity-key", "create", "shop", "--name", "backend"]).await;
@@ -271,7 +278,7 @@ async fn refusal_names_argument_and_remedy() {
         ("key create --app shop --scope send --name x --expires-at 2001-01-01", "--expires-at: must be in the future"),
         ("key create --app shop --scope operator --name x", "--scope \"operator\": is not for an app's keys"),
         ("key revoke --operator ak_1", "bellwire: KEY: expected an id of the form ak_"),
-        ("vapid subject --app shop push@example.com", "bellwire: the contact: must begin with mailto: or https://"),
+        ("vapid subject --app shop push@example.com", "bellwire: CONTACT: must begin with mailto: or https://"),
         ("vapid import --app shop no-such-file", "bellwire: cannot read no-such-file: "),
         ("vapid export --app shop vk_01a1f94e-0000-7000-8000-000000000000", "`bellwire vapid list` shows"),
         ("send --app shop --topic news", "bellwire: no content given: use --title for a notification"),

@@ -12,7 +12,6 @@ use sqlx::PgPool;
 use tower::ServiceExt as _;
 
 use super::refusal::{ArgumentNames, CommandError};
-use crate::api::http::problem::Problem;
 use crate::config::Config;
 use crate::server;
 use crate::server::context::{Context, Migrations};
@@ -34,43 +33,44 @@ pub(super) enum DataDirState {
 
 /// An open database and the API on it.
 #[derive(Debug)]
-pub(super) struct Local {
+pub(super) struct Client {
     /// Public URL of the server, without a trailing slash.
     pub server: String,
     context: Context,
     router: Router,
 }
 
-/// A request, and how its author knows its parts.
+/// Request to the API, and the names of the arguments that its parts come from.
 #[derive(Debug)]
-pub(super) struct Ask<'a> {
+pub(super) struct ApiRequest {
     pub method: Method,
     pub path: String,
     /// JSON; null for none.
     pub body: Value,
-    pub idempotency_key: Option<&'a str>,
-    pub last_event_id: Option<&'a str>,
-    /// Whether the request is refused if the resource exists.
-    pub only_creates: bool,
-    pub names: &'a ArgumentNames,
+    pub headers: Vec<(&'static str, String)>,
+    pub names: Vec<(&'static str, &'static str)>,
 }
 
-impl Ask<'static> {
+impl ApiRequest {
     /// A request without a body.
     pub(super) fn new(method: Method, path: String) -> Self {
-        Self {
-            method,
-            path,
-            body: Value::Null,
-            idempotency_key: None,
-            last_event_id: None,
-            only_creates: false,
-            names: &[],
-        }
+        Self { method, path, body: Value::Null, headers: Vec::new(), names: Vec::new() }
+    }
+
+    pub(super) fn get(path: String) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(super) fn body(self, body: Value) -> Self {
+        Self { body, ..self }
+    }
+
+    pub(super) fn names(self, names: &ArgumentNames) -> Self {
+        Self { names: names.to_vec(), ..self }
     }
 }
 
-impl Local {
+impl Client {
     /// Opens the database as a server does: the embedded Postgres of a running one is shared.
     pub(super) async fn open(mut config: Config, beginning: DataDirState) -> anyhow::Result<Self> {
         config.database_connections = CONNECTIONS;
@@ -111,18 +111,18 @@ impl Local {
     }
 
     /// Makes a request. A refused one is an error that names the arguments which are wrong; no content is null.
-    pub(super) async fn ask(&self, ask: Ask<'_>) -> anyhow::Result<Value> {
-        let octets = axum::body::to_bytes(self.answer(ask).await?, ANSWER_MAX_OCTETS).await?;
+    pub(super) async fn ask(&self, request: &ApiRequest) -> anyhow::Result<Value> {
+        let octets = axum::body::to_bytes(self.answer(request).await?, ANSWER_MAX_OCTETS).await?;
         if octets.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&octets)?) }
     }
 
     /// Makes a request whose answer may be of any length, and hands it on as it comes.
     pub(super) async fn stream(
         &self,
-        ask: Ask<'_>,
+        request: &ApiRequest,
         mut take: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut answer = self.answer(ask).await?.into_data_stream();
+        let mut answer = self.answer(request).await?.into_data_stream();
         while let Some(octets) = answer.try_next().await? {
             take(&octets)?;
         }
@@ -138,51 +138,49 @@ impl Local {
     }
 
     /// Makes a request; the body of its answer, unless that is a problem.
-    async fn answer(&self, ask: Ask<'_>) -> anyhow::Result<Body> {
-        let mut request = Request::builder().method(ask.method).uri(ask.path);
-        if let Some(key) = ask.idempotency_key {
-            request = request.header("Idempotency-Key", key);
+    async fn answer(&self, ApiRequest { method, path, body, headers, names }: &ApiRequest) -> anyhow::Result<Body> {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, value);
         }
-        if let Some(id) = ask.last_event_id {
-            request = request.header("Last-Event-ID", id);
-        }
-        if ask.only_creates {
-            request = request.header(header::IF_NONE_MATCH, "*");
-        }
-        let body = if ask.body.is_null() {
+        let octets = if body.is_null() {
             Body::empty()
         } else {
             request = request.header(header::CONTENT_TYPE, "application/json");
-            Body::from(ask.body.to_string())
+            Body::from(body.to_string())
         };
-        let request = request.body(body).context("this cannot be written as a request")?;
-        self.answered(request, &ask.body, ask.names).await
+        let request = request.body(octets).context("this cannot be written as a request")?;
+        self.answered(request, body, names).await
     }
 
     /// Has the API answer a request with that JSON as its body.
     async fn answered(&self, request: Request<Body>, body: &Value, names: &ArgumentNames) -> anyhow::Result<Body> {
         let Ok(response) = self.router.clone().oneshot(request).await;
         let status = response.status();
-        if !status.is_success() {
-            let problem = response.extensions().get::<Problem>();
-            let problem = problem.with_context(|| format!("the response {status} is not a problem"))?;
-            return Err(CommandError::new(problem, body, names).into());
+        if status.is_success() {
+            return Ok(response.into_body());
         }
-        Ok(response.into_body())
+        let octets = axum::body::to_bytes(response.into_body(), ANSWER_MAX_OCTETS).await?;
+        let problem = serde_json::from_slice(&octets);
+        let problem = problem.with_context(|| format!("the response {status} is not a problem"))?;
+        Err(CommandError::new(&problem, body, names).into())
     }
 
     pub(super) async fn get(&self, path: String) -> anyhow::Result<Value> {
-        self.ask(Ask::new(Method::GET, path)).await
+        self.ask(&ApiRequest::get(path)).await
     }
 
-    /// Reads a list to its end: one page that holds everything.
-    pub(super) async fn list(&self, path: &str) -> anyhow::Result<Value> {
-        let mut page = self.get(format!("{path}?limit=250")).await?;
+    /// Reads a list to its end: one page that holds everything. The request has no query.
+    pub(super) async fn list(&self, mut request: ApiRequest) -> anyhow::Result<Value> {
+        let path = format!("{}?limit=250", request.path);
+        request.path.clone_from(&path);
+        let mut page = self.ask(&request).await?;
         let mut rows = Vec::new();
         loop {
             rows.append(page["data"].as_array_mut().context("a page without rows")?);
             let Some(iterator) = page["iterator"].as_str() else { break };
-            page = self.get(format!("{path}?limit=250&iterator={iterator}")).await?;
+            request.path = format!("{path}&iterator={iterator}");
+            page = self.ask(&request).await?;
         }
         page["data"] = rows.into();
         Ok(page)
@@ -201,23 +199,21 @@ impl Local {
     }
 }
 
-pub(super) fn rows(page: &Value) -> impl Iterator<Item = &Value> {
-    page["data"].as_array().into_iter().flatten()
-}
-
 /// Builds a path from segments. Each segment is percent-encoded, so that input cannot add segments.
 pub(super) fn path<const N: usize>(segments: [&str; N]) -> String {
-    let mut path = String::from("/v1");
-    for segment in segments {
-        path.push('/');
-        for octet in segment.bytes() {
-            match octet {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => path.push(char::from(octet)),
-                _ => path.push_str(&format!("%{octet:02X}")),
-            }
+    segments.iter().fold("/v1".to_owned(), |path, segment| path + "/" + &encoded(segment))
+}
+
+/// Percent-encodes a segment of a path.
+pub(super) fn encoded(segment: &str) -> String {
+    let mut encoded = String::new();
+    for octet in segment.bytes() {
+        match octet {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => encoded.push(char::from(octet)),
+            _ => encoded.push_str(&format!("%{octet:02X}")),
         }
     }
-    path
+    encoded
 }
 
 #[cfg(test)]

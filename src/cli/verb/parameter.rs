@@ -1,0 +1,167 @@
+//! Arguments of declared verbs, and the part of the request that each fills.
+
+use std::ops::RangeBounds;
+
+use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
+use clap::builder::{
+    NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, RangedI64ValueParser, StringValueParser,
+    TypedValueParser,
+};
+use clap::{Arg, ArgAction};
+use futures_util::future::LocalBoxFuture;
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::cli::a_tier;
+use crate::cli::send::given_json;
+
+/// Turns the text of an argument into its value when the verb runs. Begins with the argument's name, for errors.
+pub(super) type Read = fn(&str, &str) -> anyhow::Result<Value>;
+/// Looks a value up in the API. Begins with what was given, or null.
+type Find = for<'a> fn(&'a Call<'a>, Value) -> LocalBoxFuture<'a, anyhow::Result<Value>>;
+
+/// Argument of a verb. All values are JSON.
+pub(in crate::cli) struct Parameter {
+    pub(super) arg: Arg,
+    /// Name in errors, as typed.
+    pub(super) label: &'static str,
+    /// The part of the request: `{part}` of the path, `?parameter` of the query, `/pointer` into the body (empty: the whole body), the
+    /// name of a header, or `-` for none.
+    pub(super) to: &'static str,
+    /// Value that a flag stands for.
+    pub(super) flag: Value,
+    pub(super) read: Option<Read>,
+    pub(super) find: Option<Find>,
+}
+
+/// An option with a value, such as `--since <TIME>`.
+pub(in crate::cli) fn option(spec: &'static str, to: &'static str, help: &'static str) -> Parameter {
+    let (label, value) = spec.split_once(" <").expect("an option and its value");
+    let (name, value) = (label.trim_start_matches('-'), value.trim_end_matches('>'));
+    new(Arg::new(name).long(name).value_name(value), label, to, help).is(StringValueParser::new().map(Value::from))
+}
+
+/// A positional argument, such as `TOPIC`, or `[KEY]` if it may be left out. It is not empty.
+pub(in crate::cli) fn positional(spec: &'static str, to: &'static str, help: &'static str) -> Parameter {
+    let name = spec.trim_matches(['[', ']']);
+    new(Arg::new(name).value_name(name).required(name == spec), name, to, help).is(word())
+}
+
+/// An option without a value.
+pub(in crate::cli) fn flag(label: &'static str, to: &'static str, help: &'static str) -> Parameter {
+    let name = label.trim_start_matches('-');
+    new(Arg::new(name).long(name).action(ArgAction::SetTrue), label, to, help)
+}
+
+fn new(arg: Arg, label: &'static str, to: &'static str, help: &'static str) -> Parameter {
+    Parameter { arg: arg.help(help), label, to, flag: true.into(), read: None, find: None }
+}
+
+impl Parameter {
+    pub(super) fn id(&self) -> &str {
+        self.arg.get_id().as_str()
+    }
+
+    /// Name of the part of the request, as problems have it.
+    pub(super) fn place(&self) -> &'static str {
+        self.to.trim_matches(['{', '}', '?'])
+    }
+
+    /// Changes the argument itself.
+    pub(in crate::cli) fn with(mut self, change: impl FnOnce(Arg) -> Arg) -> Self {
+        self.arg = change(self.arg);
+        self
+    }
+
+    pub(in crate::cli) fn is(self, parser: impl TypedValueParser<Value = Value>) -> Self {
+        self.with(|arg| arg.value_parser(parser))
+    }
+
+    pub(in crate::cli) fn required(self) -> Self {
+        self.with(|arg| arg.required(true))
+    }
+
+    pub(in crate::cli) fn default(self, value: &'static str) -> Self {
+        self.with(|arg| arg.default_value(value))
+    }
+
+    /// May be given several times. The value is an array.
+    pub(in crate::cli) fn many(self) -> Self {
+        let is_positional = self.arg.get_long().is_none();
+        let many = self.with(|arg| arg.action(ArgAction::Append));
+        if is_positional { many.with(|arg| arg.num_args(1..)) } else { many }
+    }
+
+    /// May be given several times, or several values separated by commas.
+    pub(in crate::cli) fn several(self) -> Self {
+        self.many().with(|arg| arg.value_delimiter(','))
+    }
+
+    pub(in crate::cli) fn one_of(self, values: impl IntoIterator<Item = impl Into<PossibleValue>>) -> Self {
+        self.is(PossibleValuesParser::new(values).map(Value::from))
+    }
+
+    pub(in crate::cli) fn conflicts<const N: usize>(self, others: [&'static str; N]) -> Self {
+        self.with(|arg| arg.conflicts_with_all(others))
+    }
+
+    /// The flag stands for this value instead of `true`.
+    pub(in crate::cli) fn sets(self, value: impl Into<Value>) -> Self {
+        Self { flag: value.into(), ..self }
+    }
+
+    /// Turns the text into the value when the verb runs, such as by reading a file.
+    pub(in crate::cli) fn read(self, read: Read) -> Self {
+        Self { read: Some(read), ..self }
+    }
+
+    /// Looks the value up when the verb runs.
+    pub(in crate::cli) fn find(self, find: Find) -> Self {
+        Self { find: Some(find), ..self }
+    }
+}
+
+/// The app that a verb acts on.
+pub(in crate::cli) fn app() -> Parameter {
+    option("--app <APP>", "{app}", "The app's short name or id").is(word()).required()
+}
+
+/// The app that a verb is about.
+pub(in crate::cli) fn named_app() -> Parameter {
+    positional("APP", "{app}", "Slug or id of the app")
+}
+
+/// Maximum number of rows.
+pub(in crate::cli) fn limit(default: &'static str, help: &'static str) -> Parameter {
+    option("--limit <LIMIT>", "?limit", help).is(number(0..=i64::from(u16::MAX))).default(default)
+}
+
+/// An option that is a day or a time.
+pub(in crate::cli) fn time(spec: &'static str, to: &'static str, help: &'static str) -> Parameter {
+    option(spec, to, help).is(|text: &str| moment(text).map(|time| json!(time)))
+}
+
+pub(in crate::cli) fn tier(to: &'static str, help: &'static str) -> Parameter {
+    option("--tier <TIER>", to, help).is(a_tier().map(|tier| tier.name().into()))
+}
+
+/// An option that is a JSON value, or @FILE.
+pub(in crate::cli) fn json_or_file(spec: &'static str, to: &'static str, help: &'static str) -> Parameter {
+    option(spec, to, help).read(given_json)
+}
+
+/// A whole number.
+pub(in crate::cli) fn number(range: impl RangeBounds<i64>) -> impl TypedValueParser<Value = Value> {
+    RangedI64ValueParser::<i64>::new().range(range).map(Value::from)
+}
+
+/// A text that is not empty.
+pub(in crate::cli) fn word() -> impl TypedValueParser<Value = Value> {
+    NonEmptyStringValueParser::new().map(Value::from)
+}
+
+/// A time, or the beginning of a day.
+pub(in crate::cli) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
+    let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    text.parse().ok().or_else(day).ok_or("must be such as 2030-01-31 or 2030-01-31T08:30:00Z")
+}
