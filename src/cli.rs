@@ -1,7 +1,7 @@
 //! The command line: arguments → settings → logging → one verb.
 //!
-//! Verbs about apps, keys and messages are requests to the API's own router, called in this process ([`client`]): one
-//! door and one set of checks. What they make and scripts want (a secret, an id) stands alone on standard output; what
+//! Verbs about apps, keys and messages are requests to the API ([`client`]), whose router is called in this process, or which
+//! is a server elsewhere (`--server`): one door and one set of checks. What they make and scripts want (a secret, an id) stands alone on standard output; what
 //! is for people goes to standard error.
 
 pub(crate) mod admin;
@@ -82,8 +82,23 @@ struct Cli {
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
+    /// Ask the server at URL, by the key in BELLWIRE_KEY [BELLWIRE_SERVER].
+    #[arg(long, global = true, value_name = "URL", env = config::SERVER_VARIABLE, hide_env = true)]
+    server: Option<String>,
     #[command(subcommand)]
     verb: Verb,
+}
+
+impl Cli {
+    /// Address of the server that is asked. Fails if the verb works on the data of its own machine.
+    fn server(&self, verb: &str) -> anyhow::Result<Option<String>> {
+        let server = self.server.clone().filter(|server| !server.is_empty());
+        anyhow::ensure!(
+            server.is_none() || !invocation::is_on_server(verb),
+            "{verb} runs only on the server itself, on its data: run it there, without --server and BELLWIRE_SERVER"
+        );
+        Ok(server)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -220,7 +235,7 @@ pub fn main() -> ExitCode {
     panics::watch();
     let matches = help::grouped(Cli::command()).try_get_matches().unwrap_or_else(|error| refuse(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
-    match run(cli) {
+    match cli.server(matches.subcommand_name().unwrap_or_default()).and_then(|server| run(cli, server)) {
         Ok(code) => code,
         Err(error) if ClosedPipe::ended(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -260,7 +275,7 @@ fn a_tier() -> impl TypedValueParser<Value = Tier> {
     PossibleValuesParser::new(known).try_map(|name| name.parse::<Tier>())
 }
 
-fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+fn run(cli: Cli, server: Option<String>) -> anyhow::Result<ExitCode> {
     let inherited = Inherited::take(); // while this is the only thread
     // A campaign keeps hundreds of short tasks ready; at tokio's usual 61 polls between looks at the sockets a one-time code
     // would wait for many of them at each of its round trips.
@@ -269,14 +284,14 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         .event_interval(EVENT_INTERVAL)
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(dispatch(cli.verb, inherited, Output { json: cli.json }))
+    runtime.block_on(dispatch(cli.verb, server, inherited, Output { json: cli.json }))
 }
 
 /// Does what was asked for. A line or two for each verb: as long as there are verbs.
-async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Result<ExitCode> {
+async fn dispatch(verb: Verb, server: Option<String>, inherited: Inherited, out: Output) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Serve(args) => serve::serve(args, inherited, out).await?,
-        Verb::Declared(chosen) => chosen.run(out).await?,
+        Verb::Declared(chosen) => chosen.run(server.as_deref(), out).await?,
         Verb::Migrate { force, distribute, settings } => {
             admin::migrate(&settings.load()?, force, distribute, out).await?;
         }

@@ -41,8 +41,10 @@ const PREFIX: &str = "BELLWIRE_";
 /// The variable by which platforms name a database, be it meant for us or for another application.
 const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
 const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
-/// API key of a backend, as `bellwire init` prints it and the examples read it. The server does not use it.
+/// API key of a backend, as `bellwire init` prints it and the examples read it. The command line sends it to a server elsewhere.
 const BACKEND_KEY_VARIABLE: &str = "BELLWIRE_KEY";
+/// Address of the server that the command line asks.
+pub(crate) const SERVER_VARIABLE: &str = "BELLWIRE_SERVER";
 /// A machine or container with less memory than this, in MiB, is small,
 const SMALL_MIB: u32 = 512;
 /// Maximum connections to the embedded Postgres on a small machine.
@@ -307,7 +309,7 @@ impl Config {
 
 fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let known = |name: &str| {
-        [FILE_VARIABLE, BACKEND_KEY_VARIABLE].contains(&name)
+        [FILE_VARIABLE, BACKEND_KEY_VARIABLE, SERVER_VARIABLE].contains(&name)
             || SETTINGS.iter().any(|setting| setting.variable() == name)
     };
     // Kubernetes and Docker links describe a service called `bellwire` by such variables to its neighbours.

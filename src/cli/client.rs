@@ -1,27 +1,29 @@
-//! The API within this process, for callers with access to the database and the master key.
+//! Requests to the API: within this process for callers with access to the database, or over HTTPS to a server elsewhere.
+
+mod local;
+mod remote;
 
 use std::io;
 
 use anyhow::{Context as _, anyhow, bail};
-use axum::Router;
-use axum::body::Body;
-use axum::http::{Method, Request, header};
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Method, Request, header};
 use futures_util::TryStreamExt as _;
 use serde_json::Value;
-use sqlx::PgPool;
 use tower::ServiceExt as _;
 
 use super::refusal::{ArgumentNames, CommandError};
 use crate::config::Config;
-use crate::server;
-use crate::server::context::{Context, Migrations};
+use crate::server::context::Context;
 use bellwire_core::id::MessageId;
-use bellwire_postgres::Embedded;
 use bellwire_store::{operations::workers, queue::opening};
+use local::Local;
+use remote::Remote;
+
+/// Variable of the API key for a server elsewhere.
+const KEY_VARIABLE: &str = "BELLWIRE_KEY";
 
 const ANSWER_MAX_OCTETS: usize = 64 << 20;
-/// Connections of a verb: half of them for dispatch, which is not there.
-const CONNECTIONS: u32 = 6;
 
 /// Whether a verb may be the first thing that happens in a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +33,18 @@ pub(super) enum DataDirState {
     Before,
 }
 
-/// An open database and the API on it.
+/// The API, and the way to it.
 #[derive(Debug)]
 pub(super) struct Client {
     /// Public URL of the server, without a trailing slash.
     pub server: String,
-    context: Context,
-    router: Router,
+    transport: Transport,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Local(Local),
+    Remote(Remote),
 }
 
 /// Request to the API, and the names of the arguments that its parts come from.
@@ -71,48 +78,38 @@ impl ApiRequest {
 }
 
 impl Client {
-    /// Opens the database as a server does: the embedded Postgres of a running one is shared.
+    /// Opens the database on this machine.
     pub(super) async fn open(mut config: Config, beginning: DataDirState) -> anyhow::Result<Self> {
-        config.database_connections = CONNECTIONS;
-        let data = config.data_dir.display();
-        let embedded = config.database_url.is_none();
-        let is_new = embedded && !Embedded::exists(&config.postgres_options());
-        if is_new && beginning == DataDirState::Before {
-            bail!(
-                "there is no data in {data}. Start `bellwire serve` first, or give its data directory or database: --data-dir, or \
-                 BELLWIRE_DATABASE_URL as the server has it"
-            );
-        }
-        let context = Context::open(&config, Migrations::Begin).await?;
-        let elsewhere = "use --data-dir, or the BELLWIRE_DATABASE_URL of the server";
-        if is_new {
-            eprintln!(
-                "Warning: there was no data in {data}, and no server uses it: a new database was made there. If your server \
-                 has its data elsewhere, it does not see changes made here; {elsewhere}."
-            );
-        } else if context.holds_postgres() {
-            eprintln!(
-                "Warning: no server is running on {data}: working on its data directly. If your server has its data \
-                 elsewhere, it does not see this one; {elsewhere}."
-            );
-        }
-        let router = server::local_router(&context, &config)?;
-        let server = config.base_url().as_str().trim_end_matches('/').to_owned();
-        Ok(Self { server, context, router })
+        let local = Local::open(&mut config, beginning).await?;
+        Ok(Self {
+            server: config.base_url().as_str().trim_end_matches('/').to_owned(),
+            transport: Transport::Local(local),
+        })
+    }
+
+    /// Calls the server at that address, with the key in [`KEY_VARIABLE`].
+    pub(super) fn remote(server: &str) -> anyhow::Result<Self> {
+        let remote = Remote::new(server, std::env::var(KEY_VARIABLE).ok())?;
+        Ok(Self { server: remote.server.clone(), transport: Transport::Remote(remote) })
     }
 
     pub(super) async fn close(self) {
-        self.context.close().await;
+        if let Transport::Local(local) = self.transport {
+            local.context.close().await;
+        }
     }
 
-    /// Connections to the database, for reads outside the API.
-    pub(super) fn pool(&self) -> &PgPool {
-        &self.context.pool
+    /// The database, for reads outside the API.
+    pub(super) fn context(&self) -> Option<&Context> {
+        match &self.transport {
+            Transport::Local(local) => Some(&local.context),
+            Transport::Remote(_) => None,
+        }
     }
 
     /// Makes a request. A refused one is an error that names the arguments which are wrong; no content is null.
     pub(super) async fn ask(&self, request: &ApiRequest) -> anyhow::Result<Value> {
-        let octets = axum::body::to_bytes(self.answer(request).await?, ANSWER_MAX_OCTETS).await?;
+        let octets = to_bytes(self.answer(request).await?, ANSWER_MAX_OCTETS).await?;
         if octets.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&octets)?) }
     }
 
@@ -134,7 +131,7 @@ impl Client {
         let request = Request::builder().method(Method::POST).uri(path).body(body);
         let answer =
             self.answered(request.context("this cannot be written as a request")?, &Value::Null, names).await?;
-        Ok(serde_json::from_slice(&axum::body::to_bytes(answer, ANSWER_MAX_OCTETS).await?)?)
+        Ok(serde_json::from_slice(&to_bytes(answer, ANSWER_MAX_OCTETS).await?)?)
     }
 
     /// Makes a request; the body of its answer, unless that is a problem.
@@ -155,15 +152,28 @@ impl Client {
 
     /// Has the API answer a request with that JSON as its body.
     async fn answered(&self, request: Request<Body>, body: &Value, names: &ArgumentNames) -> anyhow::Result<Body> {
-        let Ok(response) = self.router.clone().oneshot(request).await;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response.into_body());
+        let response = match &self.transport {
+            Transport::Local(local) => {
+                let Ok(response) = local.router.clone().oneshot(request).await;
+                response
+            }
+            Transport::Remote(remote) => remote.send(request).await?,
+        };
+        let (head, answer) = response.into_parts();
+        let problem = match head.status.is_success() {
+            true if !is_page(&head.headers) => return Ok(answer),
+            true => Value::Null,
+            false => serde_json::from_slice(&to_bytes(answer, ANSWER_MAX_OCTETS).await?).unwrap_or_default(),
+        };
+        if !problem["code"].is_string() {
+            bail!("{} answered {}, but not as Bellwire's API does: check the address", self.server, head.status);
         }
-        let octets = axum::body::to_bytes(response.into_body(), ANSWER_MAX_OCTETS).await?;
-        let problem = serde_json::from_slice(&octets);
-        let problem = problem.with_context(|| format!("the response {status} is not a problem"))?;
-        Err(CommandError::new(&problem, body, names).into())
+        let error = CommandError::new(&problem, body, names);
+        Err(match &self.transport {
+            Transport::Local(_) => error,
+            Transport::Remote(remote) => error.from(&remote.server, head.status),
+        }
+        .into())
     }
 
     pub(super) async fn get(&self, path: String) -> anyhow::Result<Value> {
@@ -186,17 +196,28 @@ impl Client {
         Ok(page)
     }
 
+    /// Finds the app of a message in the database.
     pub(super) async fn app_of(&self, message: &str) -> anyhow::Result<String> {
         let id = message.parse::<MessageId>().map_err(|error| anyhow!("MESSAGE: {error}"))?;
-        let found = opening::load_messages(&self.context.pool, &[id]).await?.pop();
+        let context = self.context().context("--app: with --server, give the app that the message is of")?;
+        let found = opening::load_messages(&context.pool, &[id]).await?.pop();
         let found =
             found.with_context(|| format!("there is no message {id}; `bellwire message list` shows an app's"))?;
         Ok(found.app.to_string())
     }
 
+    /// Whether a server delivers. The database tells; a server that was asked is one.
     pub(super) async fn delivers(&self) -> anyhow::Result<bool> {
-        Ok(workers::any(&self.context.pool, self.context.clock.now()).await?)
+        match self.context() {
+            Some(context) => Ok(workers::any(&context.pool, context.clock.now()).await?),
+            None => Ok(true),
+        }
     }
+}
+
+/// Whether an answer is a page for people, which the API does not have.
+fn is_page(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"))
 }
 
 /// Builds a path from segments. Each segment is percent-encoded, so that input cannot add segments.

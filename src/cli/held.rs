@@ -5,6 +5,7 @@ use axum::http::Method;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use sqlx::PgPool;
 
 use super::client::{ApiRequest, Client, DataDirState, path};
 use super::output::{Output, table, text, time};
@@ -59,7 +60,7 @@ impl HeldCommand {
         let app = app_id(client, of.app.as_deref()).await?;
         let mut turned = 0_u64;
         loop {
-            let held = restoring::held(client.pool(), app, AT_ONCE).await?;
+            let held = restoring::held(pool(client)?, app, AT_ONCE).await?;
             if held.is_empty() {
                 break;
             }
@@ -71,10 +72,15 @@ impl HeldCommand {
                 bail!("what is left cannot be turned; `bellwire held list` shows it");
             }
         }
-        restoring::clear(client.pool()).await?;
+        restoring::clear(pool(client)?).await?;
         let word = if verb == "resume" { "resumed" } else { "cancelled" };
         Ok(out.say(&json!({word: turned}), &format!("{turned} campaigns and messages were {word}."))?)
     }
+}
+
+/// The database, which `--server` does not lead to.
+fn pool(client: &Client) -> anyhow::Result<&PgPool> {
+    Ok(&client.context().context("held deliveries are in the database of the server")?.pool)
 }
 
 /// Turns one. False: it was over by then.
@@ -105,7 +111,7 @@ async fn app_id(client: &Client, app: Option<&str>) -> anyhow::Result<Option<App
 async fn list(client: &Client, of: Of, out: Output) -> anyhow::Result<()> {
     let app = app_id(client, of.app.as_deref()).await?;
     let mut rows = Vec::new();
-    for (app, what) in restoring::held(client.pool(), app, AT_ONCE).await? {
+    for (app, what) in restoring::held(pool(client)?, app, AT_ONCE).await? {
         let mut shown = client.get(place(app, what)).await?;
         shown["app"] = app.to_string().into();
         shown["kind"] = match what {
@@ -115,7 +121,7 @@ async fn list(client: &Client, of: Of, out: Output) -> anyhow::Result<()> {
         .into();
         rows.push(shown);
     }
-    let last = restoring::last(client.pool()).await?;
+    let last = restoring::last(pool(client)?).await?;
     let row = |shown: &Value| {
         let left = ["queued", "dispatching", "retrying"]
             .iter()

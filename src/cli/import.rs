@@ -53,14 +53,14 @@ pub(super) fn import() -> Verb {
     let map = "Meanings of columns: pairs such as `abo:endpoint,kunde:user_id`; without a name after the colon, the column is ignored";
     let charset = "The encoding of a file without byte-order mark, such as `windows-1252`; UTF-8 by default";
     let resume = "Resume an interrupted import: the one with this id, or the latest";
-    let resume = option("--resume <IMPORT>", "-", resume).conflicts(["dry-run"]);
+    let resume = option("--resume <IMPORT>", "-", resume).conflicts("dry-run");
     verb("import", "POST /apps/{app}/imports", "Import subscriptions of another sender, or an exported app")
         .takes([
             positional("FILE", "-", "The file; - for standard input"),
             option("--app <APP>", "{app}", app).is(word()),
             flag("--with-settings", "-", with_settings),
             flag("--dry-run", "?dry_run", dry_run),
-            flag("--restore-pruned", "?restore_pruned", restore).conflicts(["resume"]),
+            flag("--restore-pruned", "?restore_pruned", restore).conflicts("resume"),
             option("--format <FORMAT>", "-", format).one_of(["ndjson", "csv", "json"]),
             option("--map <MAP>", "?map", map),
             option("--charset <ENCODING>", "?charset", charset),

@@ -12,8 +12,17 @@ use super::Cli;
 use crate::config::Flags;
 
 const NAME: &str = "bellwire ";
+const SERVER_FLAG: &str = " --server ";
 /// Settings that lead to the data, and so belong to every command that follows. The others have no part in where a command acts.
 const REPEATED: [&str; 3] = ["data_dir", "master_key_file", "postgres_bin"];
+
+const ON_SERVER: [&str; 11] =
+    ["admin", "backup", "doctor", "health", "held", "keys", "master-key", "migrate", "postgres", "restore", "serve"];
+
+/// Whether a command works on the data of its own machine, and so not with `--server`.
+pub(super) fn is_on_server(verb: &str) -> bool {
+    ON_SERVER.split(' ').any(|name| name == verb)
+}
 
 /// Flags of this invocation that a following command needs, each after a space; empty if there are none.
 static FLAGS: OnceLock<String> = OnceLock::new();
@@ -21,6 +30,11 @@ static FLAGS: OnceLock<String> = OnceLock::new();
 /// Keeps the flags of this invocation for [`complete`]. The first call of a process counts.
 pub(super) fn remember(flags: &Flags) {
     let _ = FLAGS.set(arguments(flags));
+}
+
+/// Keeps the server that was asked for [`complete`].
+pub(super) fn remember_server(server: &str) {
+    let _ = FLAGS.set(format!("{SERVER_FLAG}{}", quoted(server)));
 }
 
 /// Completes the commands of a text: this program's path instead of its name, and the flags of this invocation after the verb.
@@ -40,6 +54,9 @@ fn completed<'a>(text: &'a str, program: &str, flags: &str) -> Cow<'a, str> {
         let is_apart = before.chars().next_back().is_none_or(|c| c.is_whitespace() || matches!(c, '`' | '(' | '\''));
         completed.push_str(before);
         match cli.find_subcommand(verb) {
+            Some(_) if is_apart && flags.starts_with(SERVER_FLAG) && is_on_server(verb) => {
+                completed.extend([NAME, verb]);
+            }
             Some(_) if is_apart => completed.extend([&quoted(program), " ", verb, flags]),
             _ => completed.extend([NAME, verb]),
         }
@@ -49,7 +66,8 @@ fn completed<'a>(text: &'a str, program: &str, flags: &str) -> Cow<'a, str> {
     Cow::Owned(completed)
 }
 
-fn arguments(flags: &Flags) -> String {
+/// Flags that lead to the data, each after a space.
+pub(super) fn arguments(flags: &Flags) -> String {
     let file = flags.file().map(|file| ("config", file.display().to_string()));
     let values = REPEATED.iter().filter_map(|key| Some((*key, flags.value(key)?.to_owned())));
     let argument = |(key, value): (&str, String)| format!(" --{} {}", key.replace('_', "-"), quoted(&value));

@@ -1,5 +1,6 @@
 //! `bellwire key`: API keys of apps, of operators and of what reads metrics.
 
+use anyhow::ensure;
 use clap::ArgGroup;
 use clap::builder::{EnumValueParser, TypedValueParser as _};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ pub(super) fn key() -> Group {
                 if !call.has("scope") {
                     body["scopes"] = json!([Scope::Operator]);
                 }
-                Ok(())
+                check_owner(call, body)
             })
             .says("{/secret}")
             .note("Made {/id} ({/scopes}). Keep the secret: it is shown only now.")
@@ -64,7 +65,13 @@ fn owned(name: &'static str, request: &'static str, about: &'static str) -> Verb
         flag("--operator", "-", operator),
     ];
     let group = ArgGroup::new("owner").args(["app", "operator"]).required(true);
-    verb(name, request, about).takes(owner).with(|command| command.group(group))
+    verb(name, request, about).takes(owner).with(|command| command.group(group)).shape(check_owner)
+}
+
+fn check_owner(call: &Call<'_>, _: &mut Value) -> anyhow::Result<()> {
+    let may_reach = !call.has("operator") || call.client.context().is_some();
+    ensure!(may_reach, "--operator: keys of operators are managed only on the server itself, without --server");
+    Ok(())
 }
 
 fn revoked(call: &Call<'_>, done: &Value) -> anyhow::Result<String> {

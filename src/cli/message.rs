@@ -32,7 +32,7 @@ pub(super) fn messages() -> Group {
         .takes([
             app_of_message(),
             message().with(|arg| arg.required(false).required_unless_present("key")),
-            key.conflicts(["MESSAGE"]).with(|arg| arg.requires("app")),
+            key.conflicts("MESSAGE").with(|arg| arg.requires("app")),
         ])
         .words(show)
         .with(|command| {

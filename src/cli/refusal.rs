@@ -1,9 +1,10 @@
 //! Turns the API's problems into what a person at a shell needs: which argument is wrong, and what to do.
 
+use axum::http::StatusCode;
 use serde_json::Value;
 
 use super::output::{listed, text};
-use crate::api::http::problem::{Problem, ProblemCode};
+use crate::api::http::problem::{Problem, ProblemCode, ProblemKind};
 
 /// Pairs of a JSON pointer or parameter of the request and the argument that set it.
 pub(super) type ArgumentNames = [(&'static str, &'static str)];
@@ -26,6 +27,15 @@ impl CommandError {
             lines => format!("{} arguments are wrong:\n  {}", lines.len(), lines.join("\n  ")),
         };
         Self { text, code: problem["code"].as_str().unwrap_or_default().to_owned() }
+    }
+
+    /// Adds the server that refused, its status, and the remedy.
+    pub(super) fn from(self, server: &str, status: StatusCode) -> Self {
+        let remedy = match status {
+            StatusCode::UNAUTHORIZED => "Set BELLWIRE_KEY to a valid API key of this server.",
+            _ => ProblemKind::find(&self.code).map_or("", |kind| kind.remedy),
+        };
+        Self { text: format!("{}\n  ({server} answered {status}. {remedy})", self.text), ..self }
     }
 
     /// Whether the error is a refusal for one of these reasons.

@@ -49,7 +49,7 @@ pub(super) fn send() -> Verb {
 
 /// Exactly one audience, a segment of it, and the exclusion of inactive subscriptions.
 fn audience() -> [Parameter; 9] {
-    let not_to_few = |parameter: Parameter| parameter.conflicts(["user", "subscription", "message"]);
+    let not_to_few = |parameter: Parameter| parameter.conflicts("user subscription message");
     let message = "A whole message in JSON, as the API takes it; - for standard input";
     let segment = "To those alone of everyone, or of a topic, who belong to this segment: its name, or an expression";
     let unclicked = "Leave out who was shown so many messages, 1 to 100, since they last clicked one";
@@ -60,23 +60,10 @@ fn audience() -> [Parameter; 9] {
         option("--topic <TOPIC>", "/to/topic", "To everyone in this topic"),
         option("--user <USER>", "/to/users", "To every subscription of this user; repeatable").many(),
         option("--subscription <ID>", "/to/subscriptions", "To this subscription; repeatable").many(),
-        option("--message <FILE>", "", message).read(file_of_json).conflicts([
-            "title",
-            "template",
-            "payload",
-            "payload-file",
-            "no-envelope",
-            "unclicked",
-            "unclicked-for",
-            "welcome",
-            "tier",
-            "ttl",
-            "urgency",
-            "collapse-key",
-            "at",
-            "timezone",
-            "key",
-        ]),
+        option("--message <FILE>", "", message).read(file_of_json).conflicts(
+            "title template payload payload-file no-envelope unclicked unclicked-for \
+             welcome tier ttl urgency collapse-key at timezone key",
+        ),
         not_to_few(option("--segment <SEGMENT>", "/to/segment", segment)),
         not_to_few(option("--unclicked <N>", "/sunset/unclicked", unclicked).is(number(..))),
         not_to_few(option("--unclicked-for <SPAN>", "/sunset/unclicked_for", unclicked_for)),
@@ -101,12 +88,12 @@ fn content() -> [Parameter; 11] {
             "/content/tag",
             "A notification replaces one shown earlier under the same tag",
         )),
-        option("--template <NAME>", "/template", template).conflicts(["title"]),
+        option("--template <NAME>", "/template", template).conflicts("title"),
         json_or_file("--data <JSON>", "/data", data).with(|arg| arg.requires("template")),
-        option("--payload <TEXT>", "/payload", payload).conflicts(["title", "template"]),
+        option("--payload <TEXT>", "/payload", payload).conflicts("title template"),
         option("--payload-file <FILE>", "/payload", "The same from a file, of any octets; - for standard input")
             .read(|_, file| Ok(json!({"base64": base64url::encode(read(Path::new(file))?)})))
-            .conflicts(["title", "payload", "template"]),
+            .conflicts("title payload template"),
         flag("--no-envelope", "/envelope", no_envelope).sets(false),
     ]
 }

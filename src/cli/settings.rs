@@ -1,10 +1,11 @@
 //! The settings that verbs take beside their own arguments.
 
+use anyhow::bail;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use super::client::{Client, DataDirState};
 use super::invocation;
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, LogFormat};
 use crate::server::telemetry;
 
 /// The settings of a server, all shown.
@@ -64,6 +65,16 @@ impl FewSettings {
         let config = Config::load(&self.0)?;
         begin_logging(&config, if config.is_default("log") { "warn" } else { &config.log })?;
         Ok(config)
+    }
+
+    /// Returns the way to a server elsewhere, where the settings of this machine have no part.
+    pub(super) fn remote(&self, server: &str) -> anyhow::Result<Client> {
+        if let Some(flag) = invocation::arguments(&self.0).split_whitespace().next() {
+            bail!("{flag} names data on this machine, and --server another one: give one of them");
+        }
+        invocation::remember_server(server);
+        telemetry::init("warn", LogFormat::Text)?;
+        Client::remote(server)
     }
 
     /// Reads the settings, and runs a verb on what they name.

@@ -43,7 +43,7 @@ pub(super) fn template() -> Group {
         .takes([
             data(),
             option("--user <USER>", "/user", "Render for this user's browser; by default for an unknown user"),
-            option("--subscription <ID>", "/subscription", "Render for this subscription").conflicts(["user"]),
+            option("--subscription <ID>", "/subscription", "Render for this subscription").conflicts("user"),
         ])
         .words(preview)
         .examples(["bellwire template preview welcome --app shop --user 42 --data '{\"city\": \"Linz\"}'"]),
@@ -62,7 +62,7 @@ pub(super) fn template() -> Group {
 }
 
 fn all() -> Parameter {
-    let all = flag("--all", "/to/all", "On every subscription of the app").conflicts(["topic"]);
+    let all = flag("--all", "/to/all", "On every subscription of the app").conflicts("topic");
     all.with(|arg| arg.required_unless_present("topic"))
 }
 

@@ -12,7 +12,7 @@ pub(super) fn webhook() -> Group {
         .is(number(..))
         .default("24");
     let enable =
-        flag("--enable", "/enabled", "Enable the webhook: it receives events from now on").conflicts(["disable"]);
+        flag("--enable", "/enabled", "Enable the webhook: it receives events from now on").conflicts("disable");
     let disable = flag("--disable", "/enabled", "Disable the webhook: it receives no events").sets(false);
     let verbs = [
         verb(

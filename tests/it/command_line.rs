@@ -3,6 +3,7 @@
 mod audience;
 mod campaigns;
 mod policies;
+mod remote;
 mod shell;
 mod transfer;
 mod verbs;
@@ -39,9 +40,10 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Standard error, with the program's path in printed commands shortened to its name.
+/// Standard error, with the program's path in printed commands shortened to its name, and without what `--server` adds.
 fn error_text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).replace(env!("CARGO_BIN_EXE_bellwire"), "bellwire")
+    let text = String::from_utf8_lossy(&output.stderr).replace(env!("CARGO_BIN_EXE_bellwire"), "bellwire");
+    text.split_inclusive('\n').filter(|line| !line.starts_with("  (http")).collect()
 }
 
 /// Output of a command that prints one line.

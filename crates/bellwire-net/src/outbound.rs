@@ -2,7 +2,7 @@
 //! authority, and the server's own public address. Such a host may have a private address, but is trusted no further. Push
 //! services and receivers of webhooks are reached through [`gateway`] only.
 //!
-//! Each exchange has a time limit, each response a size limit. Redirects are not followed, and no request is repeated once
+//! Each exchange has a time limit, each response a size limit, except where bodies are streamed. Redirects are not followed, and no request is repeated once
 //! a server may have read it.
 
 use std::error::Error;
@@ -12,7 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::Scheme;
 use http::{Request, Response, StatusCode, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -98,10 +100,13 @@ pub enum ExchangeFailure {
     TimedOut(Duration),
 }
 
+/// Body of a request that is sent piece by piece.
+pub type StreamedBody = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
+
 /// HTTP/1.1 client. Clones share connections.
 #[derive(Debug, Clone)]
 pub struct OutboundClient {
-    http: Client<HttpsConnector<Dialer>, Full<Bytes>>,
+    http: Client<HttpsConnector<Dialer>, StreamedBody>,
     plain_http: PlainHttp,
     limits: OutboundLimits,
 }
@@ -135,25 +140,35 @@ impl OutboundClient {
     /// Sends a request and reads the whole response.
     pub async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, ExchangeError> {
         let host = request.uri().host().unwrap_or_default().to_owned();
-        let exchanged = timeout(self.limits.timeout, self.send(request)).await;
+        let request = request.map(|body| body.map_err(|never| match never {}).boxed_unsync());
+        let exchanged = timeout(self.limits.timeout, self.read(request)).await;
         let exchanged = exchanged.unwrap_or(Err(ExchangeFailure::TimedOut(self.limits.timeout)));
         exchanged.map_err(|reason| ExchangeError { host, reason })
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, ExchangeFailure> {
-        if !Url::parse(&request.uri().to_string()).is_ok_and(|url| self.admits(&url)) {
-            return Err(ExchangeFailure::Insecure);
-        }
-        let response = self.http.request(request).await.map_err(|error| match error.is_connect() {
-            true => ExchangeFailure::Connect(causes(error.source())),
-            false => ExchangeFailure::Broken(causes(error.source())),
-        })?;
-        let ((head, body), max) = (response.into_parts(), self.limits.body_max_bytes);
+    /// Sends a request and returns the response once its head has arrived. The limits do not apply to the bodies, nor to the wait.
+    pub async fn open(&self, request: Request<StreamedBody>) -> Result<Response<Incoming>, ExchangeError> {
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        self.send(request).await.map_err(|reason| ExchangeError { host, reason })
+    }
+
+    async fn read(&self, request: Request<StreamedBody>) -> Result<Response<Bytes>, ExchangeFailure> {
+        let ((head, body), max) = (self.send(request).await?.into_parts(), self.limits.body_max_bytes);
         let body = Limited::new(body, max).collect().await.map_err(|error| match error.is::<LengthLimitError>() {
             true => ExchangeFailure::TooLarge { max, status: head.status },
             false => ExchangeFailure::Incomplete { status: head.status, cause: causes(Some(&*error)) },
         })?;
         Ok(Response::from_parts(head, body.to_bytes()))
+    }
+
+    async fn send(&self, request: Request<StreamedBody>) -> Result<Response<Incoming>, ExchangeFailure> {
+        if !Url::parse(&request.uri().to_string()).is_ok_and(|url| self.admits(&url)) {
+            return Err(ExchangeFailure::Insecure);
+        }
+        self.http.request(request).await.map_err(|error| match error.is_connect() {
+            true => ExchangeFailure::Connect(causes(error.source())),
+            false => ExchangeFailure::Broken(causes(error.source())),
+        })
     }
 }
 

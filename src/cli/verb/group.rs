@@ -55,9 +55,14 @@ pub(in crate::cli) struct Declared {
 }
 
 impl Declared {
-    pub(in crate::cli) async fn run(&self, out: Output) -> anyhow::Result<()> {
+    /// Runs the verb on the data of this machine, or at that server.
+    pub(in crate::cli) async fn run(&self, server: Option<&str>, out: Output) -> anyhow::Result<()> {
         let all = crate::cli::declared();
         let (verb, matches) = all.find(&self.matches).expect("clap has checked the name");
+        if let Some(server) = server {
+            let client = &self.settings.remote(server)?;
+            return Call { verb, matches, client, out }.run().await;
+        }
         self.settings.with(verb.beginning, async |client| Call { verb, matches, client, out }.run().await).await
     }
 }

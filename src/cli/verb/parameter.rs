@@ -101,8 +101,9 @@ impl Parameter {
         self.is(PossibleValuesParser::new(values).map(Value::from))
     }
 
-    pub(in crate::cli) fn conflicts<const N: usize>(self, others: [&'static str; N]) -> Self {
-        self.with(|arg| arg.conflicts_with_all(others))
+    /// Excludes other arguments, whose names are separated by spaces.
+    pub(in crate::cli) fn conflicts(self, others: &'static str) -> Self {
+        self.with(|arg| arg.conflicts_with_all(others.split_whitespace()))
     }
 
     /// The flag stands for this value instead of `true`.

@@ -6,7 +6,7 @@ use super::shell::Shell;
 use super::{error_text, line};
 
 #[tokio::test]
-async fn topics_are_made_listed_changed_and_deleted() {
+pub async fn topics_are_made_listed_changed_and_deleted() {
     let shell = Shell::new().await;
     let create = ["app", "create", "shop", "--subject", "mailto:push@example.com", "--topic", "a", "--topic", "b"];
     let made = shell.json(&[&create[..], &["--browsers-may", "set_tags,create_topics"]].concat()).await;
@@ -31,7 +31,7 @@ async fn topics_are_made_listed_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn segments_are_managed_at_the_shell() {
+pub async fn segments_are_managed_at_the_shell() {
     let shell = Shell::with_app().await;
     let set = ["segment", "set", "paying", "plan = 'pro' or tag('beta')", "--app", "shop", "--description", "Who pays"];
     let made = shell.json(&set).await;
@@ -75,7 +75,7 @@ async fn segments_are_managed_at_the_shell() {
 }
 
 #[tokio::test]
-async fn caps_are_set_shown_and_cleared() {
+pub async fn caps_are_set_shown_and_cleared() {
     let shell = Shell::with_app().await;
     let set = ["cap", "set", "--app", "shop", "2/1d", "5/7d:promotional"];
     let expected = json!({"caps": [
@@ -91,7 +91,7 @@ async fn caps_are_set_shown_and_cleared() {
 }
 
 #[tokio::test]
-async fn templates_are_managed_at_the_shell() {
+pub async fn templates_are_managed_at_the_shell() {
     let shell = Shell::with_app().await;
     let of_shop = ["--app", "shop"];
     let put = ["template", "put", "welcome", "--app", "shop", "--file", "-"];
@@ -123,7 +123,7 @@ async fn templates_are_managed_at_the_shell() {
 }
 
 #[tokio::test]
-async fn pruned_subscriptions_are_counted_and_restored() {
+pub async fn pruned_subscriptions_are_counted_and_restored() {
     let shell = Shell::with_app().await;
     let restore = ["app", "restore-pruned", "shop", "--since", "2020-01-31"];
     let done = shell.json(&[&restore[..], &["--dry-run"]].concat()).await;

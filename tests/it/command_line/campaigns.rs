@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::shell::Shell;
 
 #[tokio::test]
-async fn campaign_watch_prints_each_change() {
+pub async fn campaign_watch_prints_each_change() {
     let shell = Shell::with_app().await;
     let plan = r#"{"slug": "spring", "message": {"to": {"all": true}, "content": {"title": "Spring"}},
                    "schedule": {"cron": "0 9 * * *", "timezone": "UTC"}}"#;

@@ -91,7 +91,7 @@ async fn everything(shell: &Shell) -> String {
 }
 
 #[tokio::test]
-async fn app_transfer_is_complete_and_repeatable() {
+pub async fn app_transfer_is_complete_and_repeatable() {
     let (here, there) = (Shell::with_app().await, Shell::new().await);
     let file = everything(&here).await;
     let at = here.write("everything.ndjson", &file);
@@ -129,7 +129,7 @@ async fn app_transfer_is_complete_and_repeatable() {
 }
 
 #[tokio::test]
-async fn subscriber_list_does_not_change_an_app() {
+pub async fn subscriber_list_does_not_change_an_app() {
     let shell = Shell::with_app().await;
     let before = shell.exported("shop").await;
     let key = bellwire_webpush::keys::SigningKey::generate().expose_raw();
@@ -177,7 +177,7 @@ async fn subscriber_list_does_not_change_an_app() {
 }
 
 #[tokio::test]
-async fn faulty_file_exits_with_1_and_report() {
+pub async fn faulty_file_exits_with_1_and_report() {
     let shell = Shell::with_app().await;
     let out = shell.exported("shop").await;
     let cut = out.lines().filter(|line| !line.contains("\"end\"")).map(|line| format!("{line}\n")).collect::<String>();
@@ -237,7 +237,7 @@ async fn killed_import_resumes_without_loss() {
 }
 
 #[tokio::test]
-async fn export_resumes_in_its_file() {
+pub async fn export_resumes_in_its_file() {
     let shell = Shell::with_app().await;
     let rows: String = (0..5).map(|n| format!("{}\n", push_subscription(&fcm(&format!("r{n}"))))).collect();
     shell.ok(&["import", &shell.write("rows.ndjson", &rows), "--app", "shop"]).await;
@@ -277,7 +277,7 @@ async fn failed_import_start_gives_its_reason() {
 }
 
 #[tokio::test]
-async fn foreign_file_with_known_types_is_imported() {
+pub async fn foreign_file_with_known_types_is_imported() {
     let shell = Shell::with_app().await;
     let rows: String = ["app", "webhook", "end"]
         .map(|kind| {
@@ -291,7 +291,7 @@ async fn foreign_file_with_known_types_is_imported() {
 }
 
 #[tokio::test]
-async fn files_not_understood_fail_and_dry_runs_report() {
+pub async fn files_not_understood_fail_and_dry_runs_report() {
     let shell = Shell::with_app().await;
     for (name, file) in [
         ("empty.csv", include_str!("../../cases/import-nothing/empty.csv")),

@@ -42,7 +42,7 @@ async fn teammates_are_managed_at_the_shell() {
 }
 
 #[tokio::test]
-async fn user_data_is_exported_and_erased() {
+pub async fn user_data_is_exported_and_erased() {
     let shell = Shell::with_app().await;
     let user = ["ann@example.com", "--app", "shop"];
     let export = shell.ok(&[&["user", "export"], &user[..]].concat()).await;
@@ -62,7 +62,7 @@ async fn user_data_is_exported_and_erased() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_listed_replayed_discarded_and_exported() {
+pub async fn dead_letters_are_listed_replayed_discarded_and_exported() {
     let shell = Shell::with_app().await;
     let letters = |verb: &'static str| ["dead-letters", verb, "--app", "shop"];
     assert_eq!(shell.json(&letters("list")).await["data"], json!([]));
@@ -116,7 +116,7 @@ async fn secrets_and_ids_stand_alone_on_standard_output() {
 }
 
 #[tokio::test]
-async fn a_sunset_rule_is_given_at_the_shell() {
+pub async fn a_sunset_rule_is_given_at_the_shell() {
     let shell = Shell::with_app().await;
     let rule = ["--unclicked", "10", "--unclicked-for", "60d", "--welcome", "14d"];
     let send = ["send", "--app", "shop", "--all", "--title", "Hello"];
@@ -130,7 +130,7 @@ async fn a_sunset_rule_is_given_at_the_shell() {
 }
 
 #[tokio::test]
-async fn metrics_are_a_table_at_the_shell() {
+pub async fn metrics_are_a_table_at_the_shell() {
     let shell = Shell::with_app().await;
     let shown = shell.json(&["metrics", "--app", "shop", "--measure", "accepted,error_rate"]).await;
     assert_eq!(shown["data"][0]["metrics"], json!({"accepted": 0, "error_rate": null}));
@@ -167,7 +167,7 @@ async fn audit_log_is_read_at_the_shell() {
 }
 
 #[tokio::test]
-async fn an_app_is_made_listed_shown_and_changed() {
+pub async fn an_app_is_made_listed_shown_and_changed() {
     let shell = Shell::new().await;
     let made = shell
         .json(&["app", "create", "shop", "--subject", "mailto:a@example.com", "--origin", "https://shop.example.com"])
@@ -225,7 +225,7 @@ async fn init_prints_what_to_paste() {
 }
 
 #[tokio::test]
-async fn app_deletion_needs_its_name_twice() {
+pub async fn app_deletion_needs_its_name_twice() {
     let shell = Shell::with_app().await;
     let refused = shell.refused(&["app", "delete", "shop", "--yes-delete", "shoq"]).await;
     assert!(refused.contains("--yes-delete: must be"), "{refused}");
@@ -237,14 +237,14 @@ async fn app_deletion_needs_its_name_twice() {
 }
 
 #[tokio::test]
-async fn held_app_is_released() {
+pub async fn held_app_is_released() {
     let shell = Shell::with_app().await;
     let released = line(&shell.ok(&["app", "release", "shop"]).await);
     assert!(released.starts_with("shop is held no more: it may send "), "{released}");
 }
 
 #[tokio::test]
-async fn identity_keys_are_made_listed_and_deleted() {
+pub async fn identity_keys_are_made_listed_and_deleted() {
     let shell = Shell::with_app().await;
     let made = shell.ok(&["app", "identity-key", "create", "shop", "--name", "backend"]).await;
     assert!(line(&made).starts_with("bwi_") && error_text(&made).contains("shown only now"), "{made:?}");
@@ -313,7 +313,7 @@ async fn refusal_names_argument_and_remedy() {
 }
 
 #[tokio::test]
-async fn vapid_keys_move_from_server_to_server() {
+pub async fn vapid_keys_move_from_server_to_server() {
     let (from, to) = (Shell::with_app().await, Shell::with_app().await);
     let pem = String::from_utf8(from.ok(&["vapid", "export", "--app", "shop"]).await.stdout).expect("UTF-8");
     assert!(pem.starts_with("-----BEGIN PRIVATE KEY-----\n"), "not a PEM");

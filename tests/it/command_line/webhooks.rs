@@ -6,7 +6,7 @@ use super::shell::Shell;
 use super::{error_text, line};
 
 #[tokio::test]
-async fn webhooks_are_managed_at_the_shell() {
+pub async fn webhooks_are_managed_at_the_shell() {
     let shell = Shell::with_app().await;
     let url = "https://fcm.googleapis.com/in";
     let about = ["webhook", "create", "--app", "shop", "--name", "CRM", "--url", url, "--event"];

@@ -17,7 +17,7 @@ use crate::support::{TempDir, TestDatabase};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that ends with its value.
-struct Process(Child);
+pub struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -27,7 +27,7 @@ impl Drop for Process {
 }
 
 /// Starts it and returns the first line that `found` makes something of.
-fn start<T>(command: &mut Command, from_stderr: bool, found: impl Fn(&Value) -> Option<T>) -> (Process, T) {
+pub fn start<T>(command: &mut Command, from_stderr: bool, found: impl Fn(&Value) -> Option<T>) -> (Process, T) {
     let mut process = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs"));
     let (out, err) = (process.0.stdout.take().expect("piped"), process.0.stderr.take().expect("piped"));
     let mut lines: Box<dyn BufRead + Send> =

@@ -15,5 +15,8 @@ fn printed_commands_work_as_printed() {
     ] {
         assert_eq!(completed(text, "./b", &flags), expected);
     }
+    let remote = " --server https://push.example.com";
+    assert_eq!(completed("bellwire app list", "./b", remote), "./b app --server https://push.example.com list");
+    assert_eq!(completed("bellwire admin list", "./b", remote), "bellwire admin list", "there, not here");
     assert_eq!(completed("`bellwire held list`", "bellwire", ""), "`bellwire held list`");
 }
