@@ -16,8 +16,7 @@ const SERVER_FLAG: &str = " --server ";
 /// Settings that lead to the data, and so belong to every command that follows. The others have no part in where a command acts.
 const REPEATED: [&str; 3] = ["data_dir", "master_key_file", "postgres_bin"];
 
-const ON_SERVER: [&str; 11] =
-    ["admin", "backup", "doctor", "health", "held", "keys", "master-key", "migrate", "postgres", "restore", "serve"];
+const ON_SERVER: &str = "admin backup doctor health held keys master-key migrate postgres restore serve";
 
 /// Whether a command works on the data of its own machine, and so not with `--server`.
 pub(super) fn is_on_server(verb: &str) -> bool {
