@@ -42,7 +42,12 @@ fn json(output: &Output) -> serde_json::Value {
 
 /// Standard error, with the program's path in printed commands shortened to its name, and without what `--server` adds.
 fn error_text(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stderr).replace(env!("CARGO_BIN_EXE_bellwire"), "bellwire");
+    let mut text = String::from_utf8_lossy(&output.stderr).replace(env!("CARGO_BIN_EXE_bellwire"), "bellwire");
+    while let Some(at) = text.find(" --server http://127.0.0.1:") {
+        let value = at + " --server ".len();
+        let end = text[value..].find(' ').map_or(text.len(), |length| value + length);
+        text.replace_range(at..end, "");
+    }
     text.split_inclusive('\n').filter(|line| !line.starts_with("  (http")).collect()
 }
 
