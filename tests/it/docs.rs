@@ -12,7 +12,8 @@ use crate::support::{TempDir, TestApp};
 /// Directories whose pages are others' work.
 const FOREIGN: [&str; 3] = ["node_modules", "target", ".deps"];
 /// Variables that are no settings: the file of settings, what `bellwire init` prints for a backend, and where tests find a cluster.
-const NO_SETTINGS: [&str; 3] = ["BELLWIRE_CONFIG", "BELLWIRE_KEY", "BELLWIRE_TEST_CITUS_URL"];
+const NO_SETTINGS: [&str; 5] =
+    ["BELLWIRE_CONFIG", "BELLWIRE_KEY", "BELLWIRE_TEST_CITUS_URL", "BELLWIRE_SERVER", "BELLWIRE_SSL_CERT_FILE"];
 /// Verbs that read no settings.
 const WITHOUT_SETTINGS: [&str; 3] = ["policy", "demo", "simulate-gateway"];
 /// Prefix of the paths that the guides abbreviate.
