@@ -57,6 +57,8 @@ CREATE TABLE apps (
     weight               smallint    NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
     -- Frequency caps, as written: [{"tiers": ["promotional"], "max": 2, "window": "1d"}]. Null: no caps.
     caps                 jsonb,
+    -- Settings of the prompt on the app's pages, as the API shows them. Null: no settings.
+    prompt               jsonb,
     -- Union of `webhooks.heard` of its active webhooks; 0: nothing is written for them alone.
     heard                integer     NOT NULL DEFAULT 0
 );

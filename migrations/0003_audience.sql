@@ -86,8 +86,11 @@ CREATE TABLE topics (
     join_by    text        NOT NULL DEFAULT 'anyone' CHECK (join_by IN ('anyone', 'server')),
     -- Topics of browsers are limited, and deleted when unused.
     made_by    text        NOT NULL DEFAULT 'server' CHECK (made_by IN ('browser', 'server')),
+    -- Title, description, position and translations, for the preferences of visitors; null: not offered there.
+    display    jsonb,
     UNIQUE (app, name)
 );
+CREATE INDEX topics_displayed ON topics (app) WHERE display IS NOT NULL; -- each page that offers preferences reads them
 COMMENT ON TABLE topics IS
     'Topics: named audiences that subscriptions join. The first subscription that joins or the first message to a '
     'topic creates its row.';

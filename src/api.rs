@@ -28,6 +28,7 @@ pub(crate) mod log_level;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod opt_in;
 pub(crate) mod policies;
 #[cfg(test)]
 mod properties;
@@ -84,6 +85,7 @@ fn routes_by_caller() -> Routes {
         reports: OpenApiRouter::new().merge(receipts::routes()),
         server: OpenApiRouter::new()
             .merge(apps::routes())
+            .merge(opt_in::routes())
             .merge(audit::routes())
             .merge(api_keys::routes())
             .merge(identity::keys::routes())

@@ -6,16 +6,17 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sqlx::PgExecutor;
 use utoipa::ToSchema;
 
 use super::ApiState;
 use super::http::auth::{MayChangeSubscribers, MayRead, Server};
-use super::http::extract::{Json, PathId, Query, TopicName, null_is_default};
+use super::http::extract::{Json, PathId, Query, TopicName, null_is_default, nullable};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
+use super::opt_in::TopicDisplay;
 use super::policies::of_new;
 use crate::api::subscriptions::response::{ended, unknown};
 use bellwire_core::id::SubscriptionId;
@@ -43,6 +44,9 @@ pub(crate) struct TopicResponse {
     join: Join,
     /// Maker of the topic.
     made_by: Maker,
+    /// Entry in the preferences of visitors. Null: not offered there.
+    #[schema(value_type = Option<TopicDisplay>)]
+    display: Option<Value>,
     /// Number of subscriptions in it.
     members: i64,
     /// Time of the creation.
@@ -54,8 +58,8 @@ pub(crate) struct TopicResponse {
 
 impl From<TopicRow> for TopicResponse {
     fn from(row: TopicRow) -> Self {
-        let TopicRow { name, join, made_by, members, created_at, .. } = row;
-        Self { name, join, made_by, members, created_at, warnings: Vec::new() }
+        let TopicRow { name, join, made_by, display, members, created_at, .. } = row;
+        Self { name, join, made_by, display, members, created_at, warnings: Vec::new() }
     }
 }
 
@@ -70,6 +74,10 @@ pub(crate) struct TopicRequest {
     #[serde(default)]
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
+    /// Entry in the preferences of visitors; null: not offered there. Absent: an existing topic keeps its entry.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<TopicDisplay>)]
+    display: Option<Option<TopicDisplay>>,
 }
 
 /// Changes of a topic.
@@ -79,6 +87,10 @@ pub(crate) struct TopicChange {
     /// Callers that may join it; null: `anyone`. Its members stay.
     #[serde(default, deserialize_with = "null_is_default")]
     join: Option<Join>,
+    /// Entry in the preferences of visitors; null: not offered there.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<TopicDisplay>)]
+    display: Option<Option<TopicDisplay>>,
 }
 
 /// Lists topics, the newest first.
@@ -121,6 +133,9 @@ pub(crate) async fn set(
 ) -> Result<(StatusCode, axum::Json<TopicResponse>), Problem> {
     let mut faults = Faults::default();
     let (policy, warnings) = of_new(PolicyLevel::Topic, body.policy, &server.app, Some(&server.caller), &mut faults)?;
+    if let Some(Some(display)) = &body.display {
+        display.check(&mut faults);
+    }
     faults.finish()?;
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.begin().await?;
@@ -129,7 +144,12 @@ pub(crate) async fn set(
         SetTopicResult::Changed => (StatusCode::OK, AuditAction::TopicChanged),
         SetTopicResult::TooMany => return Err(Problem::too_many_topics()),
     };
-    server.did(action, &topic).with(json!({"join": body.join})).record(&mut tx, 1, now).await?;
+    let mut detail = json!({"join": body.join});
+    if let Some(display) = body.display.map(|display| display.map(|display| json!(display))) {
+        topics::set_display(&mut tx, app, &topic, display.as_ref()).await?;
+        detail["display"] = display.into();
+    }
+    server.did(action, &topic).with(detail).record(&mut tx, 1, now).await?;
     if let Some((policy, by)) = policy {
         policies::set_topic(&mut tx, app, &topic, Some(&policy)).await?;
         let target = format!("{}:{topic}", PolicyLevel::Topic.name());
@@ -149,14 +169,28 @@ pub(crate) async fn change(
     PathId(topic): PathId<TopicName>,
     Json(body, _): Json<TopicChange>,
 ) -> Result<axum::Json<TopicResponse>, Problem> {
-    if let Some(join) = body.join {
-        let mut tx = state.begin().await?;
-        if topics::change(&mut tx, server.app.id, &topic.0, join).await? == WriteOutcome::Done {
-            let entry = server.did(AuditAction::TopicChanged, &topic.0).with(json!({"join": join}));
-            entry.record(&mut tx, 1, state.clock.now()).await?;
-        }
-        tx.commit().await?;
+    let mut faults = Faults::default();
+    if let Some(Some(display)) = &body.display {
+        display.check(&mut faults);
     }
+    faults.finish()?;
+    let mut detail = Map::new();
+    let mut tx = state.begin().await?;
+    if let Some(join) = body.join
+        && topics::change(&mut tx, server.app.id, &topic.0, join).await? == WriteOutcome::Done
+    {
+        detail.insert("join".to_owned(), json!(join));
+    }
+    if let Some(display) = body.display.map(|display| display.map(|display| json!(display)))
+        && topics::set_display(&mut tx, server.app.id, &topic.0, display.as_ref()).await? == WriteOutcome::Done
+    {
+        detail.insert("display".to_owned(), display.into());
+    }
+    if !detail.is_empty() {
+        let entry = server.did(AuditAction::TopicChanged, &topic.0).with(detail.into());
+        entry.record(&mut tx, 1, state.clock.now()).await?;
+    }
+    tx.commit().await?;
     find(&state.pool, &server.app, &topic.0).await.map(axum::Json)
 }
 

@@ -10,9 +10,11 @@ use crate::api::ApiState;
 use crate::api::http::auth::{MayRead, RegistrationCaller};
 use crate::api::http::problem::Problem;
 use crate::api::http::routes::routes;
+use crate::api::opt_in::{OfferedTopic, PromptSettings, offered};
 use bellwire_core::base64url;
 use bellwire_core::id::VapidKeyId;
-use bellwire_store::keys::vapid_keys;
+use bellwire_store::audience::topics;
+use bellwire_store::keys::{apps, vapid_keys};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
@@ -26,6 +28,10 @@ pub(crate) struct Config {
     application_server_key: String,
     /// Id of the key, for the registration of the subscription.
     vapid_key_id: VapidKeyId,
+    /// Settings of `<bellwire-prompt>`.
+    prompt: PromptSettings,
+    /// Topics that visitors may choose in `<bellwire-preferences>`, in their order: the first 50 with `display` that anyone may join.
+    topics: Vec<OfferedTopic>,
 }
 
 /// Time for which browsers may cache it: a new key reaches all of them within a minute.
@@ -40,6 +46,8 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
 ) -> Result<impl IntoResponse, Problem> {
     let key = vapid_keys::active(&state.pool, client.app.id).await?;
+    let prompt = PromptSettings::restore(apps::read_prompt(&state.pool, client.app.id).await?);
+    let topics = offered(topics::displayed(&state.pool, client.app.id).await?);
     let application_server_key = base64url::encode(&key.public_key);
-    Ok((CACHED, axum::Json(Config { application_server_key, vapid_key_id: key.id })))
+    Ok((CACHED, axum::Json(Config { application_server_key, vapid_key_id: key.id, prompt, topics })))
 }

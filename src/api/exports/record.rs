@@ -19,10 +19,11 @@ pub(crate) const SUBSCRIPTION: &str = "subscription";
 pub(crate) const END: &str = "end";
 pub(crate) const APP: &str = "app";
 /// All types, in the order in which they come.
-pub(crate) const KINDS: [&str; 16] = [
+pub(crate) const KINDS: [&str; 17] = [
     APP,
     "vapid_key",
     "identity_key",
+    "prompt",
     "calendar",
     "frequency_caps",
     "slas",

@@ -16,7 +16,8 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::hook::WebhookState;
 use bellwire_core::id::AppId;
 use bellwire_rules::policy::PolicyLevel;
-use bellwire_store::keys::{apps::App, identity_keys};
+use bellwire_store::keys::apps::{self, App};
+use bellwire_store::keys::identity_keys;
 use bellwire_store::operations::exports;
 use bellwire_store::outcomes::slas;
 use bellwire_store::queue::{calendars, caps, flows, guards, policies};
@@ -71,9 +72,12 @@ async fn keys(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broke
     Ok(())
 }
 
-/// Writes the limits of times and numbers of messages.
+/// Writes the settings of the prompt, and the limits of times and numbers of messages.
 async fn limits(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broken> {
     let pool = &state.pool;
+    if let Some(prompt) = apps::read_prompt(pool, app).await? {
+        to.line("prompt", &prompt).await?;
+    }
     to.line("calendar", &CalendarSettings::from(calendars::read(pool, app).await?)).await?;
     to.line("frequency_caps", &CapSettings::from(&caps::read(pool, app).await?)).await?;
     let slas = slas::read(pool, app).await?;
@@ -107,7 +111,7 @@ async fn topics_and_policies(to: &mut Giving, state: &ApiState, app: AppId) -> R
         let Some(last) = topics.last() else { return Ok(()) };
         after = last.id;
         for topic in topics {
-            to.line("topic", &json!({"name": topic.name, "join": topic.join})).await?;
+            to.line("topic", &json!({"name": topic.name, "join": topic.join, "display": topic.display})).await?;
             if let Some(policy) = topic.policy {
                 let line = json!({"place": PolicyLevel::Topic.name(), "name": topic.name, "policy": policy});
                 to.line("policy", &line).await?;

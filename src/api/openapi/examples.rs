@@ -19,7 +19,9 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("NewVapidKey") => json!({"subject": "mailto:push@shop.example"}),
         Some("VapidKeyChange") => json!({"subject": "mailto:push@shop.example"}),
         Some("DeliveryPolicy") => json!({"maxAttempts": 3}),
-        Some("TopicRequest") => json!({"join": "anyone"}),
+        Some("TopicRequest") => json!({"join": "anyone", "display": {
+            "title": "News", "description": "Once a week", "position": 1, "texts": {"de": {"title": "Neuigkeiten"}},
+        }}),
         Some("TopicChange") => json!({"join": "server"}),
         Some("RestoreRequest") => {
             json!({"lane": 7, "since": "2026-12-01T08:00:00Z", "until": "2026-12-01T09:00:00Z", "dry_run": true})
@@ -69,6 +71,9 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("CalendarSettings") => json!({
             "timezone": "Europe/Berlin", "quiet_hours": {"from": "22:00", "to": "08:00"},
             "off_peak": [{"from": "10:00", "to": "16:00"}],
+        }),
+        Some("PromptSettings") => json!({
+            "topics": ["news"], "visits": 2, "seconds": 10, "texts": {"en": {"title": "Want to hear of new arrivals?"}},
         }),
         Some("CapSettings") => json!({"caps": [
             {"tiers": ["promotional", "engagement"], "max": 2, "window": "1d"},

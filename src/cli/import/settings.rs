@@ -113,6 +113,7 @@ impl<'a> Making<'a> {
                     .await?;
             }
             "identity_key" => self.make_identity_key(it).await?,
+            "prompt" => drop(self.ask(Method::PUT, self.at(["prompt"]), without(&[])).await?),
             "calendar" => drop(self.ask(Method::PUT, self.at(["calendar"]), without(&[])).await?),
             "frequency_caps" => drop(self.ask(Method::PUT, self.at(["caps"]), without(&[])).await?),
             "slas" => drop(self.ask(Method::PUT, self.at(["slas"]), without(&[])).await?),

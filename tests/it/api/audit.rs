@@ -184,6 +184,8 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (delete.clone(), shop("/calendar"), Value::Null, &[AuditAction::CalendarChanged]),
         (delete.clone(), shop("/slas"), Value::Null, &[AuditAction::SlasChanged]),
         (delete.clone(), shop("/guard"), Value::Null, &[AuditAction::GuardChanged]),
+        (put.clone(), shop("/prompt"), json!({"visits": 2}), &[AuditAction::AppChanged]),
+        (delete.clone(), shop("/prompt"), Value::Null, &[AuditAction::AppChanged]),
         (delete.clone(), shop("/caps"), Value::Null, &[AuditAction::CapsChanged]),
         (post.clone(), shop("/guard/release"), Value::Null, &[AuditAction::AppReleased]),
         (put.clone(), shop("/guard"), json!({"factor": 5}), &[AuditAction::GuardChanged]),

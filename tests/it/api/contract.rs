@@ -67,6 +67,7 @@ async fn settings_are_reset_by_deleting_them() {
     for (path, set) in [
         ("/calendar", json!({"timezone": "Europe/Vienna", "quiet_hours": {"from": "22:00", "to": "07:00"}})),
         ("/caps", json!({"caps": [{"max": 2, "window": "1d"}]})),
+        ("/prompt", json!({"visits": 2})),
         ("/slas", json!({"transactional": 10})),
         ("/guard", json!({"factor": 5})),
     ] {

@@ -119,6 +119,7 @@ async fn export_is_ordered_complete_and_resumable() {
     put("/policies/tiers/promotional", json!({"retries": 1})).await.ok(200);
     put("/policies/topics/news", json!({"retries": 2})).await.ok(200);
     put("/calendar", json!({"timezone": "Europe/Berlin"})).await.ok(200);
+    put("/prompt", json!({"visits": 2})).await.ok(200);
     put("/caps", json!({"caps": [{"tiers": ["promotional"], "max": 2, "window": "1d"}]})).await.ok(200);
     put("/flow", json!({"rate": 10, "period": "1m"})).await.ok(200);
     let identity = api.post("/identity-keys", json!({"name": "backend"})).await.ok(201);
@@ -142,6 +143,7 @@ async fn export_is_ordered_complete_and_resumable() {
             "app",
             "vapid_key",
             "identity_key",
+            "prompt",
             "calendar",
             "frequency_caps",
             "slas",

@@ -17,6 +17,7 @@ mod lineage;
 mod message_list;
 mod messages;
 mod oidc;
+mod opt_in;
 mod pages;
 mod paging;
 mod passkeys;

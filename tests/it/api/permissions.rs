@@ -163,7 +163,7 @@ async fn server_may_set_everything_and_create_topics() {
 async fn topics_are_made_changed_and_removed() {
     let api = strict().await;
     let made = api.put("/topics/sport", json!({})).await.ok(201);
-    let expected = json!({"name": "sport", "join": "anyone", "made_by": "server", "members": 0,
+    let expected = json!({"name": "sport", "join": "anyone", "made_by": "server", "display": null, "members": 0,
         "created_at": made["created_at"]});
     assert_eq!(made, expected);
     assert_eq!(made.clone(), api.put("/topics/sport", json!({})).await.ok(200));

@@ -62,6 +62,7 @@ async fn everything(shell: &Shell) -> String {
     let schedule = json!({"cron": "0 9 * * 1", "timezone": "Europe/Vienna"});
     let settings = [
         json!({"type": "calendar", "timezone": "Europe/Vienna", "quiet_hours": null, "off_peak": []}),
+        json!({"type": "prompt", "visits": 2}),
         json!({"type": "frequency_caps", "caps": [{"tiers": ["promotional"], "max": 2, "window": "1d"}]}),
         json!({"type": "slas", "transactional": 30}),
         json!({"type": "guard", "factor": 3, "floor": 1000}),
@@ -100,7 +101,7 @@ pub async fn app_transfer_is_complete_and_repeatable() {
     here.ok(&["export", "--app", "shop", "--output", "shop.ndjson"]).await;
     let out = here.read("shop.ndjson");
     let kinds: std::collections::BTreeSet<String> = lines(&out).iter().map(|line| line["type"].to_string()).collect();
-    assert_eq!(kinds.len(), 16, "one of everything: {kinds:?}");
+    assert_eq!(kinds.len(), 17, "one of everything: {kinds:?}");
     assert!(
         here.refused(&["export", "--app", "shop", "--output", "shop.ndjson"]).await.contains("cannot make"),
         "it is there"

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::audience::audience_counts::Difference;
@@ -22,6 +23,8 @@ pub const TOPICS_MAX: i64 = 10_000;
 pub const BROWSER_TOPICS_MAX: i64 = 1_000;
 /// Time for which a topic created by browsers stays without subscribers and messages.
 const UNUSED_KEPT: Duration = Duration::from_secs(7 * 86_400);
+/// Topics of one app that its pages offer.
+pub const DISPLAYED_MAX: i64 = 50;
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;
 
@@ -170,6 +173,8 @@ pub struct TopicRow {
     pub name: String,
     pub join: Join,
     pub made_by: Maker,
+    /// Entry in the preferences of visitors, as the API wrote it.
+    pub display: Option<Value>,
     pub members: i64,
     pub created_at: Timestamp,
 }
@@ -182,7 +187,7 @@ pub async fn list(
     page: Keyset,
 ) -> Result<Vec<TopicRow>, sqlx::Error> {
     paged!(executor, page, TopicRow,
-        [r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.created_at,
+        [r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.display, t.created_at,
              coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0)::bigint AS "members!"
          FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id"# < "$3
          ORDER BY t.id" DESC "LIMIT $4"],
@@ -229,6 +234,28 @@ pub async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join)
         (app.0, name, join.name())
     )?;
     Ok(WriteOutcome::by(done))
+}
+
+/// Sets or removes the topic's entry in the preferences of visitors.
+pub async fn set_display(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    display: Option<&Value>,
+) -> sqlx::Result<WriteOutcome> {
+    let done = sqlx::query!("UPDATE topics SET display = $3 WHERE app = $1 AND name = $2", app.0, name, display);
+    Ok(WriteOutcome::by(done.execute(conn).await?.rows_affected()))
+}
+
+/// Names and entries of the topics that visitors may choose, at most [`DISPLAYED_MAX`].
+pub async fn displayed(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(String, Value)>> {
+    let rows = sqlx::query!(
+        r#"SELECT name, display AS "display!" FROM topics
+           WHERE app = $1 AND display IS NOT NULL AND join_by = 'anyone' ORDER BY id LIMIT $2"#,
+        app.0,
+        DISPLAYED_MAX
+    );
+    rows.map(|row| (row.name, row.display)).fetch_all(pool).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -311,7 +338,7 @@ pub async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Er
         &mut *tx,
         scalar,
         "SELECT id FROM topics t
-         WHERE made_by = 'browser' AND join_by = 'anyone' AND policy IS NULL AND created_at < $1
+         WHERE made_by = 'browser' AND join_by = 'anyone' AND policy IS NULL AND display IS NULL AND created_at < $1
            AND coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0) = 0
            AND NOT EXISTS (SELECT FROM messages WHERE topic = t.id AND id >= $2)
          LIMIT $3 FOR UPDATE SKIP LOCKED",

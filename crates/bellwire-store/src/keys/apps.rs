@@ -1,5 +1,6 @@
 //! Apps: the tenants of a server.
 
+use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::keyset::{Keyset, paged};
@@ -96,6 +97,15 @@ pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sql
          FROM apps WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE",
         (id.0)
     )
+}
+
+/// Settings of the app's prompt, as the API wrote them. `None`: no settings.
+pub async fn read_prompt(pool: &PgPool, id: AppId) -> Result<Option<Value>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT prompt FROM apps WHERE id = $1", id.0).fetch_one(pool).await
+}
+
+pub async fn write_prompt(executor: impl PgExecutor<'_>, id: AppId, prompt: Option<&Value>) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE apps SET prompt = $2 WHERE id = $1", id.0, prompt).execute(executor).await.map(drop)
 }
 
 /// Writes everything but what never changes of an app that is [locked](lock).

@@ -152,6 +152,7 @@ pub struct TopicOut {
     pub name: String,
     pub join: Join,
     pub policy: Option<Value>,
+    pub display: Option<Value>,
 }
 
 /// An app's topics with numbers above `after`, the oldest first.
@@ -159,7 +160,7 @@ pub async fn topics(pool: &PgPool, app: AppId, after: i32, limit: i64) -> sqlx::
     fetch_all!(
         pool,
         TopicOut,
-        r#"SELECT id, name, join_by AS "join: Join", policy FROM topics WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3"#,
+        r#"SELECT id, name, join_by AS "join: Join", policy, display FROM topics WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3"#,
         (app.0, after, limit)
     )
 }

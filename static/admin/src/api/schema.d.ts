@@ -1788,6 +1788,36 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/prompt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows the settings of the prompt.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["prompt_show"];
+        /**
+         * Replaces the settings of the prompt.
+         * @description Pages use them within a minute.
+         *
+         *     Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
+         */
+        put: operations["prompt_change"];
+        post?: never;
+        /**
+         * Deletes the settings of the prompt, which then appears only where a page calls `show()`.
+         * @description Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
+         */
+        delete: operations["prompt_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/receipts": {
         parameters: {
             query?: never;
@@ -4363,6 +4393,10 @@ export interface components {
         Config: {
             /** @description Argument of `pushManager.subscribe`, in base64url. */
             application_server_key: string;
+            /** @description Settings of `<bellwire-prompt>`. */
+            prompt: components["schemas"]["PromptSettings"];
+            /** @description Topics that visitors may choose in `<bellwire-preferences>`, in their order: the first 50 with `display` that anyone may join. */
+            topics: components["schemas"]["OfferedTopic"][];
             /** @description Id of the key, for the registration of the subscription. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
@@ -6133,6 +6167,19 @@ export interface components {
             /** @description Target of a click. By default that of the notification. */
             url?: string | null;
         };
+        /** @description Topic that pages offer in the preferences. */
+        OfferedTopic: {
+            /** @description What members receive. */
+            description?: string | null;
+            /** @description Name of the topic. */
+            name: string;
+            /** @description Texts in other languages, by language tag. */
+            texts: {
+                [key: string]: components["schemas"]["TopicText"];
+            };
+            /** @description Name of the topic for people. */
+            title: string;
+        };
         /** @description Signing in at an OpenID provider. */
         OidcMethod: {
             /** @description Name of the provider for people. */
@@ -6665,6 +6712,79 @@ export interface components {
             title: string;
             /** @description Page of this kind of problem: `/docs/problems/` and the code. */
             type: string;
+        };
+        /**
+         * @description Form of the prompt.
+         * @enum {string}
+         */
+        PromptLayout: "card" | "bar" | "dialog";
+        /** @description Settings of `<bellwire-prompt>`, which asks visitors before the browser does. It appears once all conditions hold. */
+        PromptSettings: {
+            /**
+             * @description Whether the prompt appears by itself.
+             * @default true
+             */
+            enabled: boolean;
+            /**
+             * @description Event that the page has to report by `suggest()`, at most 64 characters. Null: no event is needed.
+             * @default null
+             */
+            event: string | null;
+            /**
+             * @description Form of the prompt.
+             * @default card
+             */
+            layout: components["schemas"]["PromptLayout"];
+            /**
+             * Format: int64
+             * @description Days without the prompt after a no, 1 to 3,650.
+             * @default 90
+             */
+            no_days: number;
+            /**
+             * Format: int64
+             * @description Days without the prompt after "not now", 1 to 365.
+             * @default 7
+             */
+            not_now_days: number;
+            /**
+             * Format: int64
+             * @description Minimum part of the page that was scrolled into view, in percent.
+             * @default 0
+             */
+            scroll_percent: number;
+            /**
+             * Format: int64
+             * @description Minimum seconds on the page, 0 to 3,600.
+             * @default 0
+             */
+            seconds: number;
+            /**
+             * Format: int64
+             * @description Share of browsers that are asked, in percent. A browser always has the same answer.
+             * @default 100
+             */
+            share_percent: number;
+            /**
+             * @description Texts that replace built-in ones, by language tag and name: at most 40 languages, 300 characters a text, 20,000 in total.
+             * @default {}
+             */
+            texts: {
+                [key: string]: {
+                    [key: string]: string;
+                };
+            };
+            /**
+             * @description Topics that a yes subscribes to.
+             * @default []
+             */
+            topics: string[];
+            /**
+             * Format: int64
+             * @description Minimum number of visits, 1 to 100. A visit ends after half an hour without a page.
+             * @default 1
+             */
+            visits: number;
         };
         /**
          * @description Use of a key by the backend: never both.
@@ -7802,7 +7922,24 @@ export interface components {
         };
         /** @description Changes of a topic. */
         TopicChange: {
+            display?: components["schemas"]["TopicDisplay"] | null;
             join?: components["schemas"]["Join"] | null;
+        };
+        /** @description Entry of a topic in `<bellwire-preferences>`. */
+        TopicDisplay: {
+            /** @description What members receive, at most 300 characters. */
+            description?: string | null;
+            /**
+             * Format: int64
+             * @description Order among the topics of the app, 0 to 1,000, the smallest first. Equal ones by title.
+             */
+            position?: number;
+            /** @description Texts in other languages, by language tag; at most 40. */
+            texts?: {
+                [key: string]: components["schemas"]["TopicText"];
+            };
+            /** @description Name of the topic for people, at most 300 characters. */
+            title: string;
         };
         /**
          * @description Maker of a topic, as stored in `topics.made_by`.
@@ -7811,6 +7948,7 @@ export interface components {
         TopicMaker: "browser" | "server";
         /** @description Settings of a topic. */
         TopicRequest: {
+            display?: components["schemas"]["TopicDisplay"] | null;
             /** @description Callers that may join it. By default `anyone`. */
             join?: components["schemas"]["Join"];
             policy?: components["schemas"]["DeliveryPolicy"] | null;
@@ -7822,6 +7960,7 @@ export interface components {
              * @description Time of the creation.
              */
             created_at: string;
+            display?: components["schemas"]["TopicDisplay"] | null;
             /** @description Callers that may join and leave it: `anyone`, or only a `server` with its key. */
             join: components["schemas"]["Join"];
             /** @description Maker of the topic. */
@@ -7851,6 +7990,13 @@ export interface components {
             limit: number;
             /** @description Iterator of the previous page, with newer rows. Null on the first one. */
             prev_iterator?: string | null;
+        };
+        /** @description Title and description of a topic. */
+        TopicText: {
+            /** @description What members receive, at most 300 characters. */
+            description?: string | null;
+            /** @description Name of the topic for people, at most 300 characters. */
+            title: string;
         };
         /** @description Why a template fails for a recipient. */
         TrialFailure: components["schemas"]["FieldError"] & {
@@ -11630,6 +11776,32 @@ export interface operations {
                     /**
                      * @example {
                      *       "application_server_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                     *       "prompt": {
+                     *         "enabled": true,
+                     *         "event": "…",
+                     *         "layout": "card",
+                     *         "no_days": 90,
+                     *         "not_now_days": 7,
+                     *         "scroll_percent": 0,
+                     *         "seconds": 0,
+                     *         "share_percent": 100,
+                     *         "texts": {},
+                     *         "topics": [],
+                     *         "visits": 1
+                     *       },
+                     *       "topics": [
+                     *         {
+                     *           "description": "…",
+                     *           "name": "news",
+                     *           "texts": {
+                     *             "plan": {
+                     *               "description": "…",
+                     *               "title": "Your table is booked"
+                     *             }
+                     *           },
+                     *           "title": "Your table is booked"
+                     *         }
+                     *       ],
                      *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *     }
                      */
@@ -16812,6 +16984,167 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    prompt_show: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`s: 304 if one of them is current */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The resource */
+            200: {
+                headers: {
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "enabled": true,
+                     *       "event": "…",
+                     *       "layout": "card",
+                     *       "no_days": 90,
+                     *       "not_now_days": 7,
+                     *       "scroll_percent": 0,
+                     *       "seconds": 0,
+                     *       "share_percent": 100,
+                     *       "texts": {},
+                     *       "topics": [],
+                     *       "visits": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PromptSettings"];
+                };
+            };
+            /** @description `If-None-Match` has the current tag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    prompt_change: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`: 412 if the resource has changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if the resource exists already */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "seconds": 10,
+                 *       "texts": {
+                 *         "en": {
+                 *           "title": "Want to hear of new arrivals?"
+                 *         }
+                 *       },
+                 *       "topics": [
+                 *         "news"
+                 *       ],
+                 *       "visits": 2
+                 *     }
+                 */
+                "application/json": components["schemas"]["PromptSettings"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "enabled": true,
+                     *       "event": "…",
+                     *       "layout": "card",
+                     *       "no_days": 90,
+                     *       "not_now_days": 7,
+                     *       "scroll_percent": 0,
+                     *       "seconds": 0,
+                     *       "share_percent": 100,
+                     *       "texts": {},
+                     *       "topics": [],
+                     *       "visits": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PromptSettings"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    prompt_delete: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`: 412 if the resource has changed since */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     receipts_take: {
         parameters: {
             query?: never;
@@ -18891,6 +19224,17 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "display": {
+                     *             "description": "…",
+                     *             "position": 0,
+                     *             "texts": {
+                     *               "plan": {
+                     *                 "description": "…",
+                     *                 "title": "Your table is booked"
+                     *               }
+                     *             },
+                     *             "title": "Your table is booked"
+                     *           },
                      *           "join": "anyone",
                      *           "made_by": "browser",
                      *           "members": 0,
@@ -18956,6 +19300,17 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "display": {
+                     *         "description": "…",
+                     *         "position": 0,
+                     *         "texts": {
+                     *           "plan": {
+                     *             "description": "…",
+                     *             "title": "Your table is booked"
+                     *           }
+                     *         },
+                     *         "title": "Your table is booked"
+                     *       },
                      *       "join": "anyone",
                      *       "made_by": "browser",
                      *       "members": 0,
@@ -19008,6 +19363,16 @@ export interface operations {
             content: {
                 /**
                  * @example {
+                 *       "display": {
+                 *         "description": "Once a week",
+                 *         "position": 1,
+                 *         "texts": {
+                 *           "de": {
+                 *             "title": "Neuigkeiten"
+                 *           }
+                 *         },
+                 *         "title": "News"
+                 *       },
                  *       "join": "anyone"
                  *     }
                  */
@@ -19024,6 +19389,17 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "display": {
+                     *         "description": "…",
+                     *         "position": 0,
+                     *         "texts": {
+                     *           "plan": {
+                     *             "description": "…",
+                     *             "title": "Your table is booked"
+                     *           }
+                     *         },
+                     *         "title": "Your table is booked"
+                     *       },
                      *       "join": "anyone",
                      *       "made_by": "browser",
                      *       "members": 0,
@@ -19050,6 +19426,17 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "display": {
+                     *         "description": "…",
+                     *         "position": 0,
+                     *         "texts": {
+                     *           "plan": {
+                     *             "description": "…",
+                     *             "title": "Your table is booked"
+                     *           }
+                     *         },
+                     *         "title": "Your table is booked"
+                     *       },
                      *       "join": "anyone",
                      *       "made_by": "browser",
                      *       "members": 0,
@@ -19148,6 +19535,17 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "display": {
+                     *         "description": "…",
+                     *         "position": 0,
+                     *         "texts": {
+                     *           "plan": {
+                     *             "description": "…",
+                     *             "title": "Your table is booked"
+                     *           }
+                     *         },
+                     *         "title": "Your table is booked"
+                     *       },
                      *       "join": "anyone",
                      *       "made_by": "browser",
                      *       "members": 0,

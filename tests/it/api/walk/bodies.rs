@@ -67,6 +67,7 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
         | "POST /v1/gateways/{lane}/probe"
         | "POST /v1/gateways/{lane}/release"
         | "PUT /v1/apps/{app}/guard"
+        | "PUT /v1/apps/{app}/prompt"
         | "PUT /v1/apps/{app}/policies/subscriptions/{subscription}"
         | "PUT /v1/apps/{app}/policies/tiers/{tier}"
         | "PUT /v1/apps/{app}/policies/topics/{topic}"

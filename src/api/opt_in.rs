@@ -1,0 +1,265 @@
+//! `/v1/apps/{app}/prompt`: when and how pages ask visitors for notifications, and the texts of topics in the preferences.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::http::auth::{MayChangeSettings, MayRead, Server};
+use super::http::extract::{Json, is_plain_text};
+use super::http::problem::{Faults, Problem, pointer_segment};
+use super::http::routes::routes;
+use super::subscription_input::check_topics;
+use bellwire_core::message::is_language_tag;
+use bellwire_store::keys::apps;
+use bellwire_store::keys::audit::AuditAction;
+use utoipa_axum::router::OpenApiRouter;
+
+const LANGUAGES_MAX: usize = 40;
+const TEXT_MAX: usize = 300;
+/// Maximum characters of all texts of a prompt, which every page of the site loads.
+const TEXTS_MAX: usize = 20_000;
+const EVENT_MAX: usize = 64;
+
+/// Texts of the elements, by name.
+static TEXTS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../static/sdk/src/ui/texts/en.json")).expect("an object of strings")
+});
+
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show, change, delete))
+}
+
+/// Form of the prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PromptLayout {
+    /// Card in a corner of the page.
+    #[default]
+    Card,
+    /// Bar at the bottom of the page.
+    Bar,
+    /// Dialog in front of the page.
+    Dialog,
+}
+
+/// Settings of `<bellwire-prompt>`, which asks visitors before the browser does. It appears once all conditions hold.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PromptSettings {
+    /// Whether the prompt appears by itself.
+    enabled: bool,
+    /// Form of the prompt.
+    layout: PromptLayout,
+    /// Topics that a yes subscribes to.
+    topics: Vec<String>,
+    /// Minimum number of visits, 1 to 100. A visit ends after half an hour without a page.
+    visits: i64,
+    /// Minimum seconds on the page, 0 to 3,600.
+    seconds: i64,
+    /// Minimum part of the page that was scrolled into view, in percent.
+    scroll_percent: i64,
+    /// Event that the page has to report by `suggest()`, at most 64 characters. Null: no event is needed.
+    event: Option<String>,
+    /// Share of browsers that are asked, in percent. A browser always has the same answer.
+    share_percent: i64,
+    /// Days without the prompt after a no, 1 to 3,650.
+    no_days: i64,
+    /// Days without the prompt after "not now", 1 to 365.
+    not_now_days: i64,
+    /// Texts that replace built-in ones, by language tag and name: at most 40 languages, 300 characters a text, 20,000 in total.
+    texts: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Default for PromptSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            layout: PromptLayout::default(),
+            topics: Vec::new(),
+            visits: 1,
+            seconds: 0,
+            scroll_percent: 0,
+            event: None,
+            share_percent: 100,
+            no_days: 90,
+            not_now_days: 7,
+            texts: BTreeMap::new(),
+        }
+    }
+}
+
+impl PromptSettings {
+    /// Reads stored settings. Without any, the prompt does not appear.
+    pub(crate) fn restore(stored: Option<Value>) -> Self {
+        stored
+            .and_then(|value| serde_json::from_value(value).ok())
+            .unwrap_or_else(|| Self { enabled: false, ..Self::default() })
+    }
+
+    fn check(&mut self, faults: &mut Faults) {
+        self.topics = check_topics(std::mem::take(&mut self.topics), faults);
+        for (pointer, value, least, most) in [
+            ("/visits", self.visits, 1, 100),
+            ("/seconds", self.seconds, 0, 3_600),
+            ("/scroll_percent", self.scroll_percent, 0, 100),
+            ("/share_percent", self.share_percent, 0, 100),
+            ("/no_days", self.no_days, 1, 3_650),
+            ("/not_now_days", self.not_now_days, 1, 365),
+        ] {
+            faults.require((least..=most).contains(&value), pointer, &format!("must be {least} to {most}"));
+        }
+        let is_event = self.event.as_ref().is_none_or(|event| is_plain_text(event, EVENT_MAX));
+        faults.require(is_event, "/event", "must be 1 to 64 characters without control characters");
+        check_languages("/texts", &self.texts, faults);
+        for (language, texts) in &self.texts {
+            for (name, text) in texts {
+                let at = format!("/texts/{}/{}", pointer_segment(language), pointer_segment(name));
+                if TEXTS.contains_key(name) {
+                    check_text(&at, text, faults);
+                } else {
+                    let names: Vec<&str> = TEXTS.keys().map(String::as_str).collect();
+                    faults.refuse(at, format!("is not one of the names of texts: {}", names.join(", ")));
+                }
+            }
+        }
+        let total: usize = self.texts.values().flat_map(BTreeMap::values).map(|text| text.chars().count()).sum();
+        let detail = format!("have {total} characters; at most {TEXTS_MAX} are allowed");
+        faults.require(total <= TEXTS_MAX, "/texts", &detail);
+    }
+}
+
+fn check_languages<T>(pointer: &str, texts: &BTreeMap<String, T>, faults: &mut Faults) {
+    faults.require(texts.len() <= LANGUAGES_MAX, pointer, "may have at most 40 languages");
+    for language in texts.keys().filter(|language| !is_language_tag(language)) {
+        faults.refuse(
+            format!("{pointer}/{}", pointer_segment(language)),
+            "must be a language tag such as `de` or `pt-BR`",
+        );
+    }
+}
+
+fn check_text(pointer: &str, text: &str, faults: &mut Faults) {
+    faults.require(is_plain_text(text, TEXT_MAX), pointer, "must be 1 to 300 characters without control characters");
+}
+
+/// Title and description of a topic.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopicText {
+    /// Name of the topic for people, at most 300 characters.
+    title: String,
+    /// What members receive, at most 300 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+impl TopicText {
+    fn check(&self, pointer: &str, faults: &mut Faults) {
+        check_text(&format!("{pointer}/title"), &self.title, faults);
+        if let Some(description) = &self.description {
+            check_text(&format!("{pointer}/description"), description, faults);
+        }
+    }
+}
+
+/// Entry of a topic in `<bellwire-preferences>`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopicDisplay {
+    /// Name of the topic for people, at most 300 characters.
+    title: String,
+    /// What members receive, at most 300 characters.
+    #[serde(default)]
+    description: Option<String>,
+    /// Order among the topics of the app, 0 to 1,000, the smallest first. Equal ones by title.
+    #[serde(default)]
+    position: i64,
+    /// Texts in other languages, by language tag; at most 40.
+    #[serde(default)]
+    texts: BTreeMap<String, TopicText>,
+}
+
+impl TopicDisplay {
+    pub(super) fn check(&self, faults: &mut Faults) {
+        let own = TopicText { title: self.title.clone(), description: self.description.clone() };
+        own.check("/display", faults);
+        faults.require((0..=1_000).contains(&self.position), "/display/position", "must be 0 to 1000");
+        check_languages("/display/texts", &self.texts, faults);
+        for (language, text) in &self.texts {
+            text.check(&format!("/display/texts/{}", pointer_segment(language)), faults);
+        }
+    }
+}
+
+/// Topic that pages offer in the preferences.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OfferedTopic {
+    /// Name of the topic.
+    name: String,
+    /// Name of the topic for people.
+    title: String,
+    /// What members receive.
+    description: Option<String>,
+    /// Texts in other languages, by language tag.
+    texts: BTreeMap<String, TopicText>,
+}
+
+/// Returns the topics that pages offer, in their order.
+pub(super) fn offered(rows: Vec<(String, Value)>) -> Vec<OfferedTopic> {
+    let read = |(name, display)| Some((name, serde_json::from_value::<TopicDisplay>(display).ok()?));
+    let mut topics: Vec<(String, TopicDisplay)> = rows.into_iter().filter_map(read).collect();
+    topics.sort_by(|(_, a), (_, b)| (a.position, &a.title).cmp(&(b.position, &b.title)));
+    let offer = |(name, display)| {
+        let TopicDisplay { title, description, texts, .. } = display;
+        OfferedTopic { name, title, description, texts }
+    };
+    topics.into_iter().map(offer).collect()
+}
+
+/// Shows the settings of the prompt.
+#[utoipa::path(get, path = "/v1/apps/{app}/prompt", tag = "Apps", responses((status = 200, body = PromptSettings)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<PromptSettings>, Problem> {
+    Ok(axum::Json(PromptSettings::restore(apps::read_prompt(&state.pool, server.app.id).await?)))
+}
+
+/// Replaces the settings of the prompt. Pages use them within a minute.
+#[utoipa::path(put, path = "/v1/apps/{app}/prompt", tag = "Apps", responses((status = 200, body = PromptSettings)))]
+pub(crate) async fn change(
+    server: Server<MayChangeSettings>,
+    State(state): State<ApiState>,
+    Json(mut settings, _): Json<PromptSettings>,
+) -> Result<axum::Json<PromptSettings>, Problem> {
+    let mut faults = Faults::default();
+    settings.check(&mut faults);
+    faults.finish()?;
+    write(&server, &state, Some(json!(settings))).await?;
+    Ok(axum::Json(settings))
+}
+
+/// Deletes the settings of the prompt, which then appears only where a page calls `show()`.
+#[utoipa::path(delete, path = "/v1/apps/{app}/prompt", tag = "Apps", responses((status = 204)))]
+pub(crate) async fn delete(
+    server: Server<MayChangeSettings>,
+    State(state): State<ApiState>,
+) -> Result<StatusCode, Problem> {
+    write(&server, &state, None).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn write(server: &Server<MayChangeSettings>, state: &ApiState, settings: Option<Value>) -> Result<(), Problem> {
+    let app = server.app.id;
+    let mut tx = state.begin().await?;
+    apps::write_prompt(&mut *tx, app, settings.as_ref()).await?;
+    let entry = server.did(AuditAction::AppChanged, app).with(json!({"prompt": settings}));
+    entry.record(&mut tx, 1, state.clock.now()).await?;
+    Ok(tx.commit().await?)
+}
