@@ -1,4 +1,5 @@
 import { init } from "http://localhost:8787/sdk/bellwire.js";
+import { ui } from "http://localhost:8787/sdk/ui.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -21,11 +22,13 @@ const me = await fetch("/api/me").then((response) => (response.ok ? response.jso
 
 // On each visit this also repairs what a new key or the browser made stale. It asks nobody for anything.
 // `undefined` (the backend is down) changes nothing, where `null` would end what belongs to somebody who has left.
-const bellwire = init({
-  app: "shop",
-  userId: me === undefined ? undefined : (me?.userId ?? null),
-  userToken: me?.userToken,
-});
+const bellwire = ui(
+  init({
+    app: "shop",
+    userId: me === undefined ? undefined : (me?.userId ?? null),
+    userToken: me?.userToken,
+  }),
+);
 
 function show(status) {
   const subscribed = status.state === "subscribed";

@@ -100,7 +100,9 @@ async fn packages_of_the_guides_install_and_load() {
             assert!(exported["."].as_array().is_some_and(|names| names.contains(&json!("createClient"))), "{printed}");
         } else {
             assert_eq!(exported["."], json!(["init"]));
-            assert_eq!((&exported["./react"], &exported["./vue"]), (&json!(["usePush"]), &json!(["usePush"])));
+            let components = json!(["BellwireBell", "BellwirePreferences", "BellwirePrompt", "usePush"]);
+            assert_eq!((&exported["./react"], &exported["./vue"]), (&components, &components));
+            assert_eq!(exported["./ui"], json!(["define", "ui"]));
             assert!(
                 printed["worker"].as_array().is_some_and(|members| members.contains(&json!("onPush"))),
                 "{printed}"

@@ -1,5 +1,5 @@
 import { init, type Client } from "@bellwire/web";
-import { usePush } from "@bellwire/web/react";
+import { BellwireBell, BellwirePrompt, usePush } from "@bellwire/web/react";
 import { StrictMode, useState, type FormEvent } from "react";
 import { createRoot } from "react-dom/client";
 
@@ -66,7 +66,10 @@ function Shop({ bellwire, userId }: { bellwire: Client; userId: string | null })
 
   return (
     <main>
-      <h1>Demo shop</h1>
+      <h1>
+        Demo shop <BellwireBell client={bellwire} />
+      </h1>
+      <BellwirePrompt client={bellwire} />
       <Notifications push={push} />
       {user ? (
         <p id="account">

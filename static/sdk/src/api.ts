@@ -75,6 +75,7 @@ export type PromptResult = { answer: "not-needed" | "later" } | { answer: "accep
 export interface Check {
   /**
    * - `support`: the browser has web push.
+   * - `manifest`: on iPhones and iPads, the site can become an app on the Home Screen.
    * - `permission`: the person allowed notifications.
    * - `worker`: scope and script of the service worker.
    * - `line`: the worker imports Bellwire's script.
@@ -87,7 +88,7 @@ export interface Check {
    *
    * Checks that depend on a failed one are left out.
    */
-  name: "support" | "permission" | "worker" | "line" | "subscription" | "server" | "key" | "registration" | "clock" | "round-trip";
+  name: "support" | "manifest" | "permission" | "worker" | "line" | "subscription" | "server" | "key" | "registration" | "clock" | "round-trip";
   ok: boolean;
   /** Finding for developers and support, in English, like `advice`. */
   found: string;

@@ -70,7 +70,10 @@ async function examine({ options, status }: Client, report: Report): Promise<str
     report.add("support", `${agent}: ${state}`, "Correct init's options. The console names the option.");
     return null;
   }
-  if (!report.add("support", `${agent}: ${missing ?? "web push"}`, missing && missing in MESSAGES && MESSAGES[missing as keyof typeof MESSAGES])) return null;
+  if (!report.add("support", `${agent}: ${missing ?? "web push"}`, missing && missing in MESSAGES && MESSAGES[missing as keyof typeof MESSAGES])) {
+    if (missing === "not-installed") await manifest(report);
+    return null;
+  }
   permission(report);
   const found = await browserSide(options, report);
   const address = base(options);
@@ -83,6 +86,15 @@ async function examine({ options, status }: Client, report: Report): Promise<str
     return null;
   }
   return serverSide(address, saved as Saved & { token: string }, report);
+}
+
+/** Checks the requirement of iOS before 26: without a manifest, an icon on the Home Screen opens a tab of the browser. */
+async function manifest(report: Report): Promise<void> {
+  const link = document.querySelector<HTMLLinkElement>("link[rel=manifest]")?.href;
+  const found = link && (await fetch(link).then((response) => response.json()).catch(() => undefined));
+  const display = found?.display ?? "none";
+  const fits = /^(standalone|fullscreen)$/.test(display);
+  report.add("manifest", `${link ?? "No link"}: display ${display}`, !fits && 'Link a web app manifest with "display": "standalone".');
 }
 
 function permission(report: Report): void {

@@ -1,4 +1,4 @@
-import { getCurrentInstance, getCurrentScope, onMounted, onScopeDispose, type ShallowRef, shallowReadonly, shallowRef } from "vue";
+import { defineComponent, getCurrentInstance, getCurrentScope, h, onMounted, onScopeDispose, type PropType, type ShallowRef, shallowReadonly, shallowRef, watch } from "vue";
 import type { Client, Status } from "./api.js";
 import { callsOf, follow, type PushCalls } from "./push.js";
 
@@ -27,3 +27,25 @@ export function usePush(bellwire: Client): Push {
   });
   return { status: shallowReadonly(status), problem: shallowReadonly(problem), ...calls };
 }
+
+/** Component of an element, whose code is loaded once it is mounted. Attributes such as `layout` pass to the element. */
+function componentOf(tag: string) {
+  return defineComponent({
+    props: { client: { type: Object as PropType<Client>, required: true } },
+    setup(props) {
+      const element = shallowRef<HTMLElement & { client?: Client }>();
+      const start = async () => {
+        const { ui } = await import("./ui.js");
+        ui(props.client);
+        if (element.value) element.value.client = props.client;
+      };
+      onMounted(start);
+      watch(() => props.client, start);
+      return () => h(tag, { ref: element });
+    },
+  });
+}
+
+export const BellwirePrompt = componentOf("bellwire-prompt");
+export const BellwireBell = componentOf("bellwire-bell");
+export const BellwirePreferences = componentOf("bellwire-preferences");

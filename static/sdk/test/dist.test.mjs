@@ -10,7 +10,7 @@ const read = (name) => readFileSync(new URL(`../dist/${name}`, import.meta.url))
 describe("what is built", () => {
   it("stays within its budget as one module", () => {
     const guide = read("../../../docs/browser.md").toString();
-    for (const name of ["bellwire.js", "service-worker.js", "diagnose.js"]) {
+    for (const name of ["bellwire.js", "service-worker.js", "diagnose.js", "ui.js"]) {
       const row = guide.match(new RegExp(`/sdk/${name}\`[^|]*\\| ([\\d,]+) \\| ([\\d,]+) \\|`));
       const [size, max] = row.slice(1).map((figure) => Number(figure.replace(",", "")));
       const octets = gzipSync(read(name), { level: 9 }).length;
@@ -27,6 +27,15 @@ describe("what is built", () => {
       expect(new Set(read(name).toString().match(/import\(.*?\)/g))).toEqual(new Set([`import("./diagnose.js")`]));
     }
     expect(read("diagnose.d.ts").toString()).toContain("function diagnose(client: Client");
+  });
+
+  it("loads one language of the elements", () => {
+    const code = read("ui.js").toString();
+    const loaded = code.match(/import\(.*?\)/g).map((call) => call.match(/"\.\/(ui\/..\.js)"/)[1]);
+    expect(loaded).toHaveLength(12);
+    for (const name of loaded) expect(gzipSync(read(name)).length, name).toBeLessThan(1_200);
+    expect(code).not.toMatch(/\.innerHTML|\.cssText|setAttribute\("style/);
+    for (const name of ["react.js", "vue.js"]) expect(read(name).toString()).toContain('import("./ui.js")');
   });
 
   it("reads no module address in the bundle build", async () => {

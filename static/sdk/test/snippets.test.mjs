@@ -7,7 +7,7 @@ import { afterAll, describe, expect, it, vi } from "vitest";
 
 const sdk = fileURLToPath(new URL("..", import.meta.url));
 const root = join(sdk, "../..");
-const pages = ["browser", "frameworks", "user-tokens"];
+const pages = ["browser", "opt-in", "frameworks", "user-tokens"];
 const guide = pages.map((page) => readFileSync(join(root, `docs/${page}.md`), "utf8")).join("\n");
 
 /** Fenced blocks of code: language, side (page, worker or backend) and the recipe's file that has the same lines. */

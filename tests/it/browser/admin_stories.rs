@@ -14,7 +14,7 @@ use super::when;
 use crate::support::TempDir;
 
 /// Finds what keeps people out who do not see, or use no mouse; `npm ci` puts it there.
-const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/static/admin/node_modules/axe-core/axe.min.js");
+pub(super) const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/static/admin/node_modules/axe-core/axe.min.js");
 pub(super) const SHOWN: &str = "document.body.innerText";
 
 /// A site whose campaign was accepted for most, with some who are gone and some dead.
@@ -41,7 +41,7 @@ pub(super) fn says(text: &str) -> String {
 }
 
 /// Findings of axe: rule, remedy and element.
-fn objections() -> String {
+pub(super) fn objections() -> String {
     let told = "({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.target + ' ' + node.failureSummary).join('; ')}`";
     format!("axe.run(document, {{ resultTypes: ['violations'] }}).then(({{ violations }}) => violations.map({told}))")
 }

@@ -127,13 +127,18 @@ impl Firefox {
         tabs.map(|tab| tab["url"].as_str().expect("a URL").to_owned()).collect()
     }
 
+    /// Gives the page a size in pixels, or the window's own.
+    pub async fn resize(&mut self, size: Option<(u32, u32)>) {
+        let viewport = size.map(|(width, height)| json!({"width": width, "height": height}));
+        self.calls.call("browsingContext.setViewport", json!({"context": self.tab, "viewport": viewport})).await;
+    }
+
     pub async fn keep_picture(&mut self, name: &str, width: u32, height: u32) {
-        let viewport = json!({"context": self.tab, "viewport": {"width": width, "height": height}});
-        self.calls.call("browsingContext.setViewport", viewport).await;
+        self.resize(Some((width, height))).await;
         let whole = json!({"context": self.tab, "origin": "document"});
         let picture = self.calls.call("browsingContext.captureScreenshot", whole).await;
         keep_picture(name, picture["data"].as_str().expect("base64"));
-        self.calls.call("browsingContext.setViewport", json!({"context": self.tab, "viewport": null})).await;
+        self.resize(None).await;
     }
 
     /// Errors that pages have logged, and where from.

@@ -17,6 +17,7 @@ mod chromium_story;
 mod examples;
 mod firefox;
 mod firefox_story;
+mod opt_in;
 mod recipes;
 mod shop;
 mod shop_clicks;
@@ -102,23 +103,37 @@ fn when(condition: &str) -> String {
 }
 
 /// A promise of where to click on an element: its middle, in whole pixels, once it is there, enabled, at rest and covered by
-/// nothing. A page that is still being laid out would have its button elsewhere when the click comes.
+/// nothing. A page that is still being laid out would have its button elsewhere when the click comes. The element is named by its
+/// id, or as `host >>> selector` within shadow roots.
 fn ready_for_click(id: &str) -> String {
+    let find = match id.contains(SHADOW) {
+        true => in_shadow(id),
+        false => format!("document.getElementById({id:?})"),
+    };
     format!(
         "new Promise((resolve) => {{
             let last = '';
             const look = () => {{
-                const it = document.getElementById({id:?});
+                const it = {find};
                 it?.scrollIntoView({{ block: 'center', behavior: 'instant' }});
                 const {{ x, y, width, height }} = it?.getBoundingClientRect() ?? {{}};
                 const place = [Math.round(x + width / 2), Math.round(y + height / 2)];
                 const rests = last === (last = `${{place}}`);
-                const ready = it && rests && !it.disabled && it.contains(document.elementFromPoint(...place));
+                const ready = it && rests && !it.disabled && it.contains(it.getRootNode().elementFromPoint(...place));
                 if (ready) resolve(place); else setTimeout(look, 20);
             }};
             look();
         }})"
     )
+}
+
+const SHADOW: &str = " >>> ";
+
+/// Expression for an element within shadow roots, named as `host >>> selector`.
+fn in_shadow(path: &str) -> String {
+    let (host, rest) = path.split_once(SHADOW).expect("a host and a selector");
+    let found = format!("document.querySelector({host:?})");
+    rest.split(SHADOW).fold(found, |root, selector| format!("{root}?.shadowRoot?.querySelector({selector:?})"))
 }
 
 /// An expression as one that answers with JSON, in time.

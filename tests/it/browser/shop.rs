@@ -65,6 +65,10 @@ impl Shop {
 async fn file(State(files): State<Files>, uri: Uri) -> Response {
     let path = uri.path();
     let Some(text) = files.lock().get(path).cloned() else { return StatusCode::NOT_FOUND.into_response() };
-    let kind = if path.ends_with(".js") { "text/javascript" } else { "text/html" };
+    let kind = match path.rsplit('.').next() {
+        Some("js") => "text/javascript",
+        Some("css") => "text/css",
+        _ => "text/html",
+    };
     ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], text).into_response()
 }

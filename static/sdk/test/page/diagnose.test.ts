@@ -162,6 +162,22 @@ describe("diagnose", () => {
     expect(found(await broken.diagnose())).toEqual({ support: false });
   });
 
+  it.each([
+    ["standalone", true],
+    ["browser", false],
+    [undefined, false],
+  ])("reads the manifest on an iPhone: display %s", async (display, ok) => {
+    Reflect.deleteProperty(globalThis, "PushManager");
+    browser.define("userAgent", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X)");
+    document.head.innerHTML = display ? '<link rel="manifest" href="/app.webmanifest">' : "";
+    vi.stubGlobal("fetch", async (url: string) => Response.json({ display: url.endsWith("/app.webmanifest") ? display : "none" }));
+    const { checks } = await (await browser.visit()).diagnose();
+    expect(checks[0]).toMatchObject({ name: "support", ok: false });
+    expect(checks[1]).toMatchObject({ name: "manifest", ok });
+    browser.define("userAgent", "Test");
+    document.head.innerHTML = "";
+  });
+
   it("shortens texts to one line", async () => {
     const client = await subscribed();
     serve();

@@ -1,0 +1,56 @@
+import { base } from "../shared/saved";
+import { button, icon, make } from "./dom";
+import { BellwireElement, isOn, type Kit } from "./kit";
+import { Preferences } from "./preferences";
+import { style } from "./style";
+
+const BELL = "M6 17v-6a6 6 0 0 1 12 0v6l2 1H4zM10 21h4";
+const OFF = `${BELL}M3 3l18 18`;
+
+/** Ids of the app's displayed notifications. */
+async function displayed(kit: Kit): Promise<string[]> {
+  const own = base(kit.client.options);
+  const registrations = (await navigator.serviceWorker?.getRegistrations().catch(() => [])) ?? [];
+  const lists = await Promise.all(registrations.map((registration) => registration.getNotifications().catch(() => [])));
+  return lists.flat().flatMap(({ data }) => (data?.bellwire && (data.bellwire.app ?? own) === own ? [data.bellwire.id] : []));
+}
+
+export class Bell extends BellwireElement {
+  private root = this.attachShadow({ mode: "open" });
+
+  protected async start(kit: Kit): Promise<void> {
+    const { prompt } = await kit.config;
+    const { lang, dir, t } = await this.wording(prompt, kit);
+    if (!this.isConnected) return;
+    const badge = make("span", "badge", { "aria-hidden": "true" });
+    const bell = button("bell", "", async () => {
+      kit.memory.save({ read: await displayed(kit) });
+      void update();
+      open();
+    });
+    const preferences = new Preferences();
+    const dialog = make("dialog", "dialog", { "aria-label": t.preferences, lang, dir }, make("div", "actions", {}, button("close", t.close, () => dialog.close())));
+    const open = () => {
+      preferences.client = kit.client;
+      dialog.prepend(preferences);
+      dialog.showModal();
+    };
+    const update = async () => {
+      const [status, shown] = await Promise.all([kit.client.status(), displayed(kit)]);
+      const { read } = kit.memory.load();
+      const unread = shown.filter((id) => !read.includes(id)).length;
+      const words = [t.bell, isOn(status) ? t.bell_on : t.bell_off, unread && t.unread.replace("{n}", `${unread}`)];
+      bell.setAttribute("aria-label", words.filter(Boolean).join(", "));
+      badge.hidden = !unread;
+      badge.textContent = unread > 9 ? "9+" : `${unread}`;
+      bell.replaceChildren(icon(isOn(status) ? BELL : OFF), badge);
+    };
+    bell.setAttribute("aria-haspopup", "dialog");
+    style(this.root);
+    this.root.replaceChildren(make("div", "", { lang, dir }, bell, dialog));
+    for (const event of ["change", "message"] as const) this.ends.push(kit.client.on(event, () => void update()));
+    this.listen(document, "visibilitychange", update);
+    await kit.client.ready;
+    await update();
+  }
+}

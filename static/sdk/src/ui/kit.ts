@@ -1,0 +1,111 @@
+import type { Client, Status } from "../api";
+import { base } from "../shared/saved";
+import { type Way, wayOf } from "./device";
+import { Memory } from "./memory";
+import { PLAIN, type PromptSettings } from "./settings";
+import { type Overrides, type Wording, wording } from "./texts";
+
+/** Topic that the app offers in the preferences. */
+export interface OfferedTopic {
+  name: string;
+  title: string;
+  description?: string | null;
+  texts: Record<string, { title: string; description?: string | null }>;
+}
+
+export interface Config {
+  prompt: PromptSettings;
+  topics: OfferedTopic[];
+}
+
+/** What all elements of one client share. */
+export interface Kit {
+  client: Client;
+  memory: Memory;
+  config: Promise<Config>;
+  suggested: Set<string>;
+  /** Work of elements that wait for an event. */
+  waiting: Set<() => void>;
+  texts: Overrides;
+}
+
+const kits = new WeakMap<Client, Kit>();
+let current: Kit | undefined;
+
+/** Returns the shared part of a client. The first client is the one of elements that name none. */
+export function kitOf(client: Client, texts?: Overrides): Kit {
+  let kit = kits.get(client);
+  if (!kit) {
+    const { app } = client.options;
+    kit = { client, memory: new Memory(app), config: load(client), suggested: new Set(), waiting: new Set(), texts: {} };
+    kits.set(client, kit);
+  }
+  kit.texts = texts ?? kit.texts;
+  current ??= kit;
+  return kit;
+}
+
+async function load({ options }: Client): Promise<Config> {
+  const response = await fetch(`${base(options)}/config`, { credentials: "omit" }).catch(() => undefined);
+  const body = response?.ok ? await response.json().catch(() => undefined) : undefined;
+  return { prompt: PLAIN, topics: [], ...body };
+}
+
+/** Whether the page was started from an icon on an iPhone or iPad. */
+export const isStandalone = () => !!(navigator as { standalone?: boolean }).standalone;
+
+export const isOn = ({ state }: Status): boolean => state === "subscribed" || state === "pending";
+
+export const wayNow = ({ state }: Status): Way | undefined => wayOf(state, navigator.userAgent, isStandalone());
+
+// A server that renders pages has no elements.
+const Base = (globalThis.HTMLElement ?? class {}) as typeof HTMLElement;
+
+/** Part of all elements: client, texts, and what ends when the element leaves the page. */
+export abstract class BellwireElement extends Base {
+  protected ends: (() => void)[] = [];
+  #client: Client | undefined;
+
+  /** Client of this element. By default the first one that `ui()` was called with. */
+  get client(): Client | undefined {
+    return this.#client ?? current?.client;
+  }
+
+  set client(client: Client | undefined) {
+    const before = this.client;
+    this.#client = client;
+    if (this.isConnected && client !== before) this.disconnectedCallback(), this.connectedCallback();
+  }
+
+  protected get kit(): Kit | undefined {
+    return this.client && kitOf(this.client);
+  }
+
+  /** Starts the element once it has a client. */
+  protected abstract start(kit: Kit): Promise<void>;
+
+  connectedCallback(): void {
+    const { kit } = this;
+    if (kit) this.start(kit).catch(console.error);
+  }
+
+  disconnectedCallback(): void {
+    this.ends.splice(0).forEach((end) => end());
+  }
+
+  protected listen(target: EventTarget, event: string, work: () => void): void {
+    target.addEventListener(event, work, { passive: true });
+    this.ends.push(() => target.removeEventListener(event, work));
+  }
+
+  /** Texts in the language of the page around the element. */
+  protected wording(prompt: PromptSettings, { texts }: Partial<Kit> = {}): Promise<Wording> {
+    const tag = this.closest<HTMLElement>("[lang]")?.lang || navigator.language;
+    return wording(tag, prompt.texts, texts ?? {});
+  }
+
+  /** Reports a step to the page, for its own statistics. */
+  protected report(step: "shown" | "accepted" | "later" | "no"): void {
+    this.dispatchEvent(new CustomEvent("bellwire", { detail: step, bubbles: true, composed: true }));
+  }
+}

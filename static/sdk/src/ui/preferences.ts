@@ -1,0 +1,86 @@
+import type { Result, Status } from "../api";
+import { button, make } from "./dom";
+import { BellwireElement, type Config, isOn, type Kit, wayNow } from "./kit";
+import { guide } from "./prompt";
+import { style } from "./style";
+import { inLanguage, type Wording } from "./texts";
+
+export class Preferences extends BellwireElement {
+  private root = this.attachShadow({ mode: "open" });
+
+  protected async start(kit: Kit): Promise<void> {
+    const [config, status] = await Promise.all([kit.config, kit.client.ready]);
+    const wording = await this.wording(config.prompt, kit);
+    if (!this.isConnected) return;
+    let drawn = "";
+    let sync = (_: Status) => {};
+    const update = (now: Status) => {
+      const state = isOn(now) ? "on" : now.state;
+      if (state !== drawn) sync = this.draw(kit, now, config, wording);
+      drawn = state;
+      sync(now);
+    };
+    update(status);
+    this.ends.push(kit.client.on("change", update));
+  }
+
+  /** Draws the element for a state. Returns what keeps it up to date while the state lasts, so that the focus stays. */
+  private draw({ client }: Kit, first: Status, { prompt, topics }: Config, { lang, dir, t }: Wording): (status: Status) => void {
+    const on = isOn(first);
+    const way = wayNow(first);
+    const former = this.boxes();
+    const hadFocus = this.root.activeElement;
+    let now = first;
+
+    const said = make("p", "status", { role: "status" });
+    const run = (work: () => Promise<Result>) => async () => {
+      const result = await work();
+      const words = result.ok ? t.saved : result.retrying ? t.pending : /^(dismissed|denied)$/.test(result.reason) ? "" : t.failed;
+      (this.root.querySelector("[role=status]") ?? said).textContent = words;
+    };
+    const checked = () => this.boxes().flatMap(({ checked, value }) => (checked ? value : []));
+    const save = run(() => {
+      const all = now.state === "subscribed" ? now.topics : [];
+      const kept = all.filter((name) => !topics.some((topic) => topic.name === name));
+      return client.setTopics([...kept, ...checked()]);
+    });
+    const list = topics.map((topic) => {
+      const { title, description } = inLanguage(topic.texts, lang) ?? topic;
+      const box = make("input", "", { type: "checkbox", value: topic.name, change: () => void (on && save()) });
+      box.checked = former.find(({ value }) => value === topic.name)?.checked ?? prompt.topics.includes(topic.name);
+      return make("label", "topic", {}, box, make("span", "", {}, title, !!description && make("span", "description", {}, description)));
+    });
+    const subscribe = () => client.subscribe({ ...(topics.length && { topics: checked() }), consentSource: t.preferences.slice(0, 200) });
+    const act = on ? button("off", t.turn_off, run(() => client.unsubscribe())) : way === "ask" && button("on", t.turn_on, run(subscribe));
+    const hint = way && way !== "ask" ? guide(way, t) : !act && make("p", "hint", {}, first.state === "denied" ? t.denied : t.unsupported);
+    const data = make("dl");
+    style(this.root);
+    this.root.replaceChildren(
+      make(
+        "section",
+        "settings",
+        { "aria-labelledby": "title", lang, dir },
+        make("h2", "title", { id: "title" }, t.preferences),
+        hint,
+        !!act && !!list.length && make("fieldset", "topics", {}, make("legend", "", {}, t.topics), ...list),
+        act && make("div", "actions", {}, act),
+        said,
+        on && make("details", "data", {}, make("summary", "", {}, t.data), data),
+      ),
+    );
+    if (hadFocus && act) act.focus();
+
+    return (status) => {
+      now = status;
+      if (status.state === "pending") said.textContent = t.pending;
+      if (status.state !== "subscribed") return;
+      for (const box of this.boxes()) box.checked = status.topics.includes(box.value);
+      const rows = [[t.data_id, status.id], [t.data_user, status.userId], [t.data_tags, status.tags.join(", ")]] as const;
+      data.replaceChildren(...rows.flatMap(([name, value]) => (value ? [make("dt", "", {}, name), make("dd", "", {}, value)] : [])));
+    };
+  }
+
+  private boxes(): HTMLInputElement[] {
+    return [...this.root.querySelectorAll("input")];
+  }
+}

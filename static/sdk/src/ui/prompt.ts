@@ -1,0 +1,120 @@
+import { clock } from "../shared/clock";
+import type { Way } from "./device";
+import { button, icon, make } from "./dom";
+import { BellwireElement, isStandalone, type Kit, wayNow } from "./kit";
+import { isDue, type Layout, PLAIN, type PromptSettings } from "./settings";
+import { style } from "./style";
+import type { Texts, Wording } from "./texts";
+
+const DAY_MS = 86_400_000;
+const SHARE = "M12 3v12M8 7l4-4 4 4M6 11H5v10h14V11h-1";
+
+/** Steps that lead to notifications where the browser cannot ask. */
+export function guide(way: Exclude<Way, "ask">, t: Texts): HTMLElement {
+  if (way === "in_app" || way === "install_update") return make("p", "guide", {}, t[way]);
+  const share = make("li", "", {}, `${t[way]} `, way === "install_share" && icon(SHARE));
+  return make("ol", "guide", {}, share, make("li", "", {}, t.install_add), make("li", "", {}, t.install_open));
+}
+
+export class Prompt extends BellwireElement {
+  private root = this.attachShadow({ mode: "open" });
+  private focused: Element | null = null;
+
+  protected async start(kit: Kit): Promise<void> {
+    const [{ prompt }] = await Promise.all([kit.config, kit.client.ready]);
+    if (!prompt.enabled || !this.isConnected) return;
+    const began = clock.now();
+    const isFirstStart = isStandalone() && kit.memory.load().visits < 2;
+    let isDone = false;
+    const look = async () => {
+      if (isDone) return;
+      const now = clock.now();
+      const { scrollHeight } = document.documentElement;
+      const scrolled = ((scrollY + innerHeight) / scrollHeight) * 100;
+      const { visits, until, luck } = kit.memory.load();
+      const at = { now, visits, until, luck, scrolled, seconds: (now - began) / 1000, suggested: kit.suggested, isFirstStart };
+      if (!isDue(prompt, at)) return;
+      isDone = true; // before waiting: other events call this in the meantime
+      await this.show();
+    };
+    this.listen(globalThis, "scroll", look);
+    kit.waiting.add(look);
+    this.ends.push(() => void kit.waiting.delete(look), clock.later(prompt.seconds * 1000, look));
+    await look();
+  }
+
+  /** Shows the prompt at once, unless there is nothing to ask. Returns whether it is shown. */
+  async show(): Promise<boolean> {
+    const { kit } = this;
+    if (!kit) return false;
+    const [{ prompt }, status] = await Promise.all([kit.config, kit.client.status()]);
+    const way = wayNow(status);
+    const wording = await this.wording(prompt, kit);
+    if (!way || !this.isConnected || this.root.firstChild?.firstChild) return false;
+    this.ends.push(kit.client.on("change", (now) => wayNow(now) || this.close()));
+    const later = (days: number, step: "later" | "no") => () => {
+      if (!this.root.firstChild) return;
+      kit.memory.save({ until: clock.now() + days * DAY_MS });
+      this.close();
+      this.report(step);
+    };
+    const notNow = later(prompt.not_now_days, "later");
+    this.draw(prompt, wording, way, notNow, later(prompt.no_days, "no"), async () => {
+      const { topics } = prompt;
+      // In the click, because browsers ask only then.
+      const asked = kit.client.subscribe({ ...(topics.length && { topics }), consentSource: wording.t.title.slice(0, 200) });
+      this.close();
+      this.report("accepted");
+      const result = await asked;
+      if (!result.ok && result.reason === "dismissed") kit.memory.save({ until: clock.now() + prompt.not_now_days * DAY_MS });
+    });
+    this.report("shown");
+    return true;
+  }
+
+  /** Shows what visitors would see with these settings. Its buttons do nothing. */
+  async preview(settings: Partial<PromptSettings>, way: Way = "ask"): Promise<void> {
+    const prompt: PromptSettings = { ...PLAIN, ...settings };
+    this.draw(prompt, await this.wording(prompt), way);
+  }
+
+  private draw(prompt: PromptSettings, wording: Wording, way: Way, later?: () => void, no = () => {}, accept = () => {}): void {
+    const { lang, dir, t } = wording;
+    const layout = (this.getAttribute("layout") as Layout | null) ?? prompt.layout ?? "card";
+    const isModal = layout === "dialog" && !!later;
+    const close = later ?? (() => {});
+    const title = make("h2", "title", { id: "title" }, way === "ask" ? t.title : t.install_title);
+    const notNow = button("later", way === "ask" ? t.later : t.close, close);
+    notNow.autofocus = isModal; // Enter must not answer for good
+    const choices = way === "ask" ? [button("no", t.no, no), notNow, button("accept", t.accept, accept)] : [notNow];
+    const content = [title, way === "ask" ? make("p", "body", {}, t.body) : guide(way, t), make("div", "actions", {}, ...choices)];
+    const labels = { "aria-labelledby": "title", lang, dir };
+    const box = isModal ? make("dialog", "dialog", labels, ...content) : make("section", layout, labels, ...content);
+    style(this.root);
+    // The region is there before its content, so that screen readers announce the content.
+    const region = make("div", "", isModal ? {} : { "aria-live": "polite" });
+    this.root.replaceChildren(region);
+    region.append(box);
+    if (!later) return;
+    this.focused = document.activeElement;
+    box.addEventListener("focusin", ({ relatedTarget }) => (this.focused = (relatedTarget as Element | null) ?? this.focused), { once: true });
+    box.addEventListener("keydown", (event) => (event as KeyboardEvent).key === "Escape" && later());
+    if (box instanceof HTMLDialogElement) {
+      box.addEventListener("cancel", later);
+      box.showModal();
+    }
+  }
+
+  /** Closes the prompt and returns the focus to where it was. */
+  private close(): void {
+    const hadFocus = this.root.activeElement;
+    this.root.querySelector("dialog")?.close();
+    this.root.replaceChildren();
+    if (hadFocus) (this.focused as HTMLElement | null)?.focus?.();
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    this.root.replaceChildren();
+  }
+}

@@ -1,0 +1,236 @@
+// @vitest-environment happy-dom
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import type { Client, Result, Status } from "../../src/api";
+import type { PromptSettings } from "../../src/ui/settings";
+
+const UNSUBSCRIBED: Status = { state: "unsubscribed", permission: "default" };
+const SUBSCRIBED: Status = { state: "subscribed", id: "sub_1", topics: ["news", "hidden"], tags: ["vip"], userId: "ann" };
+const PROMPT: PromptSettings = {
+  enabled: true, layout: "card", topics: ["news"], visits: 1, seconds: 0, scroll_percent: 0, event: null, share_percent: 100, no_days: 90, not_now_days: 7,
+  texts: { en: { title: "Hear of new arrivals?" } },
+};
+const TOPICS = [
+  { name: "news", title: "News", description: "Once a week", texts: { de: { title: "Neuigkeiten" } } },
+  { name: "offers", title: "Offers", texts: {} },
+];
+const DAY_MS = 86_400_000;
+
+/** Page of one browser. A further page of the same browser shares its storage. */
+async function page({ status = UNSUBSCRIBED, prompt = {}, lang = "en", result = { ok: true, status: SUBSCRIBED } as Result, now = 1e12 } = {}) {
+  vi.resetModules();
+  document.body.replaceChildren();
+  document.documentElement.lang = lang;
+  const { clock } = await import("../../src/shared/clock");
+  const planned: { ms: number; work: () => void }[] = [];
+  const time = { now };
+  clock.now = () => time.now;
+  clock.later = (ms, work) => (planned.push({ ms, work }), () => {});
+  const json = async () => ({ application_server_key: "k", prompt: { ...PROMPT, ...prompt }, topics: TOPICS });
+  vi.stubGlobal("fetch", vi.fn(async () => ({ ok: true, json })));
+  let current = status;
+  const listeners = new Set<(status: Status) => void>();
+  const answer = () => vi.fn(async (): Promise<Result> => result);
+  const client = {
+    options: { app: "shop", server: "https://push.example" }, ready: Promise.resolve(status), status: async () => current,
+    subscribe: answer(), unsubscribe: answer(), setTopics: answer(),
+    on: (event: string, listener: any) => (event === "change" && listeners.add(listener), () => listeners.delete(listener)),
+  };
+  const change = (status: Status) => ((current = status), listeners.forEach((listener) => listener(status)));
+  const { ui } = await import("../../src/ui");
+  // A document defines each element once, but each page has modules of its own.
+  const define = vi.spyOn(customElements, "define").mockImplementation(() => {});
+  const bellwire = ui(client as unknown as Client);
+  define.mockRestore();
+  const parts = { prompt: (await import("../../src/ui/prompt")).Prompt, bell: (await import("../../src/ui/bell")).Bell, preferences: (await import("../../src/ui/preferences")).Preferences };
+  const names = { prompt: "", bell: "", preferences: "" };
+  for (const name of Object.keys(parts) as (keyof typeof parts)[]) customElements.define((names[name] = `x-${name}-${++serial}`), parts[name]);
+  const add = async (name: keyof typeof parts) => {
+    const element = document.createElement(names[name]) as HTMLElement & { show(): Promise<boolean> };
+    document.body.append(element);
+    await settle();
+    return element;
+  };
+  return { client, bellwire, change, add, planned, time };
+}
+let serial = 0;
+
+/** Lets all waiting promises and imports of texts settle. */
+async function settle(): Promise<void> {
+  for (let round = 0; round < 3; round++) {
+    await vi.dynamicImportSettled();
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+}
+const find = <E extends HTMLElement = HTMLElement>(element: HTMLElement, selector: string) => element.shadowRoot!.querySelector<E>(selector);
+const text = (element: HTMLElement, selector: string) => find(element, selector)?.textContent;
+const click = async (element: HTMLElement, selector: string) => (find(element, selector)!.click(), settle());
+const stored = () => JSON.parse(localStorage.getItem("bellwire shop")!);
+
+beforeEach(() => {
+  localStorage.clear();
+  delete (navigator as any).standalone;
+});
+
+describe("the prompt", () => {
+  it("asks the browser in the click on yes", async () => {
+    const { add, client } = await page();
+    const prompt = await add("prompt");
+    const steps: string[] = [];
+    document.body.addEventListener("bellwire", (event) => steps.push((event as CustomEvent).detail));
+    expect(text(prompt, ".title")).toBe("Hear of new arrivals?");
+    expect(client.subscribe).not.toHaveBeenCalled();
+    find(prompt, ".accept")!.click();
+    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: ["news"], consentSource: "Hear of new arrivals?" });
+    expect(find(prompt, "section")).toBeNull();
+    expect(steps).toEqual(["accepted"]);
+  });
+
+  it.each([["no", 90], ["later", 7]])("waits after %s for %s days", async (answer, days) => {
+    const { add, time } = await page();
+    const prompt = await add("prompt");
+    await click(prompt, `.${answer}`);
+    expect(find(prompt, "section")).toBeNull();
+    expect(stored().until - time.now).toBe(days * DAY_MS);
+    expect(document.cookie).toBe("");
+    const shown = async (now: number) => find(await (await page({ now })).add("prompt"), "section") !== null;
+    expect(await shown(time.now + days * DAY_MS - 1)).toBe(false);
+    expect(await shown(time.now + days * DAY_MS)).toBe(true);
+  });
+
+  it("waits after a closed question of the browser", async () => {
+    const { add, time } = await page({ result: { ok: false, status: UNSUBSCRIBED, reason: "dismissed", message: "", retrying: false } });
+    await click(await add("prompt"), ".accept");
+    expect(stored().until - time.now).toBe(7 * DAY_MS);
+  });
+
+  it.each<[string, Status, object]>([
+    ["denied", { state: "denied" }, {}],
+    ["subscribed", SUBSCRIBED, {}],
+    ["pending", { state: "pending" }, {}],
+    ["turned off", UNSUBSCRIBED, { enabled: false }],
+  ])("stays away: %s", async (_, status, prompt) => {
+    const { add } = await page({ status, prompt });
+    expect(find(await add("prompt"), "section")).toBeNull();
+  });
+
+  it("is shown on demand, but never to subscribers", async () => {
+    const { add, change } = await page({ prompt: { enabled: false } });
+    const prompt = await add("prompt");
+    expect(await prompt.show()).toBe(true);
+    expect(await prompt.show()).toBe(false);
+    change(SUBSCRIBED);
+    expect(find(prompt, "section")).toBeNull();
+    expect(await prompt.show()).toBe(false);
+  });
+
+  it("appears at the event that it waits for", async () => {
+    const { add, bellwire } = await page({ prompt: { event: "order" } });
+    const prompt = await add("prompt");
+    bellwire.suggest("cart");
+    await settle();
+    expect(find(prompt, "section")).toBeNull();
+    bellwire.suggest("order");
+    await settle();
+    expect(find(prompt, "section")).not.toBeNull();
+  });
+
+  it("appears once its seconds are over", async () => {
+    const { add, planned, time } = await page({ prompt: { seconds: 30 } });
+    const prompt = await add("prompt");
+    expect(find(prompt, "section")).toBeNull();
+    const { ms, work } = planned.at(-1)!;
+    expect(ms).toBe(30_000);
+    time.now += ms;
+    work();
+    await settle();
+    expect(find(prompt, "section")).not.toBeNull();
+  });
+
+  it("counts visits, not pages", async () => {
+    const visit = async (now: number) => find(await (await page({ prompt: { visits: 2 }, now })).add("prompt"), "section") !== null;
+    expect([await visit(1e12), await visit(1e12 + 60_000), await visit(1e12 + 7_200_000)]).toEqual([false, false, true]);
+  });
+
+  it("keeps its share stable per browser", async () => {
+    await page();
+    const { luck } = stored();
+    await page();
+    expect(stored().luck).toBe(luck);
+    const share = async (share_percent: number) => find(await (await page({ prompt: { share_percent } })).add("prompt"), "section") !== null;
+    expect([await share(Math.floor(luck * 100)), await share(Math.floor(luck * 100) + 1)]).toEqual([false, true]);
+  });
+
+  it("continues after the first start from an icon", async () => {
+    (navigator as any).standalone = true;
+    const { add } = await page({ prompt: { visits: 5, event: "order" } });
+    expect(find(await add("prompt"), ".accept")).not.toBeNull();
+  });
+
+  it("returns the focus to where it was", async () => {
+    const { add } = await page({ prompt: { enabled: false } });
+    const prompt = await add("prompt");
+    const field = document.body.appendChild(document.createElement("input"));
+    field.focus();
+    await prompt.show();
+    expect(document.activeElement).toBe(field);
+    find(prompt, ".later")!.focus();
+    find(prompt, ".later")!.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true, composed: true }));
+    expect(find(prompt, "section")).toBeNull();
+    expect(document.activeElement).toBe(field);
+  });
+});
+
+describe("the preferences", () => {
+  it("show topics in the page's language and order", async () => {
+    const { add } = await page({ status: SUBSCRIBED, lang: "de" });
+    const preferences = await add("preferences");
+    const boxes = [...preferences.shadowRoot!.querySelectorAll("input")];
+    expect(boxes.map(({ value, checked }) => [value, checked])).toEqual([["news", true], ["offers", false]]);
+    expect(text(preferences, ".topics")).toBe("ThemenNeuigkeitenOffers");
+    expect(find(preferences, "section")!.lang).toBe("de");
+    expect(text(preferences, "dl")).toBe("Abonnementsub_1BenutzerannMerkmalevip");
+  });
+
+  it("keep topics that they do not show", async () => {
+    const { add, client } = await page({ status: SUBSCRIBED });
+    const preferences = await add("preferences");
+    await click(preferences, "[value=offers]");
+    expect(client.setTopics).toHaveBeenCalledExactlyOnceWith(["hidden", "news", "offers"]);
+    expect(text(preferences, "[role=status]")).toBe("Saved.");
+  });
+
+  it("subscribe to the chosen topics, and unsubscribe", async () => {
+    const { add, client, change } = await page();
+    const preferences = await add("preferences");
+    await click(preferences, "[value=offers]");
+    expect(client.setTopics).not.toHaveBeenCalled();
+    await click(preferences, ".on");
+    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: ["news", "offers"], consentSource: "Notification settings" });
+    change(SUBSCRIBED);
+    await click(preferences, ".off");
+    expect(client.unsubscribe).toHaveBeenCalledOnce();
+  });
+
+  it.each<[Status["state"], RegExp]>([["denied", /blocked/], ["unsupported", /no notifications/]])("explain %s", async (state, words) => {
+    const { add } = await page({ status: { state } as Status });
+    const preferences = await add("preferences");
+    expect(text(preferences, "section")).toMatch(words);
+    expect(find(preferences, "button")).toBeNull();
+  });
+});
+
+describe("the bell", () => {
+  it("counts unread notifications and opens the preferences", async () => {
+    const shown = [{ data: { bellwire: { id: "d1" } } }, { data: { bellwire: { id: "d2", app: "https://push.example/v1/apps/blog" } } }, { data: {} }];
+    const registration = { getNotifications: async () => shown };
+    Object.defineProperty(navigator, "serviceWorker", { value: { getRegistrations: async () => [registration] }, configurable: true });
+    const { add } = await page({ status: SUBSCRIBED });
+    const bell = await add("bell");
+    expect(find(bell, ".bell")!.getAttribute("aria-label")).toBe("Notifications, turned on, unread: 1");
+    expect(text(bell, ".badge")).toBe("1");
+    await click(bell, ".bell");
+    expect(find<HTMLDialogElement>(bell, "dialog")!.open).toBe(true);
+    expect(find(bell, ".bell")!.getAttribute("aria-label")).toBe("Notifications, turned on");
+    expect(stored().read).toEqual(["d1"]);
+  });
+});
