@@ -45,7 +45,7 @@ export const GROUPS: readonly { title: string; pages: readonly Page[] }[] = [
   {
     title: "Admin",
     pages: [
-      { path: "/settings", title: "Settings", letter: "e", about: "Apps, keys, quiet hours, team and audit log." },
+      { path: "/settings", title: "Settings", letter: "e", about: "Apps, keys, prompt, quiet hours, team and audit log." },
       { path: "/checks", title: "Checks", letter: "c", about: "Set-up of this server, as bellwire doctor reports it." },
     ],
   },

@@ -3,6 +3,7 @@ import { actionWords, actorWords, detailWords } from "../src/lib/audit";
 import { browserWords } from "../src/lib/browser";
 import { nextStep, slugFrom, snippets, STEPS, type Progress } from "../src/lib/first-run";
 import { calendarFrom, calendarWords } from "../src/lib/hours";
+import { LANGUAGES, promptFrom, TEXTS } from "../src/lib/prompt";
 
 describe("the audit log", () => {
   it("names actor and action as known", () => {
@@ -46,6 +47,38 @@ describe("quiet hours", () => {
   it("take all days, or none, for every day", () => {
     const days = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
     for (const chosen of [days, []]) expect(calendarFrom(form({ timezone: ["UTC"], from_0: ["10:00"], to_0: ["16:00"], days_0: chosen }), 1).off_peak).toEqual([{ from: "10:00", to: "16:00" }]);
+  });
+});
+
+describe("the prompt", () => {
+  const KNOWN = {
+    enabled: false, layout: "card" as const, topics: [], visits: 1, seconds: 0, scroll_percent: 0, event: null, share_percent: 100, no_days: 90, not_now_days: 7,
+    texts: { de: { title: "Neues?", bell: "Glocke" }, fr: { title: "Du nouveau ?" } },
+  };
+  const form = (fields: Record<string, string>) => ({
+    text: (name: string) => fields[name] ?? "",
+    lines: (name: string) => (fields[name] ?? "").split(" ").filter(Boolean),
+    has: (name: string) => name in fields,
+  });
+  const numbers = { visits: "2", seconds: "10", scroll_percent: "50", share_percent: "20", no_days: "365", not_now_days: "1" };
+
+  it("is what the form says", () => {
+    const written = promptFrom(form({ ...numbers, enabled: "on", layout: "bar", topics: "news offers", event: "order", text_title: "Neues erfahren?" }), KNOWN, "de");
+    expect(written).toEqual({
+      enabled: true, layout: "bar", topics: ["news", "offers"], visits: 2, seconds: 10, scroll_percent: 50, event: "order", share_percent: 20, no_days: 365, not_now_days: 1,
+      texts: { de: { title: "Neues erfahren?", bell: "Glocke" }, fr: { title: "Du nouveau ?" } },
+    });
+  });
+
+  it("keeps no empty texts", () => {
+    const written = promptFrom(form({ ...numbers, layout: "card" }), KNOWN, "fr");
+    expect([written.enabled, written.event, written.texts]).toEqual([false, null, { de: KNOWN.texts.de }]);
+  });
+
+  it("knows every built-in language", () => {
+    const files = import.meta.glob<Record<string, string>>("../../sdk/src/ui/texts/*.json", { eager: true });
+    expect(LANGUAGES).toEqual(Object.keys(files).map((path) => path.slice(-7, -5)).sort());
+    for (const texts of Object.values(files)) for (const [name] of TEXTS) expect(texts).toHaveProperty(name);
   });
 });
 

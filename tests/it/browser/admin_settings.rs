@@ -11,7 +11,7 @@ use super::admin_stories::{invite, look_at, says};
 use super::chromium::Chromium;
 use super::firefox_story::start_with;
 use super::site::Site;
-use super::{DISPLAYED, until, when};
+use super::{DISPLAYED, in_shadow, until, when};
 use crate::support::TempDir;
 
 const PASSWORD: &str = "correct horse battery";
@@ -57,6 +57,27 @@ async fn read(chromium: &mut Chromium, id: &str) -> String {
     chromium.evaluate(&when(&format!("document.getElementById({id:?})"))).await;
     let text = chromium.evaluate(&format!("document.getElementById({id:?}).textContent")).await;
     text.as_str().unwrap().to_owned()
+}
+
+/// The preview follows the form, and pages get what is saved.
+async fn change_the_prompt(site: &Site, chromium: &mut Chromium) {
+    chromium.open(&page(site, "/settings/prompt?app=shop")).await;
+    let part = |part: &str| in_shadow(&format!("bellwire-prompt >>> {part}"));
+    chromium.evaluate(&when(&format!("{}?.textContent === 'Get notifications?'", part(".title")))).await;
+    fill(chromium, "[name=text_title]", "Hear of new arrivals?").await;
+    fill(chromium, "[name=layout]", "bar").await;
+    fill(chromium, "[name=seconds]", "10").await;
+    chromium.evaluate("document.querySelector('[name=enabled]').click()").await;
+    chromium.evaluate(&when(&format!("{}?.textContent === 'Hear of new arrivals?'", part(".bar .title")))).await;
+    let stage = "document.querySelector('.stage').getBoundingClientRect()";
+    let bar = format!("{}.getBoundingClientRect()", part(".bar"));
+    let within = "({ left, right, bottom }, bar) => bar.left >= left && bar.right <= right && bar.bottom <= bottom";
+    chromium.evaluate(&when(&format!("({within})({stage}, {bar})"))).await; // once its animation is over
+    look_at(chromium, "prompt").await;
+    press(chromium, "change-prompt").await;
+    let saved = until(async || site.get("/prompt").await, |prompt| prompt["layout"] == "bar").await;
+    assert_eq!((&saved["enabled"], &saved["seconds"]), (&json!(true), &json!(10)));
+    assert_eq!(saved["texts"], json!({"en": {"title": "Hear of new arrivals?"}}));
 }
 
 fn page(site: &Site, path: &str) -> String {
@@ -146,6 +167,8 @@ async fn in_chromium_an_admin_changes_keys_and_team() {
     until_closed(&mut chromium).await;
     assert_eq!(site.get("/calendar").await["quiet_hours"], json!({"from": "22:00", "to": "08:00"}));
 
+    change_the_prompt(&site, &mut chromium).await;
+
     // A teammate is invited by a link that is shown once.
     chromium.open(&page(&site, "/settings/team")).await;
     ask(&mut chromium, "#invite").await;
@@ -207,6 +230,10 @@ async fn in_chromium_a_viewer_sees_read_only_settings() {
         (
             "/settings/hours?app=shop",
             "Your role does not allow changing quiet hours. This requires the role operator on this app.",
+        ),
+        (
+            "/settings/prompt?app=shop",
+            "Your role does not allow changing the prompt. This requires the role operator on this app.",
         ),
         ("/settings/team", "The team is visible to admins for all apps"),
     ] {

@@ -11,6 +11,7 @@ export type ApiKey = Schemas["ApiKeyResponse"];
 export type NewApiKey = Schemas["NewApiKeyResponse"];
 export type IdentityKey = Schemas["IdentityKeyResponse"];
 export type CalendarSettings = Schemas["CalendarSettings"];
+export type PromptSettings = Schemas["PromptSettings"];
 export type OffPeak = Schemas["WrittenWindow"];
 export type Teammate = Schemas["TeammateResponse"];
 export type Invited = Schemas["InvitationResponse"];
@@ -59,6 +60,9 @@ export const removeIdentityKey = (app: string, identity_key: string) =>
 
 export const loadCalendar = (app: string, signal: AbortSignal): Promise<CalendarSettings> => told(api.GET("/v1/apps/{app}/calendar", { params: of(app), signal }));
 export const setCalendar = (app: string, body: CalendarSettings, header: Condition): Promise<CalendarSettings> => told(api.PUT("/v1/apps/{app}/calendar", { params: { ...of(app), header }, body }));
+
+export const loadPrompt = (app: string, signal: AbortSignal): Promise<PromptSettings> => told(api.GET("/v1/apps/{app}/prompt", { params: of(app), signal }));
+export const setPrompt = (app: string, body: PromptSettings, header: Condition): Promise<PromptSettings> => told(api.PUT("/v1/apps/{app}/prompt", { params: { ...of(app), header }, body }));
 
 export async function loadTeam(signal?: AbortSignal): Promise<Teammate[]> {
   return (await told(api.GET("/v1/team", { params: { query: ALL }, signal }))).data;

@@ -8,6 +8,7 @@ import { Attention } from "./attention";
 import { Audit } from "./audit";
 import { Hours } from "./hours";
 import { Keys } from "./keys";
+import { Prompt } from "./prompt";
 import "./settings.css";
 import { Team } from "./team";
 import { You } from "./you";
@@ -22,6 +23,7 @@ const PARTS: readonly Part[] = [
   { path: "/settings", title: "Open actions", component: Attention },
   { path: "/settings/apps", title: "Apps", component: Apps },
   { path: "/settings/keys", title: "Keys", component: Keys },
+  { path: "/settings/prompt", title: "Prompt", component: Prompt },
   { path: "/settings/hours", title: "Quiet hours", component: Hours },
   { path: "/settings/team", title: "Team", component: Team },
   { path: "/settings/you", title: "Your account", component: You },
@@ -39,7 +41,7 @@ export default function Settings() {
   useEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [here]);
   return (
     <>
-      <Head title="Settings" lead="Apps, keys, quiet hours, team and audit log." />
+      <Head title="Settings" lead="Apps, keys, prompt, quiet hours, team and audit log." />
       <nav class="tabs" ref={tabs} aria-label="Settings">
         <ul>
           {PARTS.map(({ path, title }) => (
