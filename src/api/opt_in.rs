@@ -14,7 +14,7 @@ use super::http::auth::{MayChangeSettings, MayRead, Server};
 use super::http::extract::{Json, is_plain_text};
 use super::http::problem::{Faults, Problem, pointer_segment};
 use super::http::routes::routes;
-use super::subscription_input::check_topics;
+use super::subscriptions::input::check_topics;
 use bellwire_core::message::is_language_tag;
 use bellwire_store::keys::apps;
 use bellwire_store::keys::audit::AuditAction;
