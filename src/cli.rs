@@ -14,6 +14,7 @@ mod client;
 mod dead_letters;
 mod explain;
 mod export;
+mod file;
 mod generate;
 mod health;
 mod held;

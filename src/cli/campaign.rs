@@ -9,8 +9,8 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::client::{ApiRequest, path};
+use super::file::file_of_json;
 use super::output::{TableColumn, columns, fields_of, listed, table_of, text, time};
-use super::send::file_of_json;
 use super::verb::{Call, Group, Verb, app, group, limit, number, option, positional, verb};
 use super::watch::{Frame, follow};
 

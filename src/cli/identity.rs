@@ -5,8 +5,8 @@ use std::path::Path;
 use clap::builder::PossibleValue;
 use serde_json::Value;
 
+use super::file::read;
 use super::output::{TableColumn, columns, text, time};
-use super::send::read;
 use super::verb::{Group, Parameter, group, option, positional, verb};
 
 pub(super) fn identity_key() -> Group {

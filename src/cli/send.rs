@@ -1,12 +1,12 @@
 //! `bellwire send`: one message, from the shell.
 
-use std::io::Read as _;
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use clap::ArgGroup;
 use serde_json::{Value, json};
 
+use super::file::{file_of_json, read};
 use super::output::{listed, text};
 use super::verb::{Call, Parameter, Verb, app, flag, json_or_file, number, option, tier, verb};
 use bellwire_core::base64url;
@@ -156,29 +156,4 @@ fn count(sent: &Value) -> String {
 pub(super) fn seconds(text: &str) -> Result<Value, String> {
     let parsed: Option<u64> = text.parse().ok().or_else(|| duration::parse(text).map(|duration| duration.as_secs()));
     parsed.map(Value::from).ok_or_else(|| "must be a number of seconds, or such as 30m, 12h, 7d".to_owned())
-}
-
-/// The JSON that an argument stands for: itself, or @FILE.
-pub(super) fn given_json(argument: &str, given: &str) -> anyhow::Result<Value> {
-    let octets = match given.strip_prefix('@') {
-        Some(file) => read(Path::new(file))?,
-        None => given.as_bytes().to_vec(),
-    };
-    serde_json::from_slice(&octets).with_context(|| format!("{argument} is not JSON"))
-}
-
-/// The JSON in a file.
-pub(super) fn file_of_json(argument: &str, file: &str) -> anyhow::Result<Value> {
-    serde_json::from_slice(&read(Path::new(file))?).with_context(|| format!("{argument}: {file} is not JSON"))
-}
-
-pub(super) fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    let mut octets = Vec::new();
-    let done = if file == Path::new("-") {
-        std::io::stdin().lock().read_to_end(&mut octets).map(drop)
-    } else {
-        std::fs::read(file).map(|read| octets = read)
-    };
-    done.with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(octets)
 }

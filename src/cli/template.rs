@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::file::file_of_json;
 use super::output::{TableColumn, columns, listed, text, time};
-use super::send::file_of_json;
 use super::verb::{Call, Group, Parameter, app, flag, group, json_or_file, option, positional, verb};
 
 pub(super) fn template() -> Group {

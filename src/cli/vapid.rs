@@ -8,8 +8,8 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::client::{ApiRequest, path};
+use super::file::read;
 use super::output::{TableColumn, columns, rows, text, time};
-use super::send::read;
 use super::verb::{Call, Group, Parameter, app, flag, group, option, positional, verb, word};
 use bellwire_core::base64url;
 

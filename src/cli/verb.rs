@@ -5,17 +5,43 @@ mod group;
 mod parameter;
 
 use axum::http::Method;
-use clap::Command;
+use clap::{Arg, ArgMatches, Command};
 use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use super::client::DataDirState;
-use super::output::TableColumn;
-pub(super) use call::Call;
+use super::client::{Client, DataDirState};
+use super::output::{Output, TableColumn};
 pub(super) use group::{Declared, Group, group};
 pub(super) use parameter::{
-    Parameter, app, flag, json_or_file, limit, moment, named_app, number, option, positional, tier, time, word,
+    app, flag, json_or_file, limit, moment, named_app, number, option, positional, tier, time, word,
 };
+
+/// Turns the text of an argument into its value when the verb runs. Begins with the argument's name, for errors.
+type Read = fn(&str, &str) -> anyhow::Result<Value>;
+/// Looks a value up in the API. Begins with what was given, or null.
+type Find = for<'a> fn(&'a Call<'a>, Value) -> LocalBoxFuture<'a, anyhow::Result<Value>>;
+
+/// Argument of a verb. All values are JSON.
+pub(super) struct Parameter {
+    arg: Arg,
+    /// Name in errors, as typed.
+    label: &'static str,
+    /// The part of the request: `{part}` of the path, `?parameter` of the query, `/pointer` into the body (empty: the whole body), the
+    /// name of a header, or `-` for none.
+    to: &'static str,
+    /// Value that a flag stands for.
+    flag: Value,
+    read: Option<Read>,
+    find: Option<Find>,
+}
+
+/// A verb with the arguments that were given.
+pub(super) struct Call<'a> {
+    verb: &'a Verb,
+    matches: &'a ArgMatches,
+    pub(super) client: &'a Client,
+    pub(super) out: Output,
+}
 
 /// Text that a verb prints for people.
 pub(super) type Words = fn(&Call<'_>, &Value) -> anyhow::Result<String>;

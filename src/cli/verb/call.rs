@@ -3,21 +3,13 @@
 use std::io::Write as _;
 
 use anyhow::ensure;
-use clap::{ArgAction, ArgMatches};
+use clap::ArgAction;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
-use super::{Parameter, Shown, Verb};
-use crate::cli::client::{ApiRequest, Client, encoded};
-use crate::cli::output::{Output, Stdout, fields_of, rows, table_of, text, time};
-
-/// A verb with the arguments that were given.
-pub(in crate::cli) struct Call<'a> {
-    pub(super) verb: &'a Verb,
-    pub(super) matches: &'a ArgMatches,
-    pub(in crate::cli) client: &'a Client,
-    pub(in crate::cli) out: Output,
-}
+use super::{Call, Parameter, Shown, Verb};
+use crate::cli::client::{ApiRequest, encoded};
+use crate::cli::output::{Stdout, fields_of, rows, table_of, text, time};
 
 impl Call<'_> {
     pub(super) async fn run(&self) -> anyhow::Result<()> {

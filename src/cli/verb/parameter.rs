@@ -8,31 +8,11 @@ use clap::builder::{
     TypedValueParser,
 };
 use clap::{Arg, ArgAction};
-use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use super::Call;
+use super::{Find, Parameter, Read};
 use crate::cli::a_tier;
-use crate::cli::send::given_json;
-
-/// Turns the text of an argument into its value when the verb runs. Begins with the argument's name, for errors.
-pub(super) type Read = fn(&str, &str) -> anyhow::Result<Value>;
-/// Looks a value up in the API. Begins with what was given, or null.
-type Find = for<'a> fn(&'a Call<'a>, Value) -> LocalBoxFuture<'a, anyhow::Result<Value>>;
-
-/// Argument of a verb. All values are JSON.
-pub(in crate::cli) struct Parameter {
-    pub(super) arg: Arg,
-    /// Name in errors, as typed.
-    pub(super) label: &'static str,
-    /// The part of the request: `{part}` of the path, `?parameter` of the query, `/pointer` into the body (empty: the whole body), the
-    /// name of a header, or `-` for none.
-    pub(super) to: &'static str,
-    /// Value that a flag stands for.
-    pub(super) flag: Value,
-    pub(super) read: Option<Read>,
-    pub(super) find: Option<Find>,
-}
+use crate::cli::file::given_json;
 
 /// An option with a value, such as `--since <TIME>`.
 pub(in crate::cli) fn option(spec: &'static str, to: &'static str, help: &'static str) -> Parameter {
