@@ -78,10 +78,12 @@ async fn open_shop() -> Shop {
     shop
 }
 
-/// The elements are there, and no animation runs.
+/// The elements are there, and no animation runs. A document does not list the animations of shadow trees.
 fn drawn() -> String {
     let parts = ["bellwire-prompt >>> .accept", "bellwire-bell >>> svg", "bellwire-preferences >>> .on"].map(in_shadow);
-    when(&format!("{} && document.getAnimations().length === 0", parts.join(" && ")))
+    let still = "[...document.querySelectorAll('bellwire-prompt, bellwire-bell, bellwire-preferences')]
+        .every((host) => host.shadowRoot.getAnimations().length === 0)";
+    when(&format!("{} && {still}", parts.join(" && ")))
 }
 
 /// What is wrong with a page: text cut off, elements beyond its edges, what its policy refused, and the language.

@@ -17037,7 +17037,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17111,7 +17110,6 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17144,7 +17142,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
