@@ -24,6 +24,7 @@ pub(crate) mod health;
 pub(crate) mod http;
 pub(crate) mod identity;
 pub(crate) mod imports;
+pub(crate) mod link_check;
 pub(crate) mod log_level;
 pub(crate) mod messages;
 pub(crate) mod metrics;
@@ -54,7 +55,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
 use tower::ServiceBuilder;
@@ -103,6 +104,7 @@ fn routes_by_caller() -> Routes {
             .merge(templates::trials::routes())
             .merge(messages::routes())
             .merge(messages::content::routes())
+            .merge(link_check::routes())
             .merge(messages::batch::routes())
             .merge(campaigns::routes())
             .merge(deliveries::routes())
@@ -149,7 +151,7 @@ pub fn router(state: ApiState) -> Router {
     let (reports, _) = reports.split_for_parts();
     let (server, paths) = server.split_for_parts();
     let edits = http::if_match::Edits::new(state.clone(), server.clone().with_state(state.clone()), &paths);
-    let server = server.layer(from_fn_with_state(edits, http::if_match::guard));
+    let server = server.layer(from_fn(http::tabular::convert)).layer(from_fn_with_state(edits, http::if_match::guard));
     let description = Arc::new(document());
     let known = http::query_parameters::KnownParameters::of(&description);
     let known = from_fn_with_state(known, http::query_parameters::guard);

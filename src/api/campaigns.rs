@@ -42,7 +42,7 @@ pub(super) use export::plan_for_export;
 use plan::{CampaignPlan, SLUG_RULE, StoredPlan, is_slug};
 pub(super) use story::part_of;
 use utoipa_axum::router::OpenApiRouter;
-use view::CampaignResponse;
+use view::{CampaignResponse, CampaignVariantResponse};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
@@ -53,6 +53,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(runs::show_run))
         .routes(routes!(show_locales))
         .routes(routes!(show_gateways))
+        .routes(routes!(show_variants))
         .routes(routes!(dry_run::dry_run))
         .routes(routes!(transitions::start))
         .routes(routes!(transitions::pause))
@@ -262,6 +263,19 @@ pub(crate) async fn show_gateways(
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
     Ok(axum::Json(breakdowns::gateways(&state.pool, server.app.id, row.id).await?))
+}
+
+/// Shows the results of a campaign by variant, all runs together.
+#[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/variants", tag = "Campaigns",
+    responses((status = 200, body = Page<CampaignVariantResponse>)))]
+pub(crate) async fn show_variants(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    PathId(campaign): PathId<CampaignRef>,
+) -> Result<axum::Json<Page<CampaignVariantResponse>>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    let progress = view::progress(&state.pool, &row, &open(&state, &row)?.checked, state.clock.now()).await?;
+    Ok(axum::Json(Page::complete(progress.variants)))
 }
 
 /// Writes a draft anew. 409 once it was started: clone it.

@@ -23,6 +23,7 @@ use super::http::extract::{PathId, parse_query};
 use super::http::paging::{Page, Paging};
 use super::http::problem::Problem;
 use super::http::routes::{Argument, routes};
+use super::message_content::titles;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
@@ -91,6 +92,9 @@ pub(crate) struct DeadLetterResponse {
     gateway: Gateway,
     /// Message that was sent.
     message: MessageId,
+    /// Title of the message, as in the list of messages. Only in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
     /// Recipient of the message.
     subscription: SubscriptionId,
     /// Time of the death.
@@ -115,6 +119,7 @@ impl From<DeadLetterRow> for DeadLetterResponse {
             tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
             gateway: row.gateway,
             message: row.message,
+            title: None,
             subscription: row.subscription,
             at: row.at,
             settled_at: row.settled_at,
@@ -140,7 +145,10 @@ pub(crate) async fn list(
         false => Some(state.place_to_search(server.app.id).await?),
     };
     let rows = dead_letters::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, DeadLetterResponse::from).answer(&uri))
+    let messages: Vec<MessageId> = rows.iter().map(|row| row.message).collect();
+    let titles = titles(&state, &server, &messages).await?;
+    let show = |row: DeadLetterRow| DeadLetterResponse { title: titles.get(&row.message).cloned(), ..row.into() };
+    Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
 
 /// Property to count by.
@@ -173,8 +181,8 @@ pub(crate) async fn groups(
 pub(crate) enum ContentState {
     /// The content is included.
     Shown,
-    /// The caller may not read it. That of a dead letter requires the scope `export`, that of a message to a topic or to all
-    /// subscribers `send`. That of a message to named recipients cannot be read.
+    /// The caller may not read it. That of a dead letter requires the scope `export`, that of a message to a topic, a
+    /// segment or all subscribers `send`. That of a message to named recipients cannot be read.
     Withheld,
     /// It does not exist (any longer): it can no longer be sent, or is no longer needed.
     Deleted,

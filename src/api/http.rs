@@ -26,3 +26,4 @@ pub(crate) mod remembered;
 pub(crate) mod routes;
 pub(crate) mod schema_errors;
 pub(crate) mod signed_in;
+pub(crate) mod tabular;

@@ -31,6 +31,7 @@ use super::{ApiState, Work};
 use crate::api::messages::accept::accept_under;
 use crate::api::messages::accepted::Accepted;
 use crate::api::messages::compose::{Composed, MessageKey, MessageRequest};
+use crate::api::messages::content::titles;
 use crate::api::messages::counts::MessageCounts;
 use crate::api::messages::response::{MessageResponse, missing};
 use crate::api::messages::retry_headers::RetryHeaders;
@@ -153,15 +154,16 @@ pub(crate) async fn show(
     PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     panics::point("show a message", id.0);
-    view(&state, &server.app, id).await
+    view(&state, &server, id).await
 }
 
-async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<MessageResponse>, Problem> {
-    let now = state.clock.now();
+async fn view<S>(state: &ApiState, server: &Server<S>, id: MessageId) -> Result<axum::Json<MessageResponse>, Problem> {
+    let (app, now) = (&server.app, state.clock.now());
     let found = messages::account(&state.pool, app.id, id, now).await?;
     let (row, account) = found.ok_or_else(|| missing(state, id))?;
     let counts = MessageCounts::new(account, row.enveloped, row.expires_at <= now);
-    Ok(axum::Json(MessageResponse::new(app, row, now).with_counts(counts)))
+    let title = titles(state, server, &[id]).await?.remove(&id);
+    Ok(axum::Json(MessageResponse::new(app, row, now).with_counts(title, counts)))
 }
 
 /// Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running.
@@ -206,7 +208,7 @@ pub(crate) async fn show_by_key(
     PathId(key): PathId<MessageKey>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     let id = keyed(&state, &server.app, &key).await?;
-    view(&state, &server.app, id).await
+    view(&state, &server, id).await
 }
 
 /// Cancels the message that has this key: "forget the reminder". 404 if there is none, 409 if all its deliveries have ended.
@@ -251,7 +253,7 @@ async fn steer(
             }
         }
     }
-    view(state, app, id).await
+    view(state, server, id).await
 }
 
 /// Carries a turn through the rest of a long queue. If this process ends first, maintenance takes over.

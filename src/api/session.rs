@@ -42,6 +42,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(show, sign_in, sign_out))
         .routes(routes!(set_password))
+        .routes(routes!(sign_in::show_link))
         .routes(routes!(methods::show))
         .routes(routes!(oidc::begin))
         .routes(routes!(oidc::callback))

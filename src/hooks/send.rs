@@ -10,6 +10,7 @@ use chrono::TimeDelta;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
+use http::Method;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use parking_lot::Mutex;
 use sqlx::PgPool;
@@ -361,7 +362,7 @@ impl SenderInner {
         let (endpoint, body) = (receiver.endpoint.clone(), Bytes::from(body));
         // Rules may have changed since it was stored; addresses are checked at each connect.
         self.gateways.recognise(&endpoint).map_err(|refused| failed(refused.to_string()))?;
-        let call = Call { endpoint, headers, body, patience: PATIENCE };
+        let call = Call { method: Method::POST, endpoint, headers, body, patience: PATIENCE };
         let reply = self.gateways.call_if(call, || Instant::now() <= start_before).await;
         reply.map_err(|failure| match failure {
             Failure::Unprocessed | Failure::Withdrawn => NoAnswer::Unsent,

@@ -54,6 +54,7 @@ mod identity;
 mod key_holds;
 mod lanes;
 mod ledger_counts;
+mod link_checks;
 mod live;
 mod lock_order;
 mod log_level;

@@ -64,6 +64,9 @@ pub enum ShortenedText {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Templated {
+    /// Name of the stored template. `None`: the template came with the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The template, whether it was stored or came with the message.
     pub template: Template,
     /// Data of the message for the template.
@@ -150,7 +153,13 @@ mod tests {
     fn content_survives_storage_in_either_form() {
         let app = AppNames { slug: "shop".into(), name: "Shop".into() };
         let data = json!({"a": [1]}).as_object().unwrap().clone();
-        let templated = Templated { template: template(), data, app, site: Some("https://shop.example".into()) };
+        let templated = Templated {
+            name: Some("sale".into()),
+            template: template(),
+            data,
+            app,
+            site: Some("https://shop.example".into()),
+        };
         let literal = Content::from_request(None, None, Some(crate::message::Payload::Text("{".into())), None);
         for said in [MessageContent::Template(Box::new(templated)), MessageContent::Literal(literal.unwrap())] {
             assert_eq!(MessageContent::from_json(&said.to_json().unwrap()).unwrap(), said);

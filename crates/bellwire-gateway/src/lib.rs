@@ -32,7 +32,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
@@ -149,6 +149,8 @@ pub struct Post {
 
 /// One request to another server, such as the receiver of a webhook. No part of it is logged.
 pub struct Call {
+    /// Method of the request.
+    pub method: Method,
     /// URL of the request. Path and query are sent octet for octet.
     pub endpoint: Endpoint,
     /// All headers except `Host`.
@@ -286,7 +288,7 @@ impl Gateways {
     pub async fn greet(&self, gateway: Gateway, patience: Duration) -> Option<(String, Result<Reply, Failure>)> {
         let host = self.inner.connector.dns.hosts.one_of(gateway)?;
         let endpoint = Endpoint::parse(&format!("https://{host}/")).ok()?;
-        let call = Call { endpoint, headers: HeaderMap::new(), body: Bytes::new(), patience };
+        let call = Call { method: Method::POST, endpoint, headers: HeaderMap::new(), body: Bytes::new(), patience };
         Some((host, self.call_if(call, || true).await))
     }
 

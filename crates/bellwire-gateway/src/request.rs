@@ -17,8 +17,9 @@ const URGENCY: HeaderName = HeaderName::from_static("urgency");
 const TOPIC: HeaderName = HeaderName::from_static("topic");
 const WNS_CACHE_POLICY: HeaderName = HeaderName::from_static("x-wns-cache-policy");
 
-/// A POST to be sent.
+/// A request to be sent.
 pub(super) trait Outgoing {
+    fn method(&self) -> Method;
     fn endpoint(&self) -> &Endpoint;
     fn headers(&self) -> HeaderMap;
     fn body(&self) -> &Bytes;
@@ -27,6 +28,10 @@ pub(super) trait Outgoing {
 }
 
 impl Outgoing for Post {
+    fn method(&self) -> Method {
+        Method::POST
+    }
+
     fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -45,6 +50,10 @@ impl Outgoing for Post {
 }
 
 impl Outgoing for Call {
+    fn method(&self) -> Method {
+        self.method.clone()
+    }
+
     fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -68,14 +77,14 @@ pub(super) fn http2(post: &impl Outgoing, authority: &Authority) -> Option<Reque
     parts.scheme = Some(Scheme::HTTPS);
     parts.authority = Some(authority.clone());
     parts.path_and_query = Some(path(post)?);
-    Some(request(Uri::from_parts(parts).ok()?, post.headers(), ()))
+    Some(request(post.method(), Uri::from_parts(parts).ok()?, post.headers(), ()))
 }
 
 /// Builds an HTTP/1.1 request: the path is in the request line, the authority is the `Host`.
 pub(super) fn http1<B>(post: &impl Outgoing, body: B) -> Option<Request<B>> {
     let mut headers = post.headers();
     headers.insert(HOST, HeaderValue::from_str(post.endpoint().authority()).ok()?);
-    Some(request(Uri::from(path(post)?), headers, body))
+    Some(request(post.method(), Uri::from(path(post)?), headers, body))
 }
 
 /// Returns `None` for a path that [`recognise`](super::Gateways::recognise) refuses.
@@ -83,9 +92,9 @@ fn path(post: &impl Outgoing) -> Option<PathAndQuery> {
     PathAndQuery::try_from(post.endpoint().expose_path()).ok()
 }
 
-fn request<B>(uri: Uri, headers: HeaderMap, body: B) -> Request<B> {
+fn request<B>(method: Method, uri: Uri, headers: HeaderMap, body: B) -> Request<B> {
     let mut request = Request::new(body);
-    *request.method_mut() = Method::POST;
+    *request.method_mut() = method;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
     request

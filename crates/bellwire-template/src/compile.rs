@@ -85,7 +85,7 @@ impl Compiled {
     /// Returns all faults of a template that do not depend on a message's data, which is unknown yet.
     pub fn check(template: &Template) -> Vec<TemplateFault> {
         let app = AppNames { slug: String::new(), name: String::new() };
-        let templated = Templated { template: template.clone(), data: Map::new(), app, site: None };
+        let templated = Templated { name: None, template: template.clone(), data: Map::new(), app, site: None };
         let mut faults = Vec::new();
         check_limits(&templated, &mut faults);
         if !faults.is_empty() {

@@ -100,7 +100,7 @@ pub(crate) struct CampaignProgress {
     /// Push services at which deliveries wait, those that are held longest first. It does not end before they are released.
     held: Vec<CampaignHold>,
     /// Of its variants, in their order, all runs together.
-    variants: Vec<CampaignVariantResponse>,
+    pub(super) variants: Vec<CampaignVariantResponse>,
     /// By push service, all runs together.
     gateways: Vec<CampaignGatewayHealth>,
     /// The share of the audience that gets nothing.

@@ -14,6 +14,7 @@ use crate::api::http::auth::{MayRead, Server};
 use crate::api::http::extract::{Query, UserId};
 use crate::api::http::paging::{self, Page, Paging};
 use crate::api::http::problem::Problem;
+use crate::api::messages::content::titles;
 use crate::api::messages::response::missing;
 use bellwire_core::clock::{first_uuid_of, time_of};
 use bellwire_core::delivery::{Ending, Tier};
@@ -61,6 +62,9 @@ pub(crate) struct DeliveryQuery {
 pub(crate) struct FoundDelivery {
     /// Message that was sent.
     pub(in crate::api) message: MessageId,
+    /// Title of the message, as in the list of messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
     /// Acceptance of the message, or its scheduled time.
     accepted_at: DateTime<Utc>,
     /// Tier of the message.
@@ -104,6 +108,7 @@ impl From<FoundRow> for FoundDelivery {
         });
         Self {
             message: row.message,
+            title: None,
             accepted_at: row.accepted_at,
             tier: Tier::from_code(row.tier).expect("checked by the table"),
             subscription: row.subscription,
@@ -242,6 +247,9 @@ pub(crate) async fn find(
     if towards == Towards::Newer {
         data.reverse();
     }
+    let messages: Vec<MessageId> = data.iter().map(|row| row.message).collect();
+    let titles = titles(&state, &server, &messages).await?;
+    data.iter_mut().for_each(|row| row.title = titles.get(&row.message).cloned());
     let link = paging::links(&uri, iterator.as_deref(), prev_iterator.as_deref());
     let page = Page { data, done: iterator.is_none(), iterator, prev_iterator, limit };
     let looked_back_to = oldest.and_then(|oldest| time_of(oldest.message));

@@ -1,5 +1,7 @@
-//! `GET /v1/apps/{app}/messages/{message}/content`: content of messages to a topic or to all subscribers. That of messages to
-//! single people, or to very few, stays sealed, because it may be a one-time code.
+//! `GET /v1/apps/{app}/messages/{message}/content`: content of messages to a topic, a segment or all subscribers, and
+//! titles for lists. Content for single people, or for very few, stays sealed, because it may be a one-time code.
+
+use std::collections::HashMap;
 
 use axum::extract::State;
 use serde::Serialize;
@@ -78,8 +80,14 @@ impl From<MessageContent> for MessageContentResponse {
     }
 }
 
-/// Returns the content of a message to a topic or to all subscribers, for callers that may send such messages. Content for named
-/// subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld from all callers.
+/// Whether a message is for so many recipients that callers with the scope `send` may read its content.
+fn is_for_many(message: &SealedMessage) -> bool {
+    let names_nobody = ["topic", "all", "segment"].iter().any(|kind| message.audience.get(kind).is_some());
+    names_nobody && message.audience_estimate > FEW
+}
+
+/// Returns the content of a message to a topic, a segment or all subscribers, for callers that may send such messages. Content for
+/// named subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld from all callers.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/content", tag = "Messages",
     responses((status = 200, body = MessageContentResponse)))]
 pub(crate) async fn content(
@@ -87,24 +95,40 @@ pub(crate) async fn content(
     State(state): State<ApiState>,
     PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageContentResponse>, Problem> {
-    let found = messages::sealed(&state.pool, server.app.id, id).await?;
-    let SealedMessage { audience, audience_estimate, content } = found.ok_or_else(|| missing(&state, id))?;
-    let names_nobody = audience.get("topic").is_some() || audience.get("all").is_some();
-    let is_for_many = names_nobody && audience_estimate > FEW;
-    Ok(axum::Json(match content {
+    let found = messages::sealed(&state.pool, server.app.id, &[id]).await?.pop();
+    let message = found.ok_or_else(|| missing(&state, id))?;
+    let may_read = is_for_many(&message) && server.caller.may(Scope::Send);
+    Ok(axum::Json(match message.content {
         None => MessageContentResponse::without(ContentState::Deleted),
-        Some(_) if !is_for_many || !server.caller.may(Scope::Send) => {
-            MessageContentResponse::without(ContentState::Withheld)
-        }
-        Some(sealed) => opened(&state, id, &sealed)?,
+        Some(_) if !may_read => MessageContentResponse::without(ContentState::Withheld),
+        Some(sealed) => opened(&state, id, &sealed)?.into(),
     }))
 }
 
-pub(in crate::api) fn opened(
+/// Returns the titles of these messages that the caller may read: of messages to many recipients, and of stored templates. A
+/// template's title is not rendered.
+pub(in crate::api) async fn titles<S>(
     state: &ApiState,
-    id: MessageId,
-    sealed: &[u8],
-) -> Result<MessageContentResponse, Problem> {
+    server: &Server<S>,
+    ids: &[MessageId],
+) -> Result<HashMap<MessageId, String>, Problem> {
+    if !server.caller.may(Scope::Send) {
+        return Ok(HashMap::new());
+    }
+    let mut titles = HashMap::new();
+    for message in messages::sealed(state.reads.pool(), server.app.id, ids).await? {
+        let Some(sealed) = &message.content else { continue };
+        let title = match opened(state, message.id, sealed)? {
+            MessageContent::Template(it) if it.name.is_some() || is_for_many(&message) => it.template.content.title,
+            MessageContent::Literal(Content::Notification { content, .. }) if is_for_many(&message) => content.title,
+            _ => continue,
+        };
+        titles.insert(message.id, title);
+    }
+    Ok(titles)
+}
+
+pub(in crate::api) fn opened(state: &ApiState, id: MessageId, sealed: &[u8]) -> Result<MessageContent, Problem> {
     let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id, sealed)?);
-    Ok(MessageContent::from_json(&plain).map_err(|_| Problem::internal())?.into())
+    MessageContent::from_json(&plain).map_err(|_| Problem::internal())
 }

@@ -15,13 +15,14 @@ use crate::api::http::extract::{Query, TOPIC_NAME_RULE, TopicName};
 use crate::api::http::paging::{Page, PageRequest, Paging};
 use crate::api::http::problem::Problem;
 use crate::api::messages::accepted::SendState;
+use crate::api::messages::content::titles;
 use crate::api::messages::response::{MessageProgress, MessageResponse};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, MessageId};
 use bellwire_store::audience::topics;
 use bellwire_store::keyset::Keyset;
-use bellwire_store::queue::messages::{self, MessageRow};
+use bellwire_store::queue::messages::{self, Ended, MessageRow};
 
 /// Maximum number of messages read for one page of a filtered list.
 const LOOKED_AT_MAX: usize = 5_000;
@@ -84,11 +85,11 @@ pub(crate) async fn list(
     let (rows, looked_to) = look(&state, app.id, topic, &query, cut).await?;
     let ids: Vec<MessageId> = rows.iter().map(|row| row.id).collect();
     let ended = messages::ended(state.reads.pool(), &ids).await?;
-    let mut progress: HashMap<MessageId, MessageProgress> =
-        ended.into_iter().map(|it| (it.message, it.into())).collect();
+    let mut ended: HashMap<MessageId, Ended> = ended.into_iter().map(|it| (it.message, it)).collect();
+    let mut titles = titles(&state, &server, &ids).await?;
     let show = |row: MessageRow| {
-        let progress = progress.remove(&row.id).unwrap_or_default();
-        MessageResponse::new(app, row, now).with_progress(progress)
+        let (id, progress) = (row.id, MessageProgress::new(ended.remove(&row.id), row.enveloped));
+        MessageResponse::new(app, row, now).listed(titles.remove(&id), progress)
     };
     Ok(cut.page_of_search(rows, looked_to, |row| row.id, show).answer(&uri))
 }

@@ -36,6 +36,10 @@ pub(crate) struct MessageResponse {
     /// Sunset rule, which leaves out recipients who do not click.
     #[serde(skip_serializing_if = "Option::is_none")]
     sunset: Option<SunsetBody>,
+    /// Title of the notification; of a template, before it is rendered. Only for callers with the scope `send`, and not of messages
+    /// to named or very few recipients, unless it is that of a stored template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
     /// Time to live, in seconds.
     ttl: i32,
     /// Urgency for push services.
@@ -90,6 +94,7 @@ impl MessageResponse {
             to: row.audience,
             segment: row.filter.and_then(|filter| filter.0.segment).map(|segment| segment.to_string()),
             sunset,
+            title: None,
             ttl: row.ttl_s,
             urgency: Urgency::from_code(row.urgency).unwrap_or(Urgency::Normal),
             topic_header: row.topic_header,
@@ -111,13 +116,13 @@ impl MessageResponse {
     }
 
     /// The same with the counts of its deliveries.
-    pub(in crate::api) fn with_counts(self, counts: MessageCounts) -> Self {
-        Self { counts: Some(counts), ..self }
+    pub(in crate::api) fn with_counts(self, title: Option<String>, counts: MessageCounts) -> Self {
+        Self { title, counts: Some(counts), ..self }
     }
 
     /// The same in a list.
-    pub(in crate::api) fn with_progress(self, progress: MessageProgress) -> Self {
-        Self { progress: Some(progress), ..self }
+    pub(in crate::api) fn listed(self, title: Option<String>, progress: MessageProgress) -> Self {
+        Self { title, progress: Some(progress), ..self }
     }
 }
 
@@ -141,13 +146,28 @@ pub(crate) struct MessageProgress {
     cancelled: i64,
     /// Held back by a frequency cap.
     capped: i64,
+    /// Reported as displayed: a lower bound. Null, like `clicked`, if its pushes request no receipts.
+    displayed: Option<i64>,
+    /// Number of clicks.
+    clicked: Option<i64>,
+}
+
+impl MessageProgress {
+    /// Builds the progress. `known`: its pushes request receipts.
+    pub(super) fn new(ended: Option<Ended>, known: bool) -> Self {
+        let mut it = ended.map(Self::from).unwrap_or_default();
+        let if_known = |n: Option<i64>| known.then_some(n.unwrap_or_default());
+        (it.displayed, it.clicked) = (if_known(it.displayed), if_known(it.clicked));
+        it
+    }
 }
 
 impl From<Ended> for MessageProgress {
     fn from(it: Ended) -> Self {
-        let Ended { message: _, targeted, accepted, gone, expired, dead, cancelled, capped } = it;
-        let ended = accepted + gone + expired + dead + cancelled + capped;
-        Self { targeted, waiting: targeted - ended, accepted, gone, expired, dead, cancelled, capped }
+        let Ended { message: _, targeted, accepted, gone, expired, dead, cancelled, capped, displayed, clicked } = it;
+        let waiting = targeted - (accepted + gone + expired + dead + cancelled + capped);
+        let (displayed, clicked) = (Some(displayed), Some(clicked));
+        Self { targeted, waiting, accepted, gone, expired, dead, cancelled, capped, displayed, clicked }
     }
 }
 

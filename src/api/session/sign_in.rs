@@ -3,16 +3,17 @@
 use std::net::IpAddr;
 
 use axum::extract::{FromRequest as _, Request, State};
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::Response;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
-use super::SessionResponse;
 use super::entry::{SignInVisitor, begin, let_in, refuse, use_link};
 use super::second_factor::{self, PasskeyRequest};
+use super::{GrantResponse, SessionResponse};
 use crate::api::ApiState;
 use crate::api::http::auth::find;
 use crate::api::http::extract::{BodyLimit, Json};
@@ -20,6 +21,7 @@ use crate::api::http::limits::{HashedName, SignInAttempt, Wait};
 use crate::api::http::problem::{Faults, Problem};
 use crate::api::session::email::{EMAIL_RULE, normal_email};
 use crate::api::session::passwords::{Password, PasswordPermit, Requester};
+use bellwire_core::id::TeammateId;
 use bellwire_core::scope::Scope;
 use bellwire_net::http_server::address::household;
 use bellwire_store::keys::api_keys;
@@ -111,17 +113,7 @@ impl SignIn {
     responses((status = 201, body = SessionResponse),
         (status = 202, body = PasskeyRequest, description = "There is no session yet: a passkey has to sign this first")))]
 pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<Response, Problem> {
-    let (mut parts, body) = request.into_parts();
-    // Another site must not sign a user in under a foreign account. Programs send no such header, and need no cookie for this.
-    if parts.headers.contains_key("sec-fetch-site") || parts.headers.contains_key(header::ORIGIN) {
-        super::cookie::check_origin(&parts.method, &parts.headers)?;
-    }
-    let visitor = SignInVisitor::of(&parts, &state);
-    // Anybody may ask, so that costs little: neither memory nor, too often, a look into the database.
-    state.limits.client(visitor.client)?;
-    let headers = parts.headers.clone();
-    parts.extensions.insert(BodyLimit(BODY_MAX));
-    let Json(body, _) = Json::<SignIn>::from_request(Request::from_parts(parts, body), &state).await?;
+    let (visitor, headers, body) = read::<SignIn>(&state, request).await?;
     match body.way()? {
         Way::Password(email, password) => by_password(&state, &visitor, &email, password).await,
         Way::Key(key) => by_key(&state, &visitor, &key.0).await,
@@ -129,6 +121,57 @@ pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> 
         Way::Oidc => second_factor::ask_on(&state, &visitor, &headers).await,
         Way::Passkey(answer) => second_factor::by_passkey(&state, &visitor, answer).await,
     }
+}
+
+/// A one-time link.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkRequest {
+    /// The token of the link, `bwl_…`: what stands behind the `#`.
+    #[schema(value_type = String)]
+    link: PresentedSecret,
+}
+
+/// Account of a one-time link.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LinkAccount {
+    /// Address of the teammate.
+    email: String,
+    /// Roles of the teammate.
+    roles: Vec<GrantResponse>,
+}
+
+/// Shows the account of a one-time link, which stays valid. A wrong link counts as a failed sign-in.
+#[utoipa::path(post, path = "/v1/session/link", tag = "Team", request_body = LinkRequest,
+    responses((status = 200, body = LinkAccount)))]
+pub(crate) async fn show_link(
+    State(state): State<ApiState>,
+    request: Request,
+) -> Result<axum::Json<LinkAccount>, Problem> {
+    let (visitor, _, LinkRequest { link }) = read(&state, request).await?;
+    let id = teammate_of(&state, &visitor, &link.0, &link_mac(&state.vault, &link.0)).await?;
+    let teammate = team::find(&state.pool, id).await?.ok_or_else(|| refuse(&state, &visitor, None, "link"))?;
+    let roles = teammate.grants.0.iter().map(GrantResponse::from).collect();
+    Ok(axum::Json(LinkAccount { email: teammate.email, roles }))
+}
+
+/// Reads a request of a visitor without a session.
+async fn read<T: DeserializeOwned + ToSchema>(
+    state: &ApiState,
+    request: Request,
+) -> Result<(SignInVisitor, HeaderMap, T), Problem> {
+    let (mut parts, body) = request.into_parts();
+    // Another site must not sign a user in under a foreign account. Programs send no such header, and need no cookie for this.
+    if parts.headers.contains_key("sec-fetch-site") || parts.headers.contains_key(header::ORIGIN) {
+        super::cookie::check_origin(&parts.method, &parts.headers)?;
+    }
+    let visitor = SignInVisitor::of(&parts, state);
+    // Anybody may ask, so that costs little: neither memory nor, too often, a look into the database.
+    state.limits.client(visitor.client)?;
+    let headers = parts.headers.clone();
+    parts.extensions.insert(BodyLimit(BODY_MAX));
+    let Json(body, _) = Json::<T>::from_request(Request::from_parts(parts, body), state).await?;
+    Ok((visitor, headers, body))
 }
 
 async fn by_password(
@@ -239,12 +282,7 @@ async fn by_link(
     new_password: Option<Password>,
 ) -> Result<Response, Problem> {
     let mac = link_mac(&state.vault, token);
-    // Counts as a guess at a key, which is as hard.
-    let attempt = state.limits.keys.attempt(token, visitor.client)?;
-    let Some(id) = team::link_of(&state.pool, &mac, state.clock.now()).await? else {
-        attempt.failed();
-        return Err(refuse(state, visitor, None, "link"));
-    };
+    let id = teammate_of(state, visitor, token, &mac).await?;
     let password_hash = match new_password {
         None => None,
         Some(password) => {
@@ -269,6 +307,22 @@ async fn by_link(
     let session = begin(&mut tx, state, visitor, Owner::Teammate(id), json!({"by": "link"})).await?;
     tx.commit().await?;
     let_in(state, session, None).await
+}
+
+/// Returns the teammate of a valid link.
+async fn teammate_of(
+    state: &ApiState,
+    visitor: &SignInVisitor,
+    token: &str,
+    mac: &[u8; 32],
+) -> Result<TeammateId, Problem> {
+    // Counts as a guess at a key, which is as hard.
+    let attempt = state.limits.keys.attempt(token, visitor.client)?;
+    let found = team::link_of(&state.pool, mac, state.clock.now()).await?;
+    if found.is_none() {
+        attempt.failed();
+    }
+    found.ok_or_else(|| refuse(state, visitor, None, "link"))
 }
 
 /// The HMAC by which a link's token is found.

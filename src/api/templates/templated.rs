@@ -114,6 +114,7 @@ impl ResolvedTemplate {
         data: Option<Map<String, Value>>,
     ) -> Result<(Templated, Compiled), Vec<FieldError>> {
         let templated = Templated {
+            name: self.name.clone(),
             template: self.template.clone(),
             data: data.unwrap_or_default(),
             app: AppNames { slug: app.slug.clone(), name: app.name.clone() },

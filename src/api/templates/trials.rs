@@ -324,7 +324,7 @@ mod tests {
         let template: bellwire_core::template::Template =
             serde_json::from_value(json!({"content": {"title": "Hi {{ user_id }}"}})).unwrap();
         let app = AppNames { slug: "shop".into(), name: "Shop".into() };
-        let templated = Templated { template: template.clone(), data: Map::new(), app, site: None };
+        let templated = Templated { name: None, template: template.clone(), data: Map::new(), app, site: None };
         let (of, compiled) = (ResolvedTemplate::inline(template), Compiled::new(&templated).unwrap());
         let members = |n: u128| {
             let member = |n| {

@@ -33,7 +33,8 @@ use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::keyset::{Keyset, Towards};
 use bellwire_store::outcomes::receipts;
 use bellwire_store::outcomes::search::{self, DEVICES_MAX, SearchQuery, Whose};
-use bellwire_store::queue::{caps, messages};
+use bellwire_store::queue::caps;
+use bellwire_store::queue::messages::{self, SealedMessage};
 use bellwire_vault::ADDRESS;
 
 /// Subscriptions that are read at a time.
@@ -304,8 +305,10 @@ impl Pages {
         }
         ids.dedup();
         let mut said = HashMap::new();
-        for (id, sealed) in messages::contents(&self.state.pool, &ids).await? {
-            said.insert(id, content::opened(&self.state, id, &sealed).map_err(|_| PersonExportError::Sealed)?);
+        for SealedMessage { id, content, .. } in messages::sealed(&self.state.pool, self.app, &ids).await? {
+            let Some(sealed) = content else { continue };
+            let opened = content::opened(&self.state, id, &sealed).map_err(|_| PersonExportError::Sealed)?;
+            said.insert(id, opened.into());
         }
         for delivery in found {
             let said = said.get(&delivery.message).cloned();

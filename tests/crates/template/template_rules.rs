@@ -13,6 +13,7 @@ const SITE: &str = "https://shop.example";
 
 fn templated(template: Value, data: Value) -> Templated {
     Templated {
+        name: None,
         template: serde_json::from_value(template).unwrap(),
         data: data.as_object().unwrap().clone(),
         app: AppNames { slug: "shop".into(), name: "The Shop".into() },

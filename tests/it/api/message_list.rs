@@ -79,11 +79,19 @@ async fn listed_message_shows_its_progress() {
     }
     let message = sent(&api, json!({"all": true}), "promotional").await;
     sqlx::query("UPDATE message_counts SET accepted = 2, dead = 1").execute(&api.pool).await.unwrap();
+    sqlx::query(
+        "INSERT INTO receipt_counts (message, acknowledged, displayed, clicked) SELECT id, 2, 2, 1 FROM messages",
+    )
+    .execute(&api.pool)
+    .await
+    .unwrap();
     sent(&api, json!({"users": ["nobody"]}), "promotional").await;
     let page = api.get("/messages").await.ok(200);
-    let nothing = json!({"targeted": 0, "waiting": 0, "accepted": 0, "gone": 0, "expired": 0, "dead": 0, "cancelled": 0, "capped": 0});
+    let nothing = json!({"targeted": 0, "waiting": 0, "accepted": 0, "gone": 0, "expired": 0, "dead": 0, "cancelled": 0, "capped": 0,
+        "displayed": 0, "clicked": 0});
     assert_eq!(page["data"][0]["progress"], nothing);
-    let some = json!({"targeted": 4, "waiting": 1, "accepted": 2, "gone": 0, "expired": 0, "dead": 1, "cancelled": 0, "capped": 0});
+    let some = json!({"targeted": 4, "waiting": 1, "accepted": 2, "gone": 0, "expired": 0, "dead": 1, "cancelled": 0, "capped": 0,
+        "displayed": 2, "clicked": 1});
     assert_eq!((&page["data"][1]["id"], &page["data"][1]["progress"]), (&json!(message), &some));
     assert_eq!(page["data"][1]["counts"], Value::Null, "which are counted for one message at a time");
 }
@@ -136,6 +144,63 @@ async fn broadcast_content_needs_the_send_scope() {
     let (_, stranger) = api.make_app("other").await;
     let elsewhere = format!("/v1/apps/other{}", shown(&news));
     assert_eq!(api.call(Method::GET, &elsewhere, Some(&stranger), None).await.status, 404);
+}
+
+/// Titles of a list by the ids of their messages. Null: absent.
+fn titles(list: &Value, ids: &[&String]) -> Vec<Value> {
+    let rows = list["data"].as_array().unwrap();
+    let of = |id: &String| rows.iter().find(|row| row["id"] == **id || row["message"] == **id);
+    ids.iter().map(|id| of(id).unwrap_or_else(|| panic!("{id} in {rows:?}"))["title"].clone()).collect()
+}
+
+#[tokio::test]
+async fn only_callers_who_may_send_see_titles() {
+    let api = TestApi::start().await;
+    for n in 0..11 {
+        let topics: &[&str] = if n < 10 { &["few", "news"] } else { &["news"] };
+        api.subscribe(&fcm(&n.to_string()), json!({"user_id": format!("u{n}"), "topics": topics})).await;
+    }
+    api.put("/templates/code", json!({"content": {"title": "Code for {{ user_id }}"}})).await.ok(201);
+    let say = async |to: Value, what: Value| {
+        let mut body = json!({"to": to});
+        body.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());
+        api.post("/messages", body).await.ok(202)["id"].as_str().unwrap().to_owned()
+    };
+    let sale = || json!({"content": {"title": "Sale"}});
+    let all = say(json!({"all": true}), sale()).await;
+    let segment = say(json!({"segment": "not tag('nobody')"}), sale()).await;
+    let inline = say(json!({"topic": "news"}), json!({"template": {"content": {"title": "{{ user_id }}"}}})).await;
+    let stored = say(json!({"users": ["u1"]}), json!({"template": "code"})).await;
+    let readable = [&all, &segment, &inline, &stored];
+    // These are shown to no caller: each may be for one person.
+    let few = say(json!({"topic": "few"}), sale()).await;
+    let user = say(json!({"users": ["u1"]}), sale()).await;
+    let private = say(json!({"users": ["u1"]}), json!({"template": {"content": {"title": "Code 4711"}}})).await;
+    let raw = say(json!({"all": true}), json!({"payload": "{}"})).await;
+    let sealed = [&few, &user, &private, &raw];
+
+    let mut lists = Vec::new();
+    let (list, one) = ("/v1/apps/shop/messages", format!("/v1/apps/shop/messages/{all}"));
+    let found = "/v1/apps/shop/deliveries?user_id=u1";
+    for role in ["viewer", "sender", "operator", "admin"] {
+        let caller = api.teammate(&format!("{role}@example.com"), json!([{"role": role, "app": "shop"}])).await;
+        let replies = [caller.get(list).await.ok(200), caller.get(&one).await.ok(200), caller.get(found).await.ok(200)];
+        lists.push((role, role != "viewer", replies));
+    }
+    for (name, scopes) in [("reads", json!(["read", "export"])), ("sends", json!(["read", "send"]))] {
+        let made = api.post("/api-keys", json!({"name": name, "scopes": scopes})).await.ok(201);
+        let key = made["secret"].as_str();
+        let get = async |path| api.call(Method::GET, path, key, None).await.ok(200);
+        lists.push((name, name == "sends", [get(list).await, get(&one).await, get(found).await]));
+    }
+    for (caller, sees, [list, one, found]) in lists {
+        let shown = |title: &str| if sees { json!(title) } else { Value::Null };
+        let expected = [shown("Sale"), shown("Sale"), shown("{{ user_id }}"), shown("Code for {{ user_id }}")];
+        assert_eq!(titles(&list, &readable), expected, "{caller}");
+        assert_eq!(titles(&list, &sealed), vec![Value::Null; 4], "{caller}");
+        assert_eq!(one["title"], shown("Sale"), "{caller}");
+        assert_eq!(titles(&found, &[&stored, &user]), [shown("Code for {{ user_id }}"), Value::Null], "{caller}");
+    }
 }
 
 #[tokio::test]

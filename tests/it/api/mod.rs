@@ -30,6 +30,7 @@ mod sharing;
 mod simulations;
 mod steering;
 mod subscriptions;
+mod tables;
 mod team;
 mod templates;
 mod topic_policies;
@@ -301,6 +302,7 @@ async fn read(response: Response) -> Reply {
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
     let json = match headers.get("content-type").map(|kind| kind.as_bytes()) {
         _ if body.is_empty() => Value::Null,
+        Some(b"text/csv; charset=utf-8") => Value::Null,
         Some(b"application/x-ndjson") => {
             let lines = serde_json::Deserializer::from_slice(&body).into_iter();
             Value::Array(lines.collect::<Result<_, _>>().expect("lines of JSON"))

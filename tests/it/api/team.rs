@@ -48,6 +48,19 @@ async fn role_covers_its_apps_until_removed() {
 }
 
 #[tokio::test]
+async fn link_shows_its_account_and_stays_valid() {
+    let api = TestApi::start().await;
+    let (_, link) = api.invite("ann@example.com", json!([{"role": "viewer"}])).await;
+    let ask = async |link: &str| api.call(Method::POST, "/v1/session/link", None, Some(json!({"link": link}))).await;
+    let account = json!({"email": "ann@example.com", "roles": [{"role": "viewer", "app": null}]});
+    assert_eq!(ask(&link).await.ok(200), account);
+    assert_eq!(ask(&link).await.ok(200), account);
+    assert_eq!(ask("bwl_wrong").await.status, 401);
+    api.sign_in(json!({"link": link, "new_password": "correct horse battery"})).await;
+    assert_eq!(ask(&link).await.status, 401, "it was used");
+}
+
+#[tokio::test]
 async fn suspended_or_removed_teammates_cannot_sign_in() {
     let api = TestApi::start().await;
     let (invited, link) = api.invite("ann@example.com", json!([{"role": "viewer"}])).await;

@@ -193,6 +193,15 @@ async fn letters_are_filtered_and_counted_alike() {
         assert_eq!(json!(counted), expected, "{by}");
         assert_eq!(groups["done"], true);
     }
+    let errors = app.get(&format!("{LETTERS}/groups?by=detail")).await["data"].as_array().unwrap().clone();
+    assert_eq!(errors.iter().map(|error| error["count"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 1]);
+    for error in errors {
+        let detail = error["key"].as_str().unwrap_or("");
+        let detail: String = url::form_urlencoded::byte_serialize(detail.as_bytes()).collect();
+        assert_eq!(json!(list(&app, &format!("?detail={detail}")).await.len()), error["count"], "{detail}");
+    }
+    let none = post(&app, "/discard", json!({"filter": {"detail": "other words"}, "dry_run": true})).await.ok(200);
+    assert_eq!(none["matched"], 0);
     let groups = app.get(&format!("{LETTERS}/groups?by=message&gateway=fcm")).await;
     let newest = groups["data"][0]["newest"].as_str().unwrap().parse::<chrono::DateTime<chrono::Utc>>().unwrap();
     assert_eq!((&groups["data"][0]["key"], newest), (&json!(message), START));

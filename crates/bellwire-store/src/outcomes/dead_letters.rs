@@ -55,6 +55,9 @@ pub struct DeadLetterFilter {
     /// Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`.
     #[serde(default, deserialize_with = "reason", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The push service's words, complete; empty: it sent none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
     /// HTTP status of the last answer.
     #[serde(default, deserialize_with = "status", skip_serializing_if = "Option::is_none")]
     pub status: Option<i16>,
@@ -115,8 +118,9 @@ impl DeadLetterFilter {
     }
 
     /// Every member that requests may give.
-    pub const NAMES: [&str; 11] = [
+    pub const NAMES: [&str; 12] = [
         "reason",
+        "detail",
         "status",
         "state",
         "message",
@@ -142,6 +146,9 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &DeadLett
     }
     if let Some(reason) = &filter.reason {
         query.push(" AND l.reason = ").push_bind(reason.clone());
+    }
+    if let Some(detail) = &filter.detail {
+        query.push(" AND coalesce(l.detail, '') = ").push_bind(detail.clone());
     }
     if let Some(status) = filter.status {
         query.push(" AND l.status = ").push_bind(status);
@@ -246,6 +253,8 @@ async fn attempts_of(
 pub enum GroupBy {
     /// Reason of the death.
     Reason,
+    /// The push service's words; null: it sent none.
+    Detail,
     /// Push service of the recipient.
     Gateway,
     /// HTTP status of the last answer; null: there was none.
@@ -262,6 +271,7 @@ impl GroupBy {
     fn sql(self) -> &'static str {
         match self {
             GroupBy::Reason => "l.reason",
+            GroupBy::Detail => "l.detail",
             GroupBy::Gateway => "g.gateway",
             GroupBy::Status => "l.status::text",
             GroupBy::Tier => "(ARRAY['transactional', 'promotional', 'engagement'])[l.tier]",

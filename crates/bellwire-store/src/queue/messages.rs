@@ -231,6 +231,8 @@ pub struct Ended {
     pub dead: i64,
     pub cancelled: i64,
     pub capped: i64,
+    pub displayed: i64,
+    pub clicked: i64,
 }
 
 /// Reads the progress of these messages. Those without deliveries are left out. Waiting deliveries are not counted, so the cost
@@ -241,8 +243,8 @@ pub async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>, sqlx:
         Ended,
         r#"SELECT message, sum(targeted)::bigint AS "targeted!", sum(accepted)::bigint AS "accepted!", sum(gone)::bigint AS "gone!",
              sum(expired)::bigint AS "expired!", sum(dead)::bigint AS "dead!", sum(cancelled)::bigint AS "cancelled!",
-             sum(capped)::bigint AS "capped!"
-         FROM message_counts WHERE message = ANY ($1) GROUP BY message"#,
+             sum(capped)::bigint AS "capped!", coalesce(max(r.displayed), 0) AS "displayed!", coalesce(max(r.clicked), 0) AS "clicked!"
+         FROM message_counts LEFT JOIN receipt_counts r USING (message) WHERE message = ANY ($1) GROUP BY message"#,
         (ids as &[MessageId])
     )
 }
@@ -250,6 +252,7 @@ pub async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>, sqlx:
 /// Sealed content of a message, and its recipients.
 #[derive(Debug)]
 pub struct SealedMessage {
+    pub id: MessageId,
     /// `to`, as it was given.
     pub audience: Value,
     /// Deliveries to make, as counted when it was accepted.
@@ -258,21 +261,12 @@ pub struct SealedMessage {
     pub content: Option<Vec<u8>>,
 }
 
-/// Reads the sealed contents of these messages, as far as they are kept.
-pub async fn contents(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<(MessageId, Vec<u8>)>> {
-    let rows = fetch_all!(
-        pool,
-        r#"SELECT id AS "id: MessageId", content AS "content!" FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
-        (ids as &[MessageId])
-    )?;
-    Ok(rows.into_iter().map(|row| (row.id, row.content)).collect())
-}
-
-pub async fn sealed(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<SealedMessage>, sqlx::Error> {
-    fetch_optional!(
+/// Reads those of these messages that exist in the app.
+pub async fn sealed(pool: &PgPool, app: AppId, ids: &[MessageId]) -> sqlx::Result<Vec<SealedMessage>> {
+    fetch_all!(
         pool,
         SealedMessage,
-        "SELECT audience, audience_estimate, content FROM messages WHERE id = $1 AND app = $2",
-        (id.0, app.0)
+        r#"SELECT id AS "id: MessageId", audience, audience_estimate, content FROM messages WHERE id = ANY ($1) AND app = $2"#,
+        (ids as &[MessageId], app.0)
     )
 }

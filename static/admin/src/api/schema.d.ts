@@ -552,6 +552,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/campaigns/{campaign}/variants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows the results of a campaign by variant, all runs together.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["campaigns_variants_show_variants"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/caps": {
         parameters: {
             query?: never;
@@ -1224,6 +1244,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/link-check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Requests a link as a browser would, without cookies.
+         * @description Only public servers are asked.
+         *
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
+         */
+        post: operations["link_check_check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/lost-subscriptions": {
         parameters: {
             query?: never;
@@ -1388,7 +1430,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the content of a message to a topic or to all subscribers, for callers that may send such messages.
+         * Returns the content of a message to a topic, a segment or all subscribers, for callers that may send such messages.
          * @description Content for named subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld from all callers.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
@@ -2952,6 +2994,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/session/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Shows the account of a one-time link, which stays valid.
+         * @description A wrong link counts as a failed sign-in.
+         *
+         *     Takes no key: everyone may call it.
+         */
+        post: operations["session_link_show_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/session/methods": {
         parameters: {
             query?: never;
@@ -4264,6 +4328,22 @@ export interface components {
              */
             weight: number;
         };
+        /** @description A page of a list. */
+        CampaignVariantResponsePage: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: components["schemas"]["CampaignVariantResponse"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            prev_iterator?: string | null;
+        };
         /** @description Written form of a cap, in requests and in the database. */
         Cap: {
             /**
@@ -4526,6 +4606,8 @@ export interface components {
         };
         /** @description Filter of dead letters, which match all given members. */
         DeadLetterFilter: {
+            /** @description The push service's words, complete; empty: it sent none. */
+            detail?: string | null;
             gateway?: components["schemas"]["Gateway"] | null;
             message?: components["schemas"]["MessageId"] | null;
             /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
@@ -4633,6 +4715,8 @@ export interface components {
             subscription: components["schemas"]["SubscriptionId"];
             /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
+            /** @description Title of the message, as in the list of messages. Only in lists. */
+            title?: string | null;
         };
         /** @description A page of a list. */
         DeadLetterResponsePage: {
@@ -5097,6 +5181,8 @@ export interface components {
             subscription: components["schemas"]["SubscriptionId"];
             /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
+            /** @description Title of the message, as in the list of messages. */
+            title?: string | null;
             /** @description The user that the subscription belongs to now. */
             user_id?: string | null;
         };
@@ -5598,6 +5684,35 @@ export interface components {
             /** @description Value of `link` for `POST /v1/session`. It is shown only now. */
             token: string;
         };
+        /** @description Account of a one-time link. */
+        LinkAccount: {
+            /** @description Address of the teammate. */
+            email: string;
+            /** @description Roles of the teammate. */
+            roles: components["schemas"]["GrantResponse"][];
+        };
+        /** @description Link to check. */
+        LinkCheckRequest: {
+            /** @description `https:` URL, or a path on the app's first origin; at most 2,048 octets. */
+            url: string;
+        };
+        /** @description Result of a link check. */
+        LinkCheckResponse: {
+            /** @description Reason without a response, such as `timeout`. */
+            failure?: string | null;
+            /**
+             * Format: int32
+             * @description HTTP status of the last response. Null: there was none.
+             */
+            status?: number | null;
+            /** @description URL of the last request: redirects are followed, five at most. */
+            url: string;
+        };
+        /** @description A one-time link. */
+        LinkRequest: {
+            /** @description The token of the link, `bwl_…`: what stands behind the `#`. */
+            link: string;
+        };
         /** @description Links to related resources. */
         Links: {
             /** @description `POST` here to cancel it. */
@@ -5800,9 +5915,19 @@ export interface components {
             capped: number;
             /**
              * Format: int64
+             * @description Number of clicks.
+             */
+            clicked?: number | null;
+            /**
+             * Format: int64
              * @description Deliveries that failed for good.
              */
             dead: number;
+            /**
+             * Format: int64
+             * @description Reported as displayed: a lower bound. Null, like `clicked`, if its pushes request no receipts.
+             */
+            displayed?: number | null;
             /**
              * Format: int64
              * @description Deliveries whose time to live ended first.
@@ -5909,6 +6034,11 @@ export interface components {
             sunset?: components["schemas"]["SunsetRule"] | null;
             /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
+            /**
+             * @description Title of the notification; of a template, before it is rendered. Only for callers with the scope `send`, and not of messages
+             *     to named or very few recipients, unless it is that of a stored template.
+             */
+            title?: string | null;
             /** @description `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once. */
             to: {
                 [key: string]: unknown;
@@ -11591,6 +11721,84 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    campaigns_variants_show_variants: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`s: 304 if one of them is current */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The resource */
+            200: {
+                headers: {
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "counts": {
+                     *             "accepted": 0,
+                     *             "cancelled": 0,
+                     *             "capped": 0,
+                     *             "dead": 0,
+                     *             "expired": 0,
+                     *             "gone": 0,
+                     *             "sunset": 0,
+                     *             "targeted": 0,
+                     *             "waiting": 0
+                     *           },
+                     *           "name": "news",
+                     *           "reports": {
+                     *             "acknowledged": 0,
+                     *             "click_rate": 0.5,
+                     *             "click_rate_from": 0.5,
+                     *             "click_rate_to": 0.5,
+                     *             "clicked": 0,
+                     *             "closed": 0,
+                     *             "displayed": 0,
+                     *             "may_report": 0
+                     *           },
+                     *           "weight": 0
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CampaignVariantResponsePage"];
+                };
+            };
+            /** @description `If-None-Match` has the current tag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     caps_show: {
         parameters: {
             query?: never;
@@ -11821,6 +12029,8 @@ export interface operations {
             query?: {
                 /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
                 reason?: string;
+                /** @description The push service's words, complete; empty: it sent none. */
+                detail?: string;
                 /** @description HTTP status of the last answer. */
                 status?: number;
                 /** @description State of the dead letters. */
@@ -11883,7 +12093,8 @@ export interface operations {
                      *           "state": "open",
                      *           "status": 100,
                      *           "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
-                     *           "tier": "transactional"
+                     *           "tier": "transactional",
+                     *           "title": "Your table is booked"
                      *         }
                      *       ],
                      *       "done": true,
@@ -12057,6 +12268,8 @@ export interface operations {
                 format: "csv" | "ndjson";
                 /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
                 reason?: string;
+                /** @description The push service's words, complete; empty: it sent none. */
+                detail?: string;
                 /** @description HTTP status of the last answer. */
                 status?: number;
                 /** @description State of the dead letters. */
@@ -12109,9 +12322,11 @@ export interface operations {
         parameters: {
             query: {
                 /** @description Common property of a group. */
-                by: "reason" | "gateway" | "status" | "tier" | "message" | "day";
+                by: "reason" | "detail" | "gateway" | "status" | "tier" | "message" | "day";
                 /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
                 reason?: string;
+                /** @description The push service's words, complete; empty: it sent none. */
+                detail?: string;
                 /** @description HTTP status of the last answer. */
                 status?: number;
                 /** @description State of the dead letters. */
@@ -12322,7 +12537,8 @@ export interface operations {
                      *       "state": "open",
                      *       "status": 100,
                      *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
-                     *       "tier": "transactional"
+                     *       "tier": "transactional",
+                     *       "title": "Your table is booked"
                      *     }
                      */
                     "application/json": components["schemas"]["DeadLetterDetail"];
@@ -12393,7 +12609,8 @@ export interface operations {
                      *       "state": "open",
                      *       "status": 100,
                      *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
-                     *       "tier": "transactional"
+                     *       "tier": "transactional",
+                     *       "title": "Your table is booked"
                      *     }
                      */
                     "application/json": components["schemas"]["DeadLetterDetail"];
@@ -12461,7 +12678,8 @@ export interface operations {
                      *       "state": "open",
                      *       "status": 100,
                      *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
-                     *       "tier": "transactional"
+                     *       "tier": "transactional",
+                     *       "title": "Your table is booked"
                      *     }
                      */
                     "application/json": components["schemas"]["DeadLetterDetail"];
@@ -12540,6 +12758,7 @@ export interface operations {
                      *           "state": "queued",
                      *           "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "tier": "transactional",
+                     *           "title": "Your table is booked",
                      *           "user_id": "42"
                      *         }
                      *       ],
@@ -14083,6 +14302,51 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    link_check_check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LinkCheckRequest"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "failure": "…",
+                     *       "status": 100,
+                     *       "url": "https://shop.example/bookings/7"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LinkCheckResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     lost_subscriptions_report: {
         parameters: {
             query?: {
@@ -14229,7 +14493,9 @@ export interface operations {
                      *             "accepted": 0,
                      *             "cancelled": 0,
                      *             "capped": 0,
+                     *             "clicked": 0,
                      *             "dead": 0,
+                     *             "displayed": 0,
                      *             "expired": 0,
                      *             "gone": 0,
                      *             "targeted": 0,
@@ -14246,6 +14512,7 @@ export interface operations {
                      *             "welcome": "…"
                      *           },
                      *           "tier": "transactional",
+                     *           "title": "Your table is booked",
                      *           "to": {},
                      *           "topic_header": "bmV3cw",
                      *           "ttl": 0,
@@ -14586,7 +14853,9 @@ export interface operations {
                      *         "accepted": 0,
                      *         "cancelled": 0,
                      *         "capped": 0,
+                     *         "clicked": 0,
                      *         "dead": 0,
+                     *         "displayed": 0,
                      *         "expired": 0,
                      *         "gone": 0,
                      *         "targeted": 0,
@@ -14603,6 +14872,7 @@ export interface operations {
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
+                     *       "title": "Your table is booked",
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
@@ -14692,7 +14962,9 @@ export interface operations {
                      *         "accepted": 0,
                      *         "cancelled": 0,
                      *         "capped": 0,
+                     *         "clicked": 0,
                      *         "dead": 0,
+                     *         "displayed": 0,
                      *         "expired": 0,
                      *         "gone": 0,
                      *         "targeted": 0,
@@ -14709,6 +14981,7 @@ export interface operations {
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
+                     *       "title": "Your table is booked",
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
@@ -14796,7 +15069,9 @@ export interface operations {
                      *         "accepted": 0,
                      *         "cancelled": 0,
                      *         "capped": 0,
+                     *         "clicked": 0,
                      *         "dead": 0,
+                     *         "displayed": 0,
                      *         "expired": 0,
                      *         "gone": 0,
                      *         "targeted": 0,
@@ -14813,6 +15088,7 @@ export interface operations {
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
+                     *       "title": "Your table is booked",
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
@@ -14901,7 +15177,9 @@ export interface operations {
                      *         "accepted": 0,
                      *         "cancelled": 0,
                      *         "capped": 0,
+                     *         "clicked": 0,
                      *         "dead": 0,
+                     *         "displayed": 0,
                      *         "expired": 0,
                      *         "gone": 0,
                      *         "targeted": 0,
@@ -14918,6 +15196,7 @@ export interface operations {
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
+                     *       "title": "Your table is booked",
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
@@ -15552,7 +15831,9 @@ export interface operations {
                      *         "accepted": 0,
                      *         "cancelled": 0,
                      *         "capped": 0,
+                     *         "clicked": 0,
                      *         "dead": 0,
+                     *         "displayed": 0,
                      *         "expired": 0,
                      *         "gone": 0,
                      *         "targeted": 0,
@@ -15569,6 +15850,7 @@ export interface operations {
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
+                     *       "title": "Your table is booked",
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
@@ -15651,7 +15933,9 @@ export interface operations {
                      *         "accepted": 0,
                      *         "cancelled": 0,
                      *         "capped": 0,
+                     *         "clicked": 0,
                      *         "dead": 0,
+                     *         "displayed": 0,
                      *         "expired": 0,
                      *         "gone": 0,
                      *         "targeted": 0,
@@ -15668,6 +15952,7 @@ export interface operations {
                      *         "welcome": "…"
                      *       },
                      *       "tier": "transactional",
+                     *       "title": "Your table is booked",
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
@@ -19936,6 +20221,7 @@ export interface operations {
                      *           "state": "queued",
                      *           "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "tier": "transactional",
+                     *           "title": "Your table is booked",
                      *           "user_id": "42"
                      *         }
                      *       ],
@@ -22463,6 +22749,49 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    session_link_show_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LinkRequest"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "email": "ann@shop.example",
+                     *       "roles": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "role": "viewer"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LinkAccount"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
