@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { MessageCounts, MessageResponse } from "../src/api/types";
-import { audienceWords, consequence, going, outOf, pace, parts, receipts, remember, standing, steerings } from "../src/lib/messages";
+import { audienceWords, consequence, going, grouped, outOf, pace, parts, receipts, remember, standing, standingOf, stateOf, steerings, sumsOf, titleWords } from "../src/lib/messages";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -145,5 +145,41 @@ describe("what browsers reported", () => {
 
   it("is not known to anybody without the envelope", () => {
     expect(receipts(message({ counts: { ...counts({ accepted: 10 }), displayed: null } }))).toBeNull();
+  });
+});
+
+describe("rows of the list", () => {
+  const progress = (more: object) => ({ targeted: 0, waiting: 0, accepted: 0, gone: 0, expired: 0, dead: 0, cancelled: 0, capped: 0, displayed: 0, clicked: 0, ...more });
+  const single = (id: string, more: Partial<MessageResponse> = {}) => message({ id, tier: "transactional", to: { users: [id] } as never, title: "Order shipped", ...more });
+  const ids = (messages: MessageResponse[]) => grouped(messages).map(({ messages }) => messages.map(({ id }) => id).join(" "));
+
+  it("group consecutive single sends of one kind", () => {
+    expect(ids([single("a"), single("b"), single("c")])).toEqual(["a b c"]);
+    expect(ids([single("a"), message({ id: "m" }), single("b")])).toEqual(["a", "m", "b"]);
+    expect(ids([single("a"), single("b", { title: "Code" }), single("c", { title: null })])).toEqual(["a", "b", "c"]);
+    expect(ids([single("a"), single("b", { to: { subscriptions: ["sub_1"] } as never }), single("c", { tier: "promotional" })])).toEqual(["a", "b", "c"]);
+    expect(ids([message({ id: "m" }), message({ id: "n" })])).toEqual(["m", "n"]);
+    expect(ids([single("a", { to: { users: ["x", "y"] } as never }), single("b", { to: { users: ["x", "y"] } as never })])).toEqual(["a", "b"]);
+  });
+
+  it("keep the id of the oldest message", () => {
+    expect(grouped([single("b"), single("a")])[0]?.id).toBe(grouped([single("c"), single("b"), single("a")])[0]?.id);
+  });
+
+  it("sum what is known", () => {
+    const all = [single("a", { progress: progress({ targeted: 3, accepted: 2, displayed: 2, clicked: 1 }) }), single("b", { progress: progress({ targeted: 1, accepted: 1, displayed: null, clicked: null }) })];
+    expect(sumsOf(all)).toEqual({ targeted: 4, accepted: 3, displayed: 2, clicked: 1, ctr: 0.5 });
+    expect(sumsOf(all.slice(1))).toEqual({ targeted: 1, accepted: 1, displayed: null, clicked: null, ctr: null });
+    expect(standingOf(all).ended.accepted).toBe(3);
+  });
+
+  it("show what is under way first", () => {
+    expect(stateOf([single("a", { state: "done" }), single("b", { state: "sending" })])).toBe("sending");
+    expect(stateOf([single("a", { state: "cancelled" }), single("b", { state: "done" })])).toBe("done");
+  });
+
+  it("name the audience without a title", () => {
+    expect(titleWords(single("a"))).toBe("Order shipped");
+    expect(titleWords(single("a", { title: null, to: { users: [null] } as never }))).toBe("To one user");
   });
 });

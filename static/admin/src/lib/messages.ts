@@ -35,6 +35,68 @@ export function audienceWords(to: MessageResponse["to"]): string {
   return subscriptions?.length === 1 ? "One subscription" : `${count(subscriptions?.length ?? 0)} subscriptions`;
 }
 
+/** Title of a message, or its audience if the title is not shown. */
+export const titleWords = ({ title, to }: Pick<MessageResponse, "title" | "to">): string => title ?? `To ${audienceWords(to).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}`;
+
+/** Row of the list: a message, or consecutive single sends of the same kind, the newest first. */
+export interface MessageGroup {
+  /** Id of the oldest message: it stays when a newer message joins the group. */
+  id: string;
+  messages: MessageResponse[];
+}
+
+/** Kind of a message to one user or subscription. Undefined: it has another audience. */
+function singleKind({ to, tier, title, campaign, replay_of }: MessageResponse): string | undefined {
+  const { users, subscriptions } = to as To;
+  const kind = users?.length === 1 ? "user" : subscriptions?.length === 1 ? "subscription" : undefined;
+  return kind && JSON.stringify([kind, tier, title, campaign, Boolean(replay_of)]);
+}
+
+export function grouped(messages: readonly MessageResponse[]): MessageGroup[] {
+  const groups: MessageGroup[] = [];
+  let kind: string | undefined;
+  for (const message of messages) {
+    const its = singleKind(message);
+    const last = groups.at(-1);
+    if (last && its !== undefined && its === kind) {
+      last.messages.push(message);
+      last.id = message.id;
+    } else {
+      groups.push({ id: message.id, messages: [message] });
+    }
+    kind = its;
+  }
+  return groups;
+}
+
+/** Order in which one state stands for a group: what is under way before what has ended. */
+const STATE_ORDER: readonly SendState[] = ["sending", "paused", "scheduled", "done", "cancelled"];
+export const stateOf = (messages: readonly MessageResponse[]): SendState => STATE_ORDER.find((state) => messages.some((message) => message.state === state)) ?? "done";
+
+/** Sums of messages. Null: no push of them requests receipts. */
+export interface Sums {
+  targeted: number;
+  accepted: number;
+  displayed: number | null;
+  clicked: number | null;
+  /** Clicked of those that may be clicked: accepted with a request for receipts. */
+  ctr: number | null;
+}
+
+export function sumsOf(messages: readonly MessageResponse[]): Sums {
+  const sum = (of: readonly MessageResponse[], n: (message: MessageResponse) => number | null | undefined) => of.reduce((sum, message) => sum + (n(message) ?? 0), 0);
+  const reported = messages.filter(({ progress }) => progress?.clicked != null);
+  const ifReported = (name: "displayed" | "clicked") => (reported.length === 0 ? null : sum(reported, ({ progress }) => progress?.[name]));
+  const [clicked, base] = [ifReported("clicked"), sum(reported, ({ progress }) => progress?.accepted)];
+  return {
+    targeted: sum(messages, ({ progress }) => progress?.targeted),
+    accepted: sum(messages, ({ progress }) => progress?.accepted),
+    displayed: ifReported("displayed"),
+    clicked,
+    ctr: clicked === null || base === 0 ? null : clicked / base,
+  };
+}
+
 /** Counts of deliveries: from a list, or in more detail from the message. */
 export interface Standing {
   state: SendState;
@@ -50,6 +112,21 @@ export interface Standing {
   expiresAt: Date;
   /** Scheduled send time, else the time of the acceptance. */
   dueAt: Date;
+}
+
+/** Counts of a group: the sums of its messages. */
+export function standingOf(messages: readonly MessageResponse[]): Standing {
+  const [first, ...others] = messages.map(standing);
+  if (!first) throw new Error("a group has messages");
+  const sum = (a: Standing, b: Standing): Standing => ({
+    ...a,
+    ended: Object.fromEntries(OUTCOMES.map((outcome) => [outcome, a.ended[outcome] + b.ended[outcome]])) as Record<Outcome, number>,
+    retrying: a.retrying + b.retrying,
+    queued: a.queued + b.queued,
+    unfound: a.unfound + b.unfound,
+    unbegun: a.unbegun + b.unbegun,
+  });
+  return { ...others.reduce(sum, first), state: stateOf(messages) };
 }
 
 export function standing(message: MessageResponse): Standing {

@@ -143,7 +143,7 @@ function About({ app, known }: { app: AppResponse; known: Known }) {
         <div>
           <dt>Message</dt>
           <dd>
-            <a href={link(`/messages/${explanation.message}`)}>{shortId(explanation.message)}</a>
+            <a href={link(`/messages/${explanation.message}`)}>{found?.title ?? shortId(explanation.message)}</a>
             {found && <span class="soft"> {found.tier}</span>}
           </dd>
         </div>

@@ -184,13 +184,13 @@ function FoundTable({ app, found }: { app: AppResponse; found: FoundDelivery[] }
       columns={[
         {
           head: "Sent",
-          cell: ({ message, subscription, accepted_at }) => (
+          cell: ({ message, title, subscription, accepted_at }) => (
             <>
               <a class="keep" href={link(addressOf(app, message, subscription))}>
                 <Time at={accepted_at} absolute />
               </a>
               <br />
-              <span class="fine keep">{shortId(message)}</span>
+              <span class="fine">{title ?? <span class="keep">{shortId(message)}</span>}</span>
             </>
           ),
         },

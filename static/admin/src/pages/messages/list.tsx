@@ -1,6 +1,7 @@
 import type { AppResponse, MessageResponse } from "../../api/types";
-import { count } from "../../lib/format";
-import { audienceWords, outOf, parts, standing, STATES, STATE_LOOKS, TIERS, TIER_WORDS, wholeOf, type Standing } from "../../lib/messages";
+import { useState } from "preact/hooks";
+import { count, percent, things } from "../../lib/format";
+import { audienceWords, grouped, outOf, parts, standingOf, STATES, STATE_LOOKS, sumsOf, TIERS, TIER_WORDS, titleWords, wholeOf, type Standing } from "../../lib/messages";
 import { useResource } from "../../lib/resource";
 import { useFilters, type Filters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
@@ -9,7 +10,7 @@ import { Head } from "../../ui/card";
 import { Export } from "../../ui/export";
 import { ChooseApp } from "../../shell/choose-app";
 import { useKey } from "../../ui/key";
-import { Time } from "../../ui/numbers";
+import { Count, Time } from "../../ui/numbers";
 import { PartsBar } from "../../ui/parts";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
@@ -110,46 +111,100 @@ function None({ app, page }: { app: AppResponse; page: MessagePage | undefined }
   );
 }
 
+/** Row of the table: a group, or a message of an open group. */
+interface Row {
+  id: string;
+  messages: MessageResponse[];
+  /** Whether its group is above it. */
+  isWithin: boolean;
+  isOpen: boolean;
+}
+
+const rowsOf = (messages: MessageResponse[], open: ReadonlySet<string>): Row[] =>
+  grouped(messages).flatMap(({ id, messages }) => {
+    const isOpen = messages.length > 1 && open.has(id);
+    const members = isOpen ? messages.map((message) => ({ id: message.id, messages: [message], isWithin: true, isOpen: false })) : [];
+    return [{ id: messages.length > 1 ? `group ${id}` : id, messages, isWithin: false, isOpen }, ...members];
+  });
+
 function MessageTable({ messages }: { messages: MessageResponse[] }) {
-  const { link } = useFilters();
+  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
+  const toggle = (id: string) => setOpen((before) => (before.has(id) ? new Set([...before].filter((other) => other !== id)) : new Set([...before, id])));
+  const number = (n: number | null) => (n === null ? <span class="soft">–</span> : <Count n={n} />);
   return (
     <Table
       caption="Messages"
-      rows={messages}
+      rows={rowsOf(messages, open)}
       id={({ id }) => id}
+      look={({ messages, isWithin }) => `stacked ${messages.length === 1 ? "linked" : ""} ${isWithin ? "within" : ""}`}
       columns={[
+        { head: "Message", cell: (row) => (row.messages.length > 1 ? <GroupHead row={row} toggle={toggle} /> : <MessageHead row={row} />) },
+        { head: "State", cell: ({ messages }) => <Progress messages={messages} /> },
+        { head: "Targeted", isNumber: true, isExtra: true, cell: ({ messages }) => number(sumsOf(messages).targeted) },
+        { head: "Delivered", isNumber: true, cell: ({ messages }) => number(sumsOf(messages).accepted) },
+        { head: "Shown", isNumber: true, isExtra: true, cell: ({ messages }) => number(sumsOf(messages).displayed) },
+        { head: "Clicked", isNumber: true, isExtra: true, cell: ({ messages }) => number(sumsOf(messages).clicked) },
         {
-          head: "Audience",
-          cell: (message) => (
-            <>
-              <a href={link(`/messages/${message.id}`)}>{audienceWords(message.to)}</a>
-              <br />
-              <span class="fine keep">
-                <Time at={message.accepted_at} />
-                {message.replay_of && ", resent"}
-              </span>
-            </>
-          ),
-        },
-        {
-          head: "State",
-          cell: ({ state }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge>,
-        },
-        {
-          head: "Deliveries",
-          cell: (message) => {
-            const it = standing(message);
-            return (
-              <div class="going">
-                <PartsBar parts={parts(it)} slim />
-                <span class="fine">{brief(it)}</span>
-              </div>
-            );
+          head: "CTR",
+          isNumber: true,
+          cell: ({ messages }) => {
+            const { ctr } = sumsOf(messages);
+            return ctr === null ? <span class="soft">–</span> : percent(ctr);
           },
         },
-        { head: "Tier", isExtra: true, cell: ({ tier }) => TIER_WORDS[tier] },
       ]}
     />
+  );
+}
+
+function MessageHead({ row: { messages, isWithin } }: { row: Row }) {
+  const { link } = useFilters();
+  const [message] = messages;
+  if (!message) return null;
+  return (
+    <>
+      <a class="title" href={link(`/messages/${message.id}`)}>
+        {isWithin ? audienceWords(message.to) : titleWords(message)}
+      </a>
+      <br />
+      <span class="fine">
+        {message.title && !isWithin && `${audienceWords(message.to)}, `}
+        <span class="keep">
+          <Time at={message.accepted_at} />
+        </span>
+        {message.replay_of && ", resent"}
+        {message.tier !== "promotional" && !isWithin && `, ${TIER_WORDS[message.tier].toLowerCase()}`}
+      </span>
+    </>
+  );
+}
+
+/** Repeated single sends: one row, which opens to all of them. */
+function GroupHead({ row: { id, messages, isOpen }, toggle }: { row: Row; toggle: (id: string) => void }) {
+  const [newest, oldest] = [messages[0], messages.at(-1)];
+  if (!newest || !oldest) return null;
+  const kind = "users" in newest.to ? "single user" : "single subscription";
+  return (
+    <>
+      <button type="button" class="plain title" aria-expanded={isOpen} onClick={() => toggle(id.slice("group ".length))}>
+        {newest.title ?? `To ${kind}s`}
+      </button>
+      <br />
+      <span class="fine">
+        {things(messages.length, `message to a ${kind}`, `messages to ${kind}s`)}, <Time at={oldest.accepted_at} /> to <Time at={newest.accepted_at} />
+      </span>
+    </>
+  );
+}
+
+function Progress({ messages }: { messages: MessageResponse[] }) {
+  const it = standingOf(messages);
+  return (
+    <div class="going">
+      <Badge tone={STATE_LOOKS[it.state].tone}>{STATE_LOOKS[it.state].word}</Badge>
+      <PartsBar parts={parts(it)} slim />
+      <span class="fine">{brief(it)}</span>
+    </div>
   );
 }
 

@@ -14,7 +14,8 @@ export interface MessagePage {
   previous: string | null | undefined;
 }
 
-const PER_PAGE = 25;
+/** Many, since repeated single sends become one row. */
+const PER_PAGE = 100;
 
 export async function loadMessages(app: string, { state, tier, topic, after }: Filters, signal: AbortSignal, limit = PER_PAGE): Promise<MessagePage> {
   const query = { state: state as SendState, tier: tier as Tier, topic, limit, iterator: after };
@@ -33,7 +34,7 @@ const RECENT_MAX = 12;
 
 /** Links and images of the newest messages to many, as far as the user may read their content. */
 export async function loadRecent(app: string, signal: AbortSignal): Promise<Recent> {
-  const { messages } = await loadMessages(app, {}, signal);
+  const { messages } = await loadMessages(app, {}, signal, 25);
   const toMany = messages.filter(({ to, content_deleted }) => !content_deleted && !("users" in to) && !("subscriptions" in to)).slice(0, RECENT_MAX);
   const said = await Promise.all(toMany.map(({ id }) => loadSaid(app, id, signal)));
   return recentOf(said.flatMap(({ content }) => content ?? []));

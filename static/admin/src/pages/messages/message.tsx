@@ -13,6 +13,7 @@ import {
   steerings,
   STEERING_WORDS,
   TIER_WORDS,
+  titleWords,
   wholeOf,
   type Standing,
   type Steering,
@@ -82,10 +83,11 @@ function One({ app, message, perMinute, refresh }: Props) {
   return (
     <>
       <Head
-        title={`To ${audienceWords(message.to).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}`}
+        title={titleWords(message)}
         lead={
           <>
-            {TIER_WORDS[message.tier]}, {it.dueAt > clock.shown.value ? "scheduled" : "sent"} <Time at={message.accepted_at} />
+            {message.title && `${audienceWords(message.to)}, `}
+            {message.title ? TIER_WORDS[message.tier].toLowerCase() : TIER_WORDS[message.tier]}, {it.dueAt > clock.shown.value ? "scheduled" : "sent"} <Time at={message.accepted_at} />
           </>
         }
       />

@@ -61,7 +61,7 @@ function What({ said, message }: { said: MessageContentResponse; message: Messag
 }
 
 function whyNot({ to }: MessageResponse): string {
-  if ("topic" in to || "all" in to) {
+  if ("topic" in to || "all" in to || "segment" in to) {
     return "Content for more than ten subscriptions is visible to the role sender on this app. Content for fewer is not shown: it may be a one-time code.";
   }
   return "Content for single recipients is not shown: it may be a one-time code.";

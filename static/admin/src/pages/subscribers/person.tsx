@@ -237,7 +237,7 @@ function Latest({ app, found }: { app: AppResponse; found: FoundDelivery[] }) {
         },
         { head: "Device", cell: ({ gateway }) => (gateway ? gatewayName(gateway) : "deleted") },
         { head: "Tier", isExtra: true, cell: ({ tier }) => tier },
-        { head: "Message", isExtra: true, cell: ({ message }) => <a class="keep" href={link(`/messages/${message}`)}>{shortId(message)}</a> },
+        { head: "Message", isExtra: true, cell: ({ message, title }) => <a href={link(`/messages/${message}`)}>{title ?? shortId(message)}</a> },
       ]}
     />
   );
