@@ -11,7 +11,9 @@ import { handle, type Handling, type Kind } from "./load";
 interface Props {
   app: AppResponse;
   handling: Handling;
-  kind: Kind;
+  kind: Pick<Kind, "reason">;
+  /** Of this error alone, as in the URL. */
+  error: string | undefined;
   /** Of this message alone. */
   message: string | undefined;
   onClose: () => void;
@@ -21,10 +23,10 @@ interface Props {
 const letters = (n: number) => things(n, "dead letter");
 
 /** Counts first, asks for confirmation, acts, and shows the result. */
-export function HandleDialog({ app, handling, kind, message, onClose, onHandled }: Props) {
+export function HandleDialog({ app, handling, kind, error, message, onClose, onHandled }: Props) {
   const [done, setDone] = useState<DeadLetterActionResult>();
-  const filter = { reason: kind.reason, message };
-  const dryRun = useResource(`${handling} ${app.id} ${kind.reason} ${message ?? ""}`, () => handle(handling, app.id, filter, true), { everyS: 3_600 });
+  const filter = { reason: kind.reason, message, error };
+  const dryRun = useResource(`${handling} ${app.id} ${kind.reason} ${message ?? ""} ${error ?? ""}`, () => handle(handling, app.id, filter, true), { everyS: 3_600 });
   const { run, isBusy, problem } = useAction(async () => {
     setDone(await handle(handling, app.id, filter, false));
     onHandled();

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppResponse, DeadLetterDetail, Policy } from "../../api/types";
+import { adviceOf } from "../../lib/dead-letters";
 import { duration } from "../../lib/format";
 import { formWords } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
@@ -53,11 +54,12 @@ function Letter({ app, id }: { app: AppResponse; id: string }) {
 
 function Opened({ app, opened, onHandled }: { app: AppResponse; opened: DeadLetterDetail; onHandled: () => unknown }) {
   const { link } = useFilters();
-  const { title, help } = reasonWords(opened.reason);
+  const { title } = reasonWords(opened.reason);
   const { word, tone } = STATES[opened.state];
   return (
     <>
-      <Head title={title} lead={help} />
+      <Head title={title} />
+      <p id="advice">{adviceOf(opened)}</p>
       <p class="verdict" id="letter-state">
         <Badge tone={tone}>{word}</Badge>{" "}
         <span>

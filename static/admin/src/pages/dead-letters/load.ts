@@ -30,23 +30,40 @@ export async function loadKinds(app: string, message: string | undefined, signal
   });
 }
 
+/** Open dead letters of one reason by the push service’s words; the most frequent first. */
+export async function loadErrors(app: string, reason: string, message: string | undefined, signal: AbortSignal): Promise<DeadLetterGroup[]> {
+  const query = { by: "detail", state: "open", reason, message } as const;
+  return (await told(api.GET("/v1/apps/{app}/dead-letters/groups", { params: { path: { app }, query }, signal }))).data;
+}
+
+/** Words of a group in the URL: a value that no push service sends stands for none. */
+export const NO_WORDS = "-";
+const detailOf = (error: string | undefined): string | undefined => (error === NO_WORDS ? "" : error);
+
 export interface LetterPage {
   letters: DeadLetterResponse[];
   next: string | null | undefined;
   previous: string | null | undefined;
 }
 
-export async function loadLetters(app: string, { reason, message, after }: Filters, signal: AbortSignal, limit = 50): Promise<LetterPage> {
-  const query = { state: "open", reason, message, limit, iterator: after } as const;
+export async function loadLetters(app: string, { reason, message, error, after }: Filters, signal: AbortSignal, limit = 50): Promise<LetterPage> {
+  const query = { state: "open", reason, message, detail: detailOf(error), limit, iterator: after } as const;
   const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/dead-letters", { params: { path: { app }, query }, signal }));
   return { letters: data, next: iterator, previous: prev_iterator };
 }
 
 export type Handling = "replay" | "discard";
 
+/** Letters of an action; `error` as in the URL. */
+export interface LetterFilter {
+  reason: string;
+  message: string | undefined;
+  error: string | undefined;
+}
+
 /** Replays or discards what is open and fits, or counts what that would be. */
-export function handle(handling: Handling, app: string, filter: { reason: string; message: string | undefined }, dry_run: boolean): Promise<DeadLetterActionResult> {
-  const to = { params: { path: { app } }, body: { filter, dry_run } };
+export function handle(handling: Handling, app: string, { error, ...filter }: LetterFilter, dry_run: boolean): Promise<DeadLetterActionResult> {
+  const to = { params: { path: { app } }, body: { filter: { ...filter, detail: detailOf(error) }, dry_run } };
   return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/discard", to));
 }
 
@@ -60,7 +77,8 @@ export function handleOne(handling: Handling, app: string, dead_letter: string):
 }
 
 /** URL of an export; the browser saves it. */
-export function exportPath(app: string, format: "csv" | "ndjson", { reason, message }: Filters): string {
-  const query = new URLSearchParams({ format, state: "open", ...(reason ? { reason } : {}), ...(message ? { message } : {}) });
+export function exportPath(app: string, format: "csv" | "ndjson", { reason, message, error }: Filters): string {
+  const detail = detailOf(error);
+  const query = new URLSearchParams({ format, state: "open", ...(reason ? { reason } : {}), ...(message ? { message } : {}), ...(detail === undefined ? {} : { detail }) });
   return `/v1/apps/${encodeURIComponent(app)}/dead-letters/export?${query.toString()}`;
 }

@@ -6,7 +6,7 @@ import { useFilters } from "../../lib/url";
 import { gatewayName, reasonWords } from "../../lib/words";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
-import { Head } from "../../ui/card";
+import { Card, Head } from "../../ui/card";
 import { Export } from "../../ui/export";
 import { Count, Time } from "../../ui/numbers";
 import { OneLine } from "../../ui/one-line";
@@ -14,7 +14,7 @@ import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { Paging } from "../../ui/paging";
 import { HandleDialog } from "./handle";
-import { exportPath, loadKinds, loadLetters, type Handling, type Kind } from "./load";
+import { exportPath, loadErrors, loadKinds, loadLetters, NO_WORDS, type Handling, type Kind } from "./load";
 
 /** List of failed deliveries, with actions. */
 export default function DeadLetters() {
@@ -64,19 +64,76 @@ function OfApp({ app }: { app: AppResponse }) {
       {(filters.reason || message) && (
         <p class="row">
           {filters.reason && <a href={link("/dead-letters", { message })}>All reasons</a>}
+          {filters.error && <a href={link("/dead-letters", { message, reason: filters.reason })}>All errors</a>}
           {message && <a href={link("/dead-letters", { reason: filters.reason })}>All messages</a>}
           {message && <a href={link(`/messages/${message}`)}>This message</a>}
         </p>
       )}
+      {filters.reason && <Errors app={app} reason={filters.reason} choose={choose} />}
       {filters.reason && <Letters key={filters.reason} app={app} />}
-      {chosen && <HandleDialog app={app} {...chosen} message={message} onClose={() => choose(undefined)} onHandled={kinds.refresh} />}
+      {chosen && <HandleDialog app={app} handling={chosen.handling} kind={chosen.kind} error={chosen.error} message={message} onClose={() => choose(undefined)} onHandled={kinds.refresh} />}
     </>
   );
 }
 
 interface Chosen {
   handling: Handling;
-  kind: Kind;
+  kind: Pick<Kind, "reason">;
+  error?: string | undefined;
+}
+
+/** Errors that are shown; the others are in the list. */
+const ERRORS_MAX = 20;
+
+/** Letters of a reason, grouped by the words of the push service. */
+function Errors({ app, reason, choose }: { app: AppResponse; reason: string; choose: (chosen: Chosen) => void }) {
+  const { filters, link } = useFilters();
+  const sender = useMay("sender", app.id);
+  const { message } = filters;
+  const errors = useResource(`dead errors ${app.id} ${reason} ${message ?? ""}`, (stop) => loadErrors(app.id, reason, message, stop), { on: ["dead_letter.created"] });
+  return (
+    <Card title="By error">
+      <Shown of={errors} what="the errors" isEmpty={(errors) => errors.length === 0} empty={<p>No open dead letters of this reason.</p>}>
+        {(errors) => (
+          <>
+            <Table
+              caption="Errors"
+              rows={errors.slice(0, ERRORS_MAX)}
+              id={({ key }) => key ?? NO_WORDS}
+              look={({ key }) => `stacked linked ${(key ?? NO_WORDS) === filters.error ? "chosen" : ""}`}
+              columns={[
+                {
+                  head: "Error",
+                  cell: ({ key }) => (
+                    <a href={link("/dead-letters", { reason, message, error: key ?? NO_WORDS })} aria-current={(key ?? NO_WORDS) === filters.error ? "true" : undefined}>
+                      {key ?? "No text"}
+                    </a>
+                  ),
+                },
+                { head: "Letters", isNumber: true, cell: ({ count }) => <Count n={count} /> },
+                { head: "Latest", isExtra: true, cell: ({ newest }) => <Time at={newest} /> },
+                {
+                  head: <span class="hidden">Actions</span>,
+                  cell: ({ key }) =>
+                    sender.may && (
+                      <span class="row">
+                        {(["replay", "discard"] as const).map((handling) => (
+                          <button key={handling} type="button" class="plain" onClick={() => choose({ handling, kind: { reason }, error: key ?? NO_WORDS })}>
+                            {handling === "replay" ? "Replay…" : "Discard…"}
+                            <span class="hidden"> letters with the error “{key ?? "No text"}”</span>
+                          </button>
+                        ))}
+                      </span>
+                    ),
+                },
+              ]}
+            />
+            {errors.length > ERRORS_MAX && <p class="fine">The {ERRORS_MAX} most frequent of {count(errors.length)} errors.</p>}
+          </>
+        )}
+      </Shown>
+    </Card>
+  );
 }
 
 function Kinds({ app, kinds, choose }: { app: AppResponse; kinds: Kind[]; choose: (chosen: Chosen) => void }) {
@@ -128,13 +185,13 @@ function trend({ lastDay, dayBefore }: Kind): string {
 
 function Letters({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
-  const page = useResource(`letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.after ?? ""}`, (stop) => loadLetters(app.id, filters, stop));
+  const page = useResource(`letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.error ?? ""} ${filters.after ?? ""}`, (stop) => loadLetters(app.id, filters, stop));
   return (
     <Shown of={page} what="dead letters" isEmpty={({ letters }) => letters.length === 0} empty={<p>No more dead letters.</p>}>
       {(known) => (
         <>
           <LetterTable letters={known.letters} />
-          <Paging after={filters.after} sides={known} to={(after) => link("/dead-letters", { reason: filters.reason, message: filters.message, after })} />
+          <Paging after={filters.after} sides={known} to={(after) => link("/dead-letters", { reason: filters.reason, message: filters.message, error: filters.error, after })} />
         </>
       )}
     </Shown>
@@ -154,7 +211,7 @@ function LetterTable({ letters }: { letters: DeadLetterResponse[] }) {
         { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
         { head: "Last error", cell: ({ status, detail }) => <OneLine text={[status, detail].filter((word) => word != null).join(" ") || "none"} /> },
         { head: "Retries", isNumber: true, isExtra: true, cell: ({ retries }) => <Count n={retries} /> },
-        { head: "Message", isExtra: true, cell: ({ message }) => <a href={link(`/messages/${message}`)}>{short(message)}</a> },
+        { head: "Message", isExtra: true, cell: ({ message, title }) => <a href={link(`/messages/${message}`)}>{title ?? short(message)}</a> },
         { head: "Subscription", isExtra: true, cell: ({ subscription }) => <a href={link(`/subscribers/${subscription}`)}>{short(subscription)}</a> },
       ]}
     />
