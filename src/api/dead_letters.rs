@@ -23,7 +23,7 @@ use super::http::extract::{PathId, parse_query};
 use super::http::paging::{Page, Paging};
 use super::http::problem::Problem;
 use super::http::routes::{Argument, routes};
-use super::message_content::titles;
+use crate::api::messages::content::titles;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;

@@ -4,6 +4,8 @@ export interface Page {
   title: string;
   letter: string;
   about: string;
+  /** Other words that a search finds it by. */
+  words?: string;
 }
 
 const OVERVIEW: Page = { path: "/", title: "Overview", letter: "o", about: "State, throughput, subscribers and recent campaigns." };
@@ -15,24 +17,25 @@ export const GROUPS: readonly { title: string; pages: readonly Page[] }[] = [
     pages: [
       { path: "/messages", title: "Messages", letter: "m", about: "Sent and scheduled messages with progress and results." },
       { path: "/campaigns", title: "Campaigns", letter: "a", about: "Scheduled and recurring messages, A/B tests and results." },
+      { path: "/calendar", title: "Calendar", letter: "r", about: "Campaigns and scheduled messages by day, with conflicts.", words: "schedule" },
       { path: "/templates", title: "Templates", letter: "w", about: "Personal content, reused in messages and campaigns." },
     ],
   },
   {
     title: "Audience",
     pages: [
-      { path: "/subscribers", title: "Subscribers", letter: "s", about: "Growth and losses of the audience, and the devices of a person." },
+      { path: "/subscribers", title: "Subscribers", letter: "s", about: "Growth and losses of the audience, and the devices of a person.", words: "users people diagnosis erase" },
       { path: "/segments", title: "Segments", letter: "t", about: "Subscriptions that match conditions, and their number." },
-      { path: "/frequency", title: "Frequency", letter: "q", about: "Engagement, frequency caps and the runaway guard." },
+      { path: "/frequency", title: "Frequency", letter: "q", about: "Engagement, frequency caps and the runaway guard.", words: "limits sunset" },
     ],
   },
   {
     title: "Delivery",
     pages: [
-      { path: "/deliveries", title: "Deliveries", letter: "d", about: "One message to one device: attempts and outcome." },
-      { path: "/push-services", title: "Push services", letter: "l", about: "State of each push service and of its apps." },
-      { path: "/dead-letters", title: "Failed deliveries", letter: "x", about: "Failures by reason, with replay and discard." },
-      { path: "/policies", title: "Policies", letter: "p", about: "Retries after failures, by tier, topic and subscription." },
+      { path: "/deliveries", title: "Deliveries", letter: "d", about: "One message to one device: attempts and outcome.", words: "history why" },
+      { path: "/push-services", title: "Push services", letter: "l", about: "State of each push service and of its apps.", words: "lanes breaker hold" },
+      { path: "/dead-letters", title: "Failed deliveries", letter: "x", about: "Failures by reason, with replay and discard.", words: "dead letters errors" },
+      { path: "/policies", title: "Policies", letter: "p", about: "Retries after failures, by tier, topic and subscription.", words: "backoff" },
     ],
   },
   {
@@ -53,6 +56,18 @@ export const GROUPS: readonly { title: string; pages: readonly Page[] }[] = [
 
 /** Pages with an entry in the navigation: the overview, then the groups. */
 export const PAGES: readonly Page[] = [OVERVIEW, ...GROUPS.flatMap(({ pages }) => pages)];
+
+/** Parts of the settings, with words for their fields. */
+export const SETTINGS: readonly { path: string; title: string; words: string }[] = [
+  { path: "/settings", title: "Open actions", words: "to do attention" },
+  { path: "/settings/apps", title: "Apps", words: "create app name slug origins icon flow rate delete" },
+  { path: "/settings/keys", title: "Keys", words: "API keys scopes VAPID keys rotate identity keys user tokens" },
+  { path: "/settings/prompt", title: "Prompt", about: "When and how sites ask visitors to subscribe, with a preview.", words: "opt-in bell" },
+  { path: "/settings/hours", title: "Quiet hours", words: "time zone off-peak windows" },
+  { path: "/settings/team", title: "Team", words: "roles invite teammates members" },
+  { path: "/settings/you", title: "Your account", words: "password passkeys sessions sign out e-mail two-factor" },
+  { path: "/settings/audit", title: "Audit log", words: "history changes who" },
+];
 
 /** First run on an empty server. It has no entry in the navigation. */
 export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", about: "Five steps to a notification in this browser." };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Campaign, CampaignCounts, CampaignPlan, CampaignProgress, CampaignVariantResponse } from "../src/api/types";
-import { actsOn, axisEnd, ctrWords, brief, byDay, changeWords, consequence, going, intervals, monthOf, momentOf, occasions, otherMonth, parts, paceWords, receipts, scheduleWords, standing, startWords, STATES, testWords, verdict, weeksOf, winnerWords } from "../src/lib/campaigns";
+import { actsOn, axisEnd, ctrWords, brief, changeWords, consequence, going, intervals, momentOf, parts, paceWords, receipts, scheduleWords, standing, startWords, STATES, testWords, verdict, winnerWords } from "../src/lib/campaigns";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -180,36 +180,5 @@ describe("results", () => {
     expect(receipts(progress({ variants: [{ ...plain, reports: null }] }))).toBeNull();
     expect(ctrWords(progress({ variants: [variant("a", 100, 5, 0, 0, 0), variant("b", 300, 7, 0, 0, 0)] }))).toBe("3 %");
     expect([ctrWords(progress({ variants: [{ ...plain, reports: null }] })), ctrWords(null)]).toEqual(["–", "–"]);
-  });
-});
-
-describe("a month", () => {
-  it("has whole weeks from Monday", () => {
-    const weeks = weeksOf("2027-02");
-    expect([weeks.length, weeks[0]?.[0]?.key, weeks.at(-1)?.[6]?.key]).toEqual([4, "2027-02-01", "2027-02-28"]);
-    expect([weeksOf("2026-11").length, weeksOf("2027-05")[0]?.[0]?.key]).toEqual([6, "2027-04-26"]);
-    expect([otherMonth("2026-12", 1), otherMonth("2027-01", -1), monthOf("2027-13", NOW, "UTC"), monthOf("2026-02", NOW, "UTC")]).toEqual(["2027-01", "2026-12", "2027-01", "2026-02"]);
-  });
-
-  const from = new Date("2027-01-01T00:00:00Z");
-  const until = new Date("2027-02-01T00:00:00Z");
-  const found = (more: Partial<Campaign>, plan?: Partial<CampaignPlan>) =>
-    occasions(campaign(more), plan as CampaignPlan | undefined, from, until, NOW).map(({ at, is }) => `${is} ${at.toISOString().slice(5, 16)}`);
-
-  it("shows past, due and planned sends", () => {
-    const weekly = { schedule: { cron: "0 9 * * MON", timezone: "UTC" } };
-    expect(found({ state: "scheduled", started_at: "2027-01-05T00:00:00Z", next_at: "2027-01-18T09:00:00Z" }, weekly)).toEqual(["was 01-11T09:00", "due 01-18T09:00", "due 01-25T09:00"]);
-    expect(found({ state: "cancelled", started_at: "2027-01-05T00:00:00Z" }, weekly)).toEqual(["was 01-11T09:00"]);
-    expect(found({ state: "scheduled", started_at: "2026-12-05T00:00:00Z", runs: 0, next_at: "2027-01-18T09:00:00Z" })).toEqual(["due 01-18T09:00"]);
-    expect(found({ state: "draft", runs: 0 }, { schedule: { at: "2027-01-20T09:00:00Z" } })).toEqual(["planned 01-20T09:00"]);
-    expect(found({ state: "done", started_at: "2027-01-05T10:00:00Z" }, {})).toEqual(["was 01-05T10:00"]);
-    expect(found({ state: "cancelled", runs: 0 }, { schedule: { at: "2027-01-20T09:00:00Z" } })).toEqual([]);
-  });
-
-  it("has one line per campaign and day", () => {
-    const hourly = occasions(campaign({ state: "scheduled", started_at: NOW.toISOString() }), { slug: "h", message: {} as never, schedule: { cron: "0 * * * *", timezone: "UTC" } }, from, until, NOW);
-    const days = byDay(hourly, "UTC");
-    expect(days.get("2027-01-15")?.map(({ at, times }) => [at.toISOString().slice(11, 16), times])).toEqual([["09:00", 15]]);
-    expect(days.get("2027-01-16")?.[0]?.times).toBe(24);
   });
 });

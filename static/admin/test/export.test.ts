@@ -8,7 +8,7 @@ describe("an export", () => {
   ];
 
   it("is a table for spreadsheets", () => {
-    expect(csvOf(rows)).toBe('id,to,n,done,note\r\n"msg_1","{""topic"":""news""}",1200,true,\r\n"\'=HYPERLINK(""x"")",,,,"say ""hi"", all"\r\n');
+    expect(csvOf(rows)).toBe('id,to.topic,n,done,note,to\r\n"msg_1","news",1200,true,,\r\n"\'=HYPERLINK(""x"")",,,,"say ""hi"", all",\r\n');
     expect(csvOf([])).toBe("\r\n");
   });
 

@@ -1,8 +1,7 @@
 // @vitest-environment happy-dom
 import { describe, expect, it } from "vitest";
-import { isOurs, Keys, step } from "../src/lib/keys";
+import { asksSearch, isOurs, Keys, step } from "../src/lib/keys";
 import { ALL_PAGES as PAGES, GROUPS, pageOf } from "../src/pages";
-import { resolve } from "../src/lib/search";
 
 describe("keys", () => {
   it("open each page by g and its letter", () => {
@@ -34,6 +33,11 @@ describe("keys", () => {
     expect([pressed("p"), pressed("input"), pressed("dialog button"), pressed("p", { ctrlKey: true })]).toEqual([true, false, false, false]);
   });
 
+  it("lead to the search from fields", () => {
+    const pressed = (more: KeyboardEventInit) => asksSearch(new KeyboardEvent("keydown", { key: "k", ...more }));
+    expect([pressed({ ctrlKey: true }), pressed({ metaKey: true }), pressed({}), pressed({ ctrlKey: true, altKey: true }), pressed({ ctrlKey: true, key: "j" })]).toEqual([true, true, false, false, false]);
+  });
+
   it("walk through rows and stop at the ends", () => {
     document.body.innerHTML = "<table><tr data-row><td><a href='#1'>1</a></td></tr><tr data-row><td><a href='#2'>2</a></td></tr></table>";
     const walked = ([1, 1, 1, -1, -1] as const).map((by) => (step(by), document.activeElement?.textContent));
@@ -44,7 +48,7 @@ describe("keys", () => {
 describe("the navigation", () => {
   it("has five groups", () => {
     expect(GROUPS.map(({ title, pages }) => [title, ...pages.map(({ title }) => title)].join(" "))).toEqual([
-      "Send Messages Campaigns Templates",
+      "Send Messages Campaigns Calendar Templates",
       "Audience Subscribers Segments Frequency",
       "Delivery Deliveries Push services Failed deliveries Policies",
       "Connect Webhooks Import & export",
@@ -54,24 +58,5 @@ describe("the navigation", () => {
 
   it("marks the page of former addresses", () => {
     expect([pageOf("/lanes/3"), pageOf("/push-services"), pageOf("/")].map((page) => page?.title)).toEqual(["Push services", "Push services", "Overview"]);
-  });
-});
-
-describe("the search", () => {
-  it.each([
-    ["lanes", "/push-services", undefined],
-    ["Dead", "/dead-letters", undefined],
-    ["mozilla", "/push-services", { gateway: "mozilla" }],
-    ["Google", "/push-services", { gateway: "fcm" }],
-    ["lane 12", "/push-services/12", undefined],
-    ["retries_exhausted", "/dead-letters", { reason: "retries_exhausted" }],
-    ["msg_0198c1aa-0000-7000-8000-000000000000", "/messages/msg_0198c1aa-0000-7000-8000-000000000000", undefined],
-    ["cmp_0198c1aa-0000-7000-8000-000000000000", "/campaigns/cmp_0198c1aa-0000-7000-8000-000000000000", undefined],
-    ["camp", "/campaigns", undefined],
-    ["sub_0198c1aa-0000-7000-8000-000000000000", "/subscribers/sub_0198c1aa-0000-7000-8000-000000000000", undefined],
-  ])("%s leads to %s", (text, path, filters) => expect(resolve(text)).toEqual({ path, ...(filters ? { filters } : {}) }));
-
-  it("finds nothing where there is nothing", () => {
-    expect([resolve(""), resolve("  "), resolve("xyzzy")]).toEqual([undefined, undefined, undefined]);
   });
 });

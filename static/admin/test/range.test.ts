@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { changeOf, pointsOf, rangeOf } from "../src/lib/range";
+import { barsWithin, changeOf, daysOf, pointsOf, rangeOf, zoomOf, zoomText } from "../src/lib/range";
 
 const NOW = new Date("2027-01-15T08:00:20Z");
 const at = (time: string) => `2027-01-${time}.000Z`;
@@ -48,5 +48,30 @@ describe("a comparison", () => {
     expect(pointsOf(0.052, 0.041)).toBe("+1.1 points, 4.1 % before");
     expect(pointsOf(0.03, 0.05)).toBe("−2.0 points, 5 % before");
     expect([pointsOf(0.03, 0.03), pointsOf(null, 0.5)]).toEqual(["no change", undefined]);
+  });
+});
+
+describe("a zoom", () => {
+  const zoom = "2027-01-15T07:05Z_2027-01-15T07:20Z";
+
+  it("survives the URL", () => {
+    expect(zoomText(zoomOf(zoom)!)).toBe(zoom);
+    expect(["", undefined, "x_y", "2027-01-15T07:20Z_2027-01-15T07:05Z", "2020-01-15T07:20Z_2027-01-15T07:05Z", `${zoom}x`].map(zoomOf)).toEqual(Array(6).fill(undefined));
+  });
+
+  it("narrows the range and the comparison", () => {
+    const range = rangeOf({ range: "week", zoom }, NOW);
+    expect(range).toEqual({ id: "week", since: at("15T07:05:00"), until: at("15T07:20:00"), step: "1m", before: { since: at("15T06:50:00"), until: at("15T07:05:00") } });
+    expect(rangeOf({ zoom: "2027-01-15T07:05Z_2027-01-15T09:00Z" }, NOW).until).toBe(at("15T08:01:00"));
+    expect(rangeOf({ zoom: "2027-01-16T07:05Z_2027-01-16T09:00Z" }, NOW).since).toBe(at("15T07:01:00"));
+  });
+
+  it("counts its days", () => {
+    expect([daysOf(zoomOf(zoom)!), daysOf(zoomOf("2027-01-14T00:00Z_2027-01-16T00:00Z")!)]).toEqual([1, 2]);
+  });
+
+  it("chooses the bars that a drag touches", () => {
+    const at = [0, 60, 120, 180];
+    expect([barsWithin(at, 60, 40, 130), barsWithin(at, 60, -100, 10), barsWithin(at, 60, 300, 400), barsWithin([], 60, 0, 1)]).toEqual([[1, 2], [0, 0], undefined, undefined]);
   });
 });

@@ -266,7 +266,7 @@ export function momentOf({ at, timezone }: CampaignSchedule): Date | undefined {
   return Number.isNaN(local) ? undefined : nextTimes(`${Number(at.slice(14, 16))} ${Number(at.slice(11, 13))} ${Number(at.slice(8, 10))} ${Number(at.slice(5, 7))} *`, timezone, new Date(local - 2 * 86_400_000), 1)?.[0];
 }
 
-const valid = (at: Date): Date | undefined => (Number.isNaN(at.getTime()) ? undefined : at);
+export const valid = (at: Date): Date | undefined => (Number.isNaN(at.getTime()) ? undefined : at);
 
 export function paceWords({ pace }: Pick<CampaignPlan, "pace">): string {
   if (pace?.per_minute) return `At most ${count(pace.per_minute)} per minute.`;
@@ -332,100 +332,4 @@ export function verdict(of: readonly Interval[]): { tone: Tone; words: string } 
   if (of.every(({ clicked }) => clicked === 0)) return { tone: "cancelled", words: "No winner: no clicks so far." };
   if (others.every(({ to }) => best.from > to)) return { tone: "accepted", words: `${best.name} has the highest CTR: the intervals do not overlap.` };
   return { tone: "cancelled", words: `No winner: the intervals of ${best.name} and ${second.name} overlap, so the difference may be chance.` };
-}
-
-/** Something on the calendar. */
-export interface Occasion {
-  campaign: Campaign;
-  at: Date;
-  /** `was`: it began then. `due`: it will. `planned`: it would, if the draft were started. */
-  is: "was" | "due" | "planned";
-  /** By each recipient's own clock: on that day somewhere. */
-  isLocal: boolean;
-}
-
-/** More than this many in one month are shown as far as they go. */
-const OCCASIONS_MAX = 800;
-
-/** Times of a campaign between two moments. Without its plan, only the next time is known. */
-export function occasions(campaign: Campaign, plan: CampaignPlan | undefined, from: Date, until: Date, now: Date): Occasion[] {
-  const { state, started_at, changed_at, next_at, runs } = campaign;
-  const isOver = state === "done" || state === "cancelled";
-  const is = (at: Date): Occasion["is"] => (state === "draft" ? "planned" : at <= now ? "was" : "due");
-  const within = (times: readonly Date[], isLocal = false) => times.filter((at) => at >= from && at < until).map((at) => ({ campaign, at, is: is(at), isLocal }));
-  const schedule = plan?.schedule;
-  if (schedule?.cron) {
-    const begin = Math.max(from.getTime() - 1, Date.parse(started_at ?? "") || now.getTime());
-    const end = Math.min(until.getTime() - 1, isOver ? Date.parse(changed_at) : Infinity);
-    const times = nextTimes(schedule.cron, schedule.timezone ?? "", new Date(begin), OCCASIONS_MAX, end);
-    if (times) return within(times);
-  } else if (schedule?.at && (state !== "cancelled" || runs > 0)) {
-    const isLocal = schedule.timezone === "recipient";
-    const at = isLocal ? valid(new Date(schedule.at.slice(0, 16))) : momentOf(schedule);
-    if (at) return within([at], isLocal);
-  }
-  const times: Date[] = [];
-  if (runs > 0 && started_at) times.push(new Date(started_at));
-  if (next_at && (state === "scheduled" || state === "paused")) times.push(new Date(next_at));
-  return within(times);
-}
-
-/** A day of a month's calendar. */
-export interface Day {
-  /** `2026-11-22`. */
-  key: string;
-  number: number;
-  isOfMonth: boolean;
-}
-
-/** `2026-11`; what is no month is that of now. */
-export function monthOf(text: string | undefined, now: Date, zone: Zone): string {
-  return text && /^\d{4}-(?:0[1-9]|1[0-2])$/.test(text) ? text : dayKey(now, zone).slice(0, 7);
-}
-
-export function dayKey(at: Date, zone: Zone): string {
-  return at.toLocaleDateString("sv-SE", zone === "UTC" ? { timeZone: "UTC" } : {});
-}
-
-/** So many months later, or earlier. */
-export function otherMonth(month: string, by: number): string {
-  const at = new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)) - 1 + by, 1));
-  return at.toISOString().slice(0, 7);
-}
-
-export const monthWords = (month: string): string => new Date(`${month}-01T00:00Z`).toLocaleDateString("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
-
-/** Whole weeks, from Monday, that a month lies in. */
-export function weeksOf(month: string): Day[][] {
-  const first = Date.parse(`${month}-01T00:00Z`);
-  const start = first - ((new Date(first).getUTCDay() + 6) % 7) * 86_400_000;
-  const weeks: Day[][] = [];
-  for (let week = 0; week < 6; week += 1) {
-    const days = Array.from({ length: 7 }, (_, n): Day => {
-      const day = new Date(start + (week * 7 + n) * 86_400_000);
-      const key = day.toISOString().slice(0, 10);
-      return { key, number: day.getUTCDate(), isOfMonth: key.startsWith(month) };
-    });
-    if (days.some(({ isOfMonth }) => isOfMonth)) weeks.push(days);
-  }
-  return weeks;
-}
-
-/** One line of a day: a campaign, and when; several times on one day are one line. */
-export interface Entry extends Occasion {
-  times: number;
-}
-
-/** Events of each day, in order of time. */
-export function byDay(all: readonly Occasion[], zone: Zone): Map<string, Entry[]> {
-  const days = new Map<string, Entry[]>();
-  for (const occasion of all.toSorted((a, b) => a.at.getTime() - b.at.getTime())) {
-    const key = dayKey(occasion.at, zone);
-    const entries = days.get(key) ?? [];
-    const same = entries.find(({ campaign }) => campaign.id === occasion.campaign.id);
-    if (same) same.times += 1;
-    else entries.push({ ...occasion, times: 1 });
-    days.set(key, entries);
-  }
-  return days;
 }

@@ -20,10 +20,19 @@ const valueOf = (value: unknown): string => {
   return cell(typeof value === "string" ? value : JSON.stringify(value));
 };
 
-/** Members of all rows without links, in the order of their first occurrence. Objects and arrays are JSON. */
-export function csvOf(rows: readonly object[]): string {
-  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => name !== "links");
-  const lines = rows.map((row) => names.map((name) => valueOf((row as Record<string, unknown>)[name])).join(","));
+/** A row without links, whose objects are columns such as `metrics.accepted`, as the server writes them. */
+const flat = (row: object): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(row)
+      .filter(([name]) => name !== "links")
+      .flatMap(([name, value]): [string, unknown][] => (value !== null && typeof value === "object" && !Array.isArray(value) ? Object.entries(flat(value)).map(([of, inner]) => [`${name}.${of}`, inner]) : [[name, value]])),
+  );
+
+/** Members of all rows in the order of their first occurrence. Arrays are JSON. */
+export function csvOf(all: readonly object[]): string {
+  const rows = all.map(flat);
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const lines = rows.map((row) => names.map((name) => valueOf(row[name])).join(","));
   return [names.join(","), ...lines].map((line) => `${line}\r\n`).join("");
 }
 

@@ -35,21 +35,55 @@ const STEPS: readonly (readonly [number, string])[] = [
   [Infinity, "1d"],
 ];
 
+/** Part of a range that a chart was zoomed to, in the URL: `2027-01-15T08:05Z_2027-01-15T08:20Z`. */
+const ZOOM = /^(\d{4}-\d\d-\d\dT\d\d:\d\dZ)_(\d{4}-\d\d-\d\dT\d\d:\d\dZ)$/;
+
+export interface Zoom {
+  since: Date;
+  until: Date;
+}
+
+/** The zoom of the URL. Undefined: none, or an invalid one. */
+export function zoomOf(text: string | undefined): Zoom | undefined {
+  const [, from, to] = ZOOM.exec(text ?? "") ?? [];
+  const [since, until] = [Date.parse(from ?? ""), Date.parse(to ?? "")];
+  return since < until && until - since <= DAYS_MAX * DAY_MS ? { since: new Date(since), until: new Date(until) } : undefined;
+}
+
+/** Days that a zoom touches, in UTC. */
+export const daysOf = ({ since, until }: Zoom): number => Math.ceil(until.getTime() / DAY_MS) - Math.floor(since.getTime() / DAY_MS);
+
+const minute = (time: Date): string => `${time.toISOString().slice(0, 16)}Z`;
+export const zoomText = ({ since, until }: Zoom): string => `${minute(since)}_${minute(until)}`;
+
+/** First and last bar of a chart that a span touches. Each bar reaches half a step to both sides of its time, in seconds. */
+export function barsWithin(at: readonly number[], step: number, from: number, to: number): [number, number] | undefined {
+  const touched = at.map((_, n) => n).filter((n) => (at[n] ?? 0) + step / 2 > from && (at[n] ?? 0) - step / 2 < to);
+  const [first, last] = [touched[0], touched.at(-1)];
+  return first === undefined || last === undefined ? undefined : [first, last];
+}
+
 const spanOf = (since: number, until: number): TimeSpan => ({ since: new Date(since).toISOString(), until: new Date(until).toISOString() });
 
+const stepOf = (length: number): string => STEPS.find(([most]) => length <= most)?.[1] ?? "1d";
+
 /** TimeRange of the URL. It begins with the creation of the app, so that charts fill it. */
-export function rangeOf({ range, from, to }: Filters, now: Date, created?: Date): TimeRange {
+export function rangeOf({ range, from, to, zoom }: Filters, now: Date, created?: Date): TimeRange {
   const id = RANGES.find((id) => id === range) ?? "hour";
   // To the minute, so that equal requests have equal URLs.
   const present = Math.ceil(now.getTime() / MINUTE_MS) * MINUTE_MS;
+  const zoomed = zoomOf(zoom);
+  if (zoomed && zoomed.since.getTime() < present) {
+    const [since, until] = [zoomed.since.getTime(), Math.min(zoomed.until.getTime(), present)];
+    return { id, ...spanOf(since, until), step: stepOf(until - since), before: spanOf(since - (until - since), since) };
+  }
   const [first, last] = [Date.parse(`${from}T00:00Z`), Date.parse(`${to}T00:00Z`) + DAY_MS];
   const isCustom = id === "custom" && first < last && first < present;
   const until = isCustom ? Math.min(last, present) : present;
   const length = isCustom ? Math.min(until - first, DAYS_MAX * DAY_MS) : LENGTHS[id === "custom" ? "day" : id];
   const nominal = until - length;
   const since = Math.max(nominal, Math.min(created ? Math.floor(created.getTime() / MINUTE_MS) * MINUTE_MS : nominal, until - MINUTE_MS));
-  const step = STEPS.find(([most]) => until - since <= most)?.[1] ?? "1d";
-  return { id, ...spanOf(since, until), step, before: spanOf(nominal - length, nominal) };
+  return { id, ...spanOf(since, until), step: stepOf(until - since), before: spanOf(nominal - length, nominal) };
 }
 
 /** Change from the previous range: `+12 %`, `new`, `no change`. Undefined: nothing to compare. */

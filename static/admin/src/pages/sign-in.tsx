@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { api, told } from "../api/client";
-import type { SignInMethods } from "../api/types";
+import type { LinkAccount, SignInMethods } from "../api/types";
 import { BASE } from "../lib/url";
 import { signIn, type SignIn } from "../session";
 import { useAction } from "../ui/action";
@@ -172,6 +172,11 @@ export function SignInPage() {
 export function Invitation() {
   const { route } = useLocation();
   const [token] = useState(takeToken);
+  const [account, setAccount] = useState<LinkAccount>();
+  useEffect(() => {
+    // A refused link shows its reason when the password is set.
+    if (token.startsWith("bwl_")) told(api.POST("/v1/session/link", { body: { link: token } })).then(setAccount, () => undefined);
+  }, []);
   const { run, isBusy, problem } = useAction(async (body: SignIn) => {
     await signIn(body);
     route(`${BASE}/`, true);
@@ -193,8 +198,16 @@ export function Invitation() {
   };
   return (
     <DoorFrame title="Welcome">
+      {account && (
+        <p id="account">
+          This link is for <strong>{account.email}</strong>
+          {account.roles.length > 0 && `, ${account.roles.map(({ role, app }) => `${role} ${app ? "of one app" : "of all apps"}`).join(", ")}`}.
+        </p>
+      )}
       <p>Choose a password. The link works once.</p>
       <form class="way" onSubmit={submit}>
+        {/* Password managers store the password under this name. */}
+        <input type="hidden" name="username" autocomplete="username" value={account?.email ?? ""} />
         <Field label="New password" name="new_password" type="password" autocomplete="new-password" minLength={12} hint="12 characters or more." />
         <Refused problem={problem} />
         {problem?.code === "sign_in_refused" && <p class="fine">The link was used, replaced, or is older than three days. Ask for a new link.</p>}

@@ -2,7 +2,7 @@ import { ALL_PAGES } from "../pages";
 import { Dialog } from "../ui/dialog";
 
 const KEYS: readonly [string, string][] = [
-  ["/", "Search"],
+  ["/", "Search; Ctrl+K also within fields"],
   ["j  k", "Next and previous row"],
   ["Enter", "Open the row"],
   ["n", "On Messages, Campaigns, Templates, Segments and Webhooks: create a new one"],

@@ -4,7 +4,7 @@ import { live } from "../api/live";
 import type { AppResponse, SessionResponse } from "../api/types";
 import { appsOf, chosen } from "../apps";
 import { clock } from "../lib/clock";
-import { isOurs, Keys, step } from "../lib/keys";
+import { asksSearch, isOurs, Keys, step, type Wish } from "../lib/keys";
 import { may } from "../lib/roles";
 import { useResource } from "../lib/resource";
 import { BASE, useFilters } from "../lib/url";
@@ -24,6 +24,7 @@ const Composer = lazy(() => import("../pages/composer/page"));
 const Campaigns = lazy(() => import("../pages/campaigns/page"));
 const CampaignPage = lazy(() => import("../pages/campaigns/campaign"));
 const CampaignComposer = lazy(() => import("../pages/campaigns/composer"));
+const Calendar = lazy(() => import("../pages/calendar/page"));
 const Templates = lazy(() => import("../pages/templates/page"));
 const TemplatePage = lazy(() => import("../pages/templates/template"));
 const Deliveries = lazy(() => import("../pages/deliveries/page"));
@@ -102,6 +103,7 @@ function Frame({ session, apps, refreshApps }: { session: SessionResponse; apps:
               <Route path={`${BASE}/campaigns/-new`} component={CampaignComposer} />
               <Route path={`${BASE}/campaigns/:campaign`} component={CampaignPage} />
               <Route path={`${BASE}/campaigns/:campaign/edit`} component={CampaignComposer} />
+              <Route path={`${BASE}/calendar`} component={Calendar} />
               <Route path={`${BASE}/templates`} component={Templates} />
               <Route path={`${BASE}/templates/:template`} component={TemplatePage} />
               <Route path={`${BASE}/deliveries`} component={Deliveries} />
@@ -176,7 +178,7 @@ function useKeys(wishes: { help: () => void; search: () => void; go: (path: stri
   useEffect(() => {
     const keys = new Keys();
     const hear = (event: KeyboardEvent) => {
-      const wish = isOurs(event) ? keys.read(event.key, event.timeStamp) : undefined;
+      const wish: Wish | undefined = asksSearch(event) ? { kind: "search" } : isOurs(event) ? keys.read(event.key, event.timeStamp) : undefined;
       if (!wish) return;
       event.preventDefault();
       if (wish.kind === "help") wishes.help();

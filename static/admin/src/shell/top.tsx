@@ -1,17 +1,16 @@
 import type { RefObject } from "preact";
-import { useState } from "preact/hooks";
 import { live } from "../api/live";
 import { theme, zone, type Theme } from "../lib/preferences";
 import type { Zone } from "../lib/format";
 import { clock } from "../lib/clock";
 import { fullTime } from "../lib/format";
-import { resolve, SUGGESTIONS } from "../lib/search";
 import { useFilters } from "../lib/url";
 import { signOut } from "../session";
 import { useAction } from "../ui/action";
 import { Time } from "../ui/numbers";
 import { Refused } from "../ui/shown";
 import { useHere } from "./context";
+import { Search } from "./search";
 
 export function Top({ search, onHelp }: { search: RefObject<HTMLInputElement | null>; onHelp: () => void }) {
   const { link } = useFilters();
@@ -43,46 +42,6 @@ function AppSwitcher() {
         ))}
       </select>
     </label>
-  );
-}
-
-function Search({ input }: { input: RefObject<HTMLInputElement | null> }) {
-  const { go } = useFilters();
-  const [missed, setMissed] = useState("");
-  const find = (event: SubmitEvent) => {
-    event.preventDefault();
-    const text = input.current?.value ?? "";
-    const found = resolve(text);
-    setMissed(found ? "" : text.trim());
-    if (!found || !input.current) return;
-    input.current.value = "";
-    input.current.blur();
-    go(found.path, found.filters);
-  };
-  return (
-    <form class="search" role="search" onSubmit={find}>
-      <label>
-        <span class="hidden">Search pages and push services, or messages, campaigns and subscriptions by id</span>
-        <input
-          ref={input}
-          type="search"
-          name="search"
-          list="suggestions"
-          placeholder="Search  /"
-          autocomplete="off"
-          onInput={() => setMissed("")}
-          onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
-        />
-      </label>
-      <datalist id="suggestions">
-        {SUGGESTIONS.map((name) => (
-          <option key={name} value={name} />
-        ))}
-      </datalist>
-      <p class="missed" role="status">
-        {missed && `No page or push service is called “${missed}”. Ids begin with msg_, cmp_ or sub_.`}
-      </p>
-    </form>
   );
 }
 

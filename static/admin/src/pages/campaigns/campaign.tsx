@@ -10,7 +10,7 @@ import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere } from "../../shell/context";
 import { Card, Head } from "../../ui/card";
-import { Export } from "../../ui/export";
+import { Export, whole } from "../../ui/export";
 import { Time } from "../../ui/numbers";
 import { PartsBar, PartsLegend } from "../../ui/parts";
 import { Shown } from "../../ui/shown";
@@ -19,7 +19,7 @@ import { usePace } from "../messages/pace";
 import { Reported } from "../messages/reported";
 import { Acts } from "./acts";
 import "./campaigns.css";
-import { loadCampaign, loadRuns, MOVES } from "./load";
+import { loadCampaign, loadLocales, loadRuns, MOVES } from "./load";
 import { PlanCard } from "./plan";
 import { Gateways, Locales, Runs, Variants } from "./results";
 
@@ -90,9 +90,10 @@ function One({ app, campaign, perMinute, refresh }: Props) {
 function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & { progress: NonNullable<Campaign["progress"]> }) {
   const it = standing(campaign, progress);
   const all = parts(it);
+  const result = { id: campaign.id, slug: campaign.slug, name: campaign.name, state: campaign.state, started_at: campaign.started_at, ...progress.total, reactions: receipts(progress) };
   return (
     <div class="grid halves">
-      <Card title={campaign.runs > 1 ? "Deliveries of all runs" : "Deliveries"} class="wide" aside={progress.holdout > 0 ? <span class="fine">Holdout: {percent(progress.holdout)} of the audience</span> : undefined}>
+      <Card title={campaign.runs > 1 ? "Deliveries of all runs" : "Deliveries"} class="wide" aside={<div class="row">{progress.holdout > 0 && <span class="fine">Holdout: {percent(progress.holdout)} of the audience</span>}<Export name={`${campaign.slug}-results`} page={whole([result])} /></div>}>
         {wholeOf(it) === 0 ? (
           <p class="soft">Nothing was sent yet.</p>
         ) : (
@@ -103,20 +104,20 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
         )}
       </Card>
       {progress.variants.length > 1 && (
-        <Card title="A/B test" class="wide">
+        <Card title="A/B test" class="wide" aside={<Export name={`${campaign.slug}-variants`} page={whole(progress.variants)} />}>
           <Variants progress={progress} />
         </Card>
       )}
       <Card title="Reactions">
         <Reported funnel={receipts(progress)} why="unknown: Safari does not report" />
       </Card>
-      <Card title="By push service">
+      <Card title="By push service" aside={<Export name={`${campaign.slug}-push-services`} page={whole(progress.gateways)} />}>
         <Gateways progress={progress} />
       </Card>
       <Card title="Runs" class="wide" aside={<Export name={`${campaign.slug}-runs`} page={async (_, __, stop) => ({ rows: await loadRuns(app.id, campaign.id, stop), next: undefined })} />}>
         <Runs app={app} campaign={campaign} />
       </Card>
-      <Card title="By language">
+      <Card title="By language" aside={<Export name={`${campaign.slug}-languages`} page={async (_, __, stop) => ({ rows: await loadLocales(app.id, campaign.id, stop), next: undefined })} />}>
         <Locales app={app} campaign={campaign} />
       </Card>
     </div>

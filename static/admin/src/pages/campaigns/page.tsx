@@ -17,14 +17,13 @@ import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { Paging } from "../../ui/paging";
 import "../messages/messages.css";
-import { CampaignCalendar } from "./calendar";
 import "./campaigns.css";
 import { loadCampaigns, loadPage, MOVES } from "./load";
 
-/** List of campaigns, newest first, or by day. */
+/** List of campaigns, newest first. */
 export default function Campaigns() {
   const { app, apps } = useHere();
-  const { filters } = useFilters();
+  const { filters, link } = useFilters();
   return (
     <>
       <Head title="Campaigns" lead="Scheduled and recurring messages, A/B tests and results.">
@@ -37,6 +36,9 @@ export default function Campaigns() {
                 return { rows: campaigns, next };
               }}
             />
+            <a class="button" id="as-calendar" href={link("/calendar")}>
+              Calendar
+            </a>
             <Write app={app} />
           </div>
         )}
@@ -44,10 +46,7 @@ export default function Campaigns() {
       {!app ? (
         <ChooseApp apps={apps} what="Each campaign belongs to an app." />
       ) : (
-        <>
-          <Views />
-          {filters.view === "calendar" ? <CampaignCalendar key={app.id} app={app} /> : <List key={app.id} app={app} />}
-        </>
+        <List key={app.id} app={app} />
       )}
     </>
   );
@@ -62,22 +61,6 @@ function Write({ app }: { app: AppResponse }) {
     <a class="button primary" id="new-campaign" href={link("/campaigns/-new")}>
       New campaign <kbd>n</kbd>
     </a>
-  );
-}
-
-/** The same campaigns in two ways. */
-function Views() {
-  const { filters, link } = useFilters();
-  const isCalendar = filters.view === "calendar";
-  return (
-    <nav class="views" aria-label="View">
-      <a href={link("/campaigns")} aria-current={isCalendar ? undefined : "true"}>
-        List
-      </a>
-      <a id="as-calendar" href={link("/campaigns", { view: "calendar" })} aria-current={isCalendar ? "true" : undefined}>
-        Calendar
-      </a>
-    </nav>
   );
 }
 

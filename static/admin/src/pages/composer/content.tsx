@@ -6,9 +6,13 @@ import { things } from "../../lib/format";
 import { characters } from "../../lib/platforms";
 import type { Suggested } from "../../lib/recent";
 import { useResource } from "../../lib/resource";
+import { useAsked } from "../../lib/asked";
+import { linkWords } from "../../lib/link-check";
+import { Badge } from "../../ui/badge";
 import { Card } from "../../ui/card";
 import { loadRecent } from "../messages/load";
 import { Check, Segments, Text } from "./fields";
+import { checkLink } from "./load";
 import { Meter } from "./meter";
 import { faultAt, type PartProps } from "./parts";
 import { TemplateFields, type Sight } from "./template";
@@ -46,6 +50,19 @@ interface FieldsProps {
   isTemplate?: boolean;
 }
 
+/** Checks a link that has been left alone for a moment; nothing is shown of what is no link yet. */
+function LinkCheck({ app, url }: { app: AppResponse; url: string }) {
+  const isLink = /^https:\/\/[^/]+\.[^/]+/i.test(url) || (url.startsWith("/") && app.origins[0]?.startsWith("https:") === true);
+  const { shown, problem, isOld } = useAsked(isLink ? url : undefined, (url, stop) => checkLink(app.id, url, stop));
+  if (!isLink) return null;
+  const { tone, words } = isOld ? { tone: "waiting" as const, words: "Checking the link…" } : problem || !shown ? { tone: "cancelled" as const, words: `Not checked: ${problem?.message ?? "no answer"}` } : linkWords(shown);
+  return (
+    <p class="fine" id="link-check" role="status">
+      <Badge tone={tone}>Link</Badge> {words}
+    </p>
+  );
+}
+
 const lengthOf = (text: string): string | undefined => (text === "" ? undefined : things(characters(text), "character"));
 
 /** Most characters of a template's text: the server counts 4,096 octets. */
@@ -73,6 +90,7 @@ export function ContentFields({ app, draft, change, fault, isTemplate = false }:
         hint={`https:, or a path on ${site ?? "the site"}. Empty: the home page.`}
         fault={fault("url")}
       />
+      {!isTemplate && <LinkCheck app={app} url={draft.url.trim()} />}
       <Buttons draft={draft} change={change} fault={fault} most={most} />
       <details class="more" open={isOpen}>
         <summary>Images and behavior</summary>

@@ -1,7 +1,7 @@
 /** Requests of the composer. */
 import { api, told } from "../../api/client";
 import type { Refusal } from "../../api/problem";
-import type { CalendarSettings, DryRun, MessageRequest, PolicyPreset, PolicyPreviewResponse, Accepted, Tier } from "../../api/types";
+import type { CalendarSettings, DryRun, MessageRequest, PolicyPreset, PolicyPreviewResponse, Accepted, Tier, LinkCheckResponse } from "../../api/types";
 import { useAsked } from "../../lib/asked";
 
 /** Checks and counts; nothing is sent. */
@@ -40,3 +40,6 @@ export function useCheck(app: string, request: MessageRequest): Check {
   const { shown, problem, isOld } = useAsked(request, (request, stop) => dryRun(app, request, stop));
   return { ...(problem ? { problem } : shown ? { counted: shown } : {}), isOld };
 }
+
+/** Requests a link from the server, which reports the status. */
+export const checkLink = (app: string, url: string, signal: AbortSignal): Promise<LinkCheckResponse> => told(api.POST("/v1/apps/{app}/link-check", { params: { path: { app } }, body: { url }, signal }));

@@ -15,6 +15,9 @@ import { gatewayName, reasonWords } from "../../lib/words";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { StackedBars, type Layer } from "../../ui/chart";
+import { ChartTable } from "../../ui/chart-table";
+import { useZoom, ZoomNote } from "../../ui/zoom";
+import { Export, whole } from "../../ui/export";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -46,7 +49,7 @@ function Figures() {
   const of = app ? [app] : apps;
   const created = firstCreation(of);
   const range = () => rangeOf(filters, clock.now(), created);
-  const about = `${id ?? "all"} ${range().id} ${filters.from ?? ""} ${filters.to ?? ""}`;
+  const about = `${id ?? "all"} ${range().id} ${filters.from ?? ""} ${filters.to ?? ""} ${filters.zoom ?? ""}`;
   const recent = useResource(`rate ${id ?? "all"}`, (stop) => load.loadRate(id, stop), { on: OF_SENDING, everyS: 30 });
   const chart = useResource(`throughput ${about}`, (stop) => load.loadThroughput(id, range(), stop), { on: OF_SENDING, everyS: 30 });
   const sums = useResource(`sums ${about}`, (stop) => load.loadSums(id, range(), stop), { on: ["message.done"] });
@@ -71,12 +74,21 @@ function Figures() {
         problem={(recent.problem.value ?? queue.problem.value)?.message}
       />
       <div class="grid">
-        <Card title="Summary" class="wide" aside={<span class="fine">{spanWords(range(), zone.value)}</span>}>
+        <Card
+          title="Summary"
+          class="wide"
+          aside={
+            <div class="row">
+              <span class="fine">{spanWords(range(), zone.value)}</span>
+              <Export name="summary" page={whole(sums.known.value && sumRows(range(), sums.known.value.value))} />
+            </div>
+          }
+        >
           <Shown of={sums} what="the summary">
             {(sums) => <Summary {...sums} />}
           </Shown>
         </Card>
-        <Card title="Throughput by outcome" class="wide">
+        <Card title="Throughput by outcome" class="wide" aside={<ZoomNote />}>
           <Shown of={chart} what="the throughput" isEmpty={hasNoEnd} empty={<NothingSent />}>
             {(chart) => <Throughput chart={chart} created={created?.getTime()} />}
           </Shown>
@@ -103,7 +115,7 @@ function Figures() {
             {(found) => <DeadLetterList groups={found.flatMap(({ groups }) => groups)} isOfOneApp={app !== undefined || apps.length === 1} />}
           </Shown>
         </Card>
-        <Card title="Recent campaigns" class="wide">
+        <Card title="Recent campaigns" class="wide" aside={<Export name="recent-campaigns" page={whole(campaigns.known.value?.value.map(campaignRow))} />}>
           <Shown of={campaigns} what="campaigns" isEmpty={(campaigns) => campaigns.length === 0} empty={<p>No campaign was started yet.</p>}>
             {(campaigns) => <CampaignTable campaigns={campaigns} isOfOneApp={of.length === 1} />}
           </Shown>
@@ -136,7 +148,7 @@ function RangePicker() {
   const now = clock.now().getTime();
   const choose = (range: RangeId) => {
     const isCustom = range === "custom";
-    change({ range: range === "hour" ? undefined : range, from: isCustom ? day(now - 6 * 86_400_000) : undefined, to: isCustom ? day(now) : undefined }, true);
+    change({ zoom: undefined, range: range === "hour" ? undefined : range, from: isCustom ? day(now - 6 * 86_400_000) : undefined, to: isCustom ? day(now) : undefined }, true);
   };
   return (
     <div class="row" role="group" aria-label="Time range">
@@ -144,10 +156,10 @@ function RangePicker() {
       {id === "custom" && (
         <>
           <label>
-            <span class="fine">From</span> <input type="date" name="from" value={filters.from} max={filters.to} onChange={(event) => change({ from: event.currentTarget.value }, true)} />
+            <span class="fine">From</span> <input type="date" name="from" value={filters.from} max={filters.to} onChange={(event) => change({ from: event.currentTarget.value, zoom: undefined }, true)} />
           </label>
           <label>
-            <span class="fine">to</span> <input type="date" name="to" value={filters.to} min={filters.from} max={day(now)} onChange={(event) => change({ to: event.currentTarget.value }, true)} />
+            <span class="fine">to</span> <input type="date" name="to" value={filters.to} min={filters.from} max={day(now)} onChange={(event) => change({ to: event.currentTarget.value, zoom: undefined }, true)} />
           </label>
         </>
       )}
@@ -228,6 +240,13 @@ function CampaignTable({ campaigns, isOfOneApp }: { campaigns: load.RecentCampai
   );
 }
 
+/** Rows of the exports: the range and the one before; each campaign. */
+const sumRows = ({ since, until, before }: TimeRange, sums: load.Sums) => [
+  { since, until, ...sums.now },
+  { ...before, ...sums.before },
+];
+const campaignRow = ({ app, campaign: { id, slug, name, state, started_at, progress } }: load.RecentCampaign) => ({ app: app.slug, id, slug, name, state, started_at, ...progress?.total, ctr: ctrWords(progress) });
+
 const number = (of: object, name: string) => (of as Record<string, number | null | undefined>)[name];
 const hasNoEnd = (chart: ChartResponse) => Object.values(throughput(chart).ended).every((values) => values.every((n) => n === 0));
 
@@ -269,22 +288,11 @@ function Throughput({ chart, created }: { chart: ChartResponse; created: number 
     () => OUTCOMES.filter((outcome) => outcome === "accepted" || ended[outcome].some((n) => n > 0)).map((outcome): Layer => ({ ...OUTCOME_LOOKS[outcome], values: ended[outcome] })),
     [ended],
   );
-  const rows = at.map((start, n) => ({ start, n })).filter(({ n }) => layers.some(({ values }) => (values[n] ?? 0) > 0));
+  const onZoom = useZoom();
   return (
     <>
-      <StackedBars at={at} layers={layers} />
-      <details>
-        <summary>As a table</summary>
-        <Table
-          caption="Throughput by outcome"
-          rows={rows}
-          id={({ start }) => start}
-          columns={[
-            { head: "Start", cell: ({ start }) => clockTime(new Date(start * 1_000), clock.now(), zone.value) },
-            ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => count(values[n] ?? 0) })),
-          ]}
-        />
-      </details>
+      <StackedBars at={at} layers={layers} onZoom={onZoom} />
+      <ChartTable caption="Throughput by outcome" file="throughput" head="Start" at={at} layers={layers} label={(start) => clockTime(start, clock.now(), zone.value)} />
     </>
   );
 }

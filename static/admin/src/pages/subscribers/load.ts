@@ -4,21 +4,24 @@ import { sinceCreation } from "../../lib/figures";
 import { clock } from "../../lib/clock";
 import { byGateway, byKey, growth, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
 import { isId } from "../../lib/deliveries";
+import type { Zoom } from "../../lib/range";
 import type { Filters } from "../../lib/url";
 
 const DAY_MS = 86_400_000;
 /** Devices of one person that are shown. */
 export const DEVICES_MAX = 50;
 
-const range = (days: number) => {
-  const end = clock.now();
-  return { since: new Date(end.getTime() - (days - 1) * DAY_MS).toISOString(), until: end.toISOString() };
+/** The last days, today included. */
+export const lastDays = (days: number): Zoom => {
+  const until = clock.now();
+  return { since: new Date(until.getTime() - (days - 1) * DAY_MS), until };
 };
+const written = ({ since, until }: Zoom) => ({ since: since.toISOString(), until: until.toISOString() });
 
 const chart = (app: string, query: object, signal: AbortSignal) => told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query: query as never }, signal }));
 
-export async function loadGrowth(app: string, created: Date, days: number, signal: AbortSignal): Promise<Growth> {
-  const daily = { ...range(days), step: "1d" };
+export async function loadGrowth(app: string, created: Date, span: Zoom, signal: AbortSignal): Promise<Growth> {
+  const daily = { ...written(span), step: "1d" };
   const [won, lost] = await Promise.all([
     chart(app, { ...daily, measures: ["subscriptions_won", "subscriptions_active"] }, signal),
     chart(app, { ...daily, measures: ["subscriptions_lost"], by: ["reason"] }, signal),
@@ -26,8 +29,8 @@ export async function loadGrowth(app: string, created: Date, days: number, signa
   return growth(sinceCreation(won, created), lost);
 }
 
-export async function loadGateways(app: string, days: number, signal: AbortSignal): Promise<Slice[]> {
-  const query = { ...range(days), measures: ["subscriptions_active", "subscriptions_won", "subscriptions_lost"], by: ["gateway"] };
+export async function loadGateways(app: string, span: Zoom, signal: AbortSignal): Promise<Slice[]> {
+  const query = { ...written(span), measures: ["subscriptions_active", "subscriptions_won", "subscriptions_lost"], by: ["gateway"] };
   return byGateway(await chart(app, query, signal));
 }
 

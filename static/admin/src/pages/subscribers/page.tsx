@@ -1,7 +1,8 @@
 import { useMemo } from "preact/hooks";
 import type { AppResponse, SubscriptionResponse } from "../../api/types";
 import { isId, shortId } from "../../lib/deliveries";
-import { dayOf, count, percent, things } from "../../lib/format";
+import { dayOf, percent, things } from "../../lib/format";
+import { daysOf, zoomOf } from "../../lib/range";
 import { useResource } from "../../lib/resource";
 import { health, LOSSES, LOSS_LOOKS, rangeOf, RANGES, SUBSCRIPTION_STATES, subscriptionWords, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
 import { useFilters } from "../../lib/url";
@@ -9,16 +10,18 @@ import { GATEWAY_NAMES, gatewayName } from "../../lib/words";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { StackedBars, type Layer } from "../../ui/chart";
+import { ChartTable } from "../../ui/chart-table";
+import { useZoom, ZoomNote } from "../../ui/zoom";
 import { SearchField, written } from "../../ui/filters";
 import { Count, Time } from "../../ui/numbers";
-import { Export } from "../../ui/export";
+import { Export, whole } from "../../ui/export";
 import { useHere } from "../../shell/context";
 import { OfApp } from "../../shell/of-app";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { Diagnosis } from "./diagnosis";
-import { loadGateways, loadGrowth, loadKeys, loadSubscriptions } from "./load";
+import { lastDays, loadGateways, loadGrowth, loadKeys, loadSubscriptions } from "./load";
 import "./subscribers.css";
 
 /** Growth and losses of the audience, and a search for people. */
@@ -137,9 +140,10 @@ const Words = ({ words }: { words: string[] }) => (words.length === 0 ? <span cl
 /** The base as a whole. */
 function Base({ app }: { app: AppResponse }) {
   const { filters, change } = useFilters();
-  const days = rangeOf(filters.days);
-  const grown = useResource(`growth ${app.id} ${days}`, (stop) => loadGrowth(app.id, new Date(app.created_at), days, stop), { on: ["subscription.gone"] });
-  const gateways = useResource(`base by gateway ${app.id} ${days}`, (stop) => loadGateways(app.id, days, stop));
+  const zoom = zoomOf(filters.zoom);
+  const days = zoom ? daysOf(zoom) : rangeOf(filters.days);
+  const grown = useResource(`growth ${app.id} ${days} ${filters.zoom ?? ""}`, (stop) => loadGrowth(app.id, new Date(app.created_at), zoom ?? lastDays(days), stop), { on: ["subscription.gone"] });
+  const gateways = useResource(`base by gateway ${app.id} ${days} ${filters.zoom ?? ""}`, (stop) => loadGateways(app.id, zoom ?? lastDays(days), stop));
   const keys = useResource(`base by key ${app.id}`, (stop) => loadKeys(app.id, stop), { everyS: 300 });
   return (
     <>
@@ -149,22 +153,23 @@ function Base({ app }: { app: AppResponse }) {
             <HealthSentence grown={grown} days={days} />
             <p class="row" role="group" aria-label="Period">
               {RANGES.map((range) => (
-                <button key={range} type="button" class={range === days ? "primary" : ""} aria-pressed={range === days} onClick={() => change({ days: range === 30 ? undefined : String(range) })}>
+                <button key={range} type="button" class={range === days ? "primary" : ""} aria-pressed={range === days} onClick={() => change({ zoom: undefined, days: range === 30 ? undefined : String(range) })}>
                   {things(range, "day")}
                 </button>
               ))}
             </p>
+            <ZoomNote />
             <GrowthCharts grown={grown} />
           </>
         )}
       </Shown>
       <div class="grid halves">
-        <Card title="By push service" aside={<span class="fine">last {things(days, "day")}</span>}>
+        <Card title="By push service" aside={<div class="row"><span class="fine">{zoom ? "" : "last "}{things(days, "day")}</span><Export name="by-push-service" page={whole(gateways.known.value?.value)} /></div>}>
           <Shown of={gateways} what="push services" isEmpty={(slices) => slices.length === 0} empty={<p>A push service appears with its first subscription.</p>}>
             {(slices) => <Slices slices={slices} />}
           </Shown>
         </Card>
-        <Card title="By VAPID key" aside={<span class="fine">now</span>}>
+        <Card title="By VAPID key" aside={<div class="row"><span class="fine">now</span><Export name="by-vapid-key" page={whole(keys.known.value?.value.map(({ key, active }) => ({ key: key.id, state: key.state, created_at: key.created_at, active })))} /></div>}>
           <Shown of={keys} what="VAPID keys" isEmpty={(keys) => keys.length === 0} empty={<p>This app has no VAPID key.</p>}>
             {(keys) => <Keys keys={keys} />}
           </Shown>
@@ -196,38 +201,23 @@ function HealthSentence({ grown, days }: { grown: Growth; days: number }) {
   );
 }
 
+const DAY = "Day, in UTC";
+
 function GrowthCharts({ grown }: { grown: Growth }) {
+  const onZoom = useZoom();
   const won = useMemo((): Layer[] => [{ word: "Gained", tone: "accepted", pattern: "solid", values: grown.won }], [grown]);
   const lost = useMemo(() => LOSSES.filter((loss) => loss === "gone" || grown.lost[loss].some((n) => n > 0)).map((loss): Layer => ({ ...LOSS_LOOKS[loss], values: grown.lost[loss] })), [grown]);
   return (
     <div class="grid halves">
       <Card title="Gained, by day">
-        <StackedBars at={grown.at} layers={won} height={180} />
-        <AsTable caption="Gained, by day" at={grown.at} layers={won} />
+        <StackedBars at={grown.at} layers={won} height={180} onZoom={onZoom} />
+        <ChartTable caption="Gained, by day" file="gained" head={DAY} at={grown.at} layers={won} label={dayOf} />
       </Card>
       <Card title="Lost, by day and cause">
-        <StackedBars at={grown.at} layers={lost} height={180} />
-        <AsTable caption="Lost, by day and cause" at={grown.at} layers={lost} />
+        <StackedBars at={grown.at} layers={lost} height={180} onZoom={onZoom} />
+        <ChartTable caption="Lost, by day and cause" file="lost" head={DAY} at={grown.at} layers={lost} label={dayOf} />
       </Card>
     </div>
-  );
-}
-
-function AsTable({ caption, at, layers }: { caption: string; at: readonly number[]; layers: readonly Layer[] }) {
-  const rows = at.map((start, n) => ({ start, n })).filter(({ n }) => layers.some(({ values }) => (values[n] ?? 0) > 0));
-  return (
-    <details>
-      <summary>As a table</summary>
-      <Table
-        caption={caption}
-        rows={rows}
-        id={({ start }) => start}
-        columns={[
-          { head: "Day, in UTC", cell: ({ start }) => dayOf(new Date(start * 1_000)) },
-          ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => count(values[n] ?? 0) })),
-        ]}
-      />
-    </details>
   );
 }
 
