@@ -23,7 +23,7 @@ use super::http::extract::{PathId, parse_query};
 use super::http::paging::{Page, Paging};
 use super::http::problem::Problem;
 use super::http::routes::{Argument, routes};
-use crate::api::messages::content::titles;
+use crate::api::messages::content::{ContentState, titles};
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
@@ -173,19 +173,6 @@ pub(crate) async fn groups(
     let data = dead_letters::groups(state.reads.pool(), server.app.id, &filter, by).await?;
     let done = (data.len() as i64) < GROUPS_MAX;
     Ok(axum::Json(Page { done, ..Page::complete(data) }))
-}
-
-/// Availability of the content of a message or dead letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ContentState {
-    /// The content is included.
-    Shown,
-    /// The caller may not read it. That of a dead letter requires the scope `export`, that of a message to a topic, a
-    /// segment or all subscribers `send`. That of a message to named recipients cannot be read.
-    Withheld,
-    /// It does not exist (any longer): it can no longer be sent, or is no longer needed.
-    Deleted,
 }
 
 /// A dead letter with everything that is known of it.

@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use bellwire_core::lane::Gateway;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::TestApp;
 use crate::support::app::Setup;
@@ -50,6 +50,5 @@ async fn link_check_asks_public_servers_only() {
     let url = json!({"url": format!("https://{HOST}/")});
     assert_eq!(app.call_as(Method::POST, CHECK, key, url).await.status, 403, "only senders may check");
     assert_eq!(pages.pushed().len(), 0);
-    assert_eq!(app.call(Method::POST, CHECK, Value::Null).await.status, 400);
     app.finish().await;
 }

@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::ApiState;
-use crate::api::dead_letters::ContentState;
 use crate::api::http::auth::{MayRead, Server};
 use crate::api::http::extract::PathId;
 use crate::api::http::problem::Problem;
@@ -30,6 +29,19 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
 /// Number of subscriptions up to which a message may be meant for one person: each of their browsers is one, and a topic may
 /// exist for them alone.
 const FEW: i64 = 10;
+
+/// Availability of the content of a message or dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ContentState {
+    /// The content is included.
+    Shown,
+    /// The caller may not read it. That of a dead letter requires the scope `export`, that of a message to a topic, a
+    /// segment or all subscribers `send`. That of a message to named recipients cannot be read.
+    Withheld,
+    /// It does not exist (any longer): it can no longer be sent, or is no longer needed.
+    Deleted,
+}
 
 /// Content of a message in the members of its request. Absent members are left out.
 #[derive(Debug, Clone, Serialize, ToSchema)]

@@ -14,14 +14,13 @@ use utoipa::ToSchema;
 
 use super::label;
 use crate::api::ApiState;
-use crate::api::dead_letters::ContentState;
 use crate::api::deliveries::ReceiptResponse;
 use crate::api::deliveries::search::FoundDelivery;
 use crate::api::http::auth::{MayExport, Server};
 use crate::api::http::extract::{PathId, UserId};
 use crate::api::http::outgoing::Outgoing;
 use crate::api::http::problem::Problem;
-use crate::api::messages::content::{self, MessageContentResponse};
+use crate::api::messages::content::{self, ContentState, MessageContentResponse};
 use crate::api::subscriptions::response::SubscriptionResponse;
 use bellwire_core::clock::time_of;
 use bellwire_core::delivery::Tier;

@@ -62,7 +62,7 @@ export const SETTINGS: readonly { path: string; title: string; words: string }[]
   { path: "/settings", title: "Open actions", words: "to do attention" },
   { path: "/settings/apps", title: "Apps", words: "create app name slug origins icon flow rate delete" },
   { path: "/settings/keys", title: "Keys", words: "API keys scopes VAPID keys rotate identity keys user tokens" },
-  { path: "/settings/prompt", title: "Prompt", about: "When and how sites ask visitors to subscribe, with a preview.", words: "opt-in bell" },
+  { path: "/settings/prompt", title: "Prompt", words: "opt-in bell permission ask subscribe" },
   { path: "/settings/hours", title: "Quiet hours", words: "time zone off-peak windows" },
   { path: "/settings/team", title: "Team", words: "roles invite teammates members" },
   { path: "/settings/you", title: "Your account", words: "password passkeys sessions sign out e-mail two-factor" },

@@ -191,6 +191,7 @@ async fn in_firefox_an_invited_teammate_sets_a_password() {
 
     firefox.open(&format!("{}{link}", site.origin)).await;
     firefox.evaluate(&says("Welcome")).await;
+    firefox.evaluate(&says("This link is for ann@example.com, viewer of all apps.")).await;
     assert_eq!(firefox.evaluate("location.hash").await, "", "no history keeps the link");
     firefox.keep_picture("admin-invite-firefox", 1280, 900).await;
     firefox.evaluate("document.getElementById('new_password').value = 'correct horse battery'").await;

@@ -2,6 +2,7 @@
 //! Browsers take seconds to start, so the stories are few and long.
 
 mod admin_campaigns;
+mod admin_daily;
 mod admin_edits;
 mod admin_frequency;
 mod admin_messages;

@@ -163,7 +163,6 @@ export function StackedBars(props: Props) {
     const data = [[...at], ...stacked(layers, at.length).toReversed()] as uPlot.AlignedData;
     const drawn = (chosen: Chosen | undefined) => chosen && zoom(chosen);
     const draw = () => (plotted.current = new uPlot(options(props, here, drawn), data, here));
-    choose(undefined);
     draw();
     const redraw = () => {
       plotted.current?.destroy();
@@ -179,9 +178,11 @@ export function StackedBars(props: Props) {
       plotted.current?.destroy();
     };
   }, [at, layers, look]);
+  // Bars of another span are others; new figures of the same span keep the choice.
+  useEffect(() => choose(undefined), [at[0], at.length]);
   useEffect(() => {
     if (plotted.current) mark(plotted.current, at, chosen);
-  }, [chosen]);
+  }, [chosen, at, layers, look]);
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "Enter" && chosen) zoom(chosen);
     else if (["ArrowLeft", "ArrowRight", "Escape"].includes(event.key)) choose(moved(chosen, event, at.length));
