@@ -1,4 +1,4 @@
-//! Embeds the files for browsers and the packages for backends, also in compressed form. They are copied beside the table that names them, so that a build
+//! Embeds the files for browsers, the packages for backends and the guides, also in compressed form. They are copied beside the table that names them, so that a build
 //! survives the move of its directory.
 #![allow(clippy::print_stdout, reason = "how build scripts talk to cargo")]
 
@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Directories of files, and the paths under which they are served.
-const ROOTS: [(&str, &str); 6] = [
+const ROOTS: [(&str, &str); 7] = [
     ("static/sdk/dist", "/sdk"),
     ("clients/dist", "/clients"),
     ("static/admin/dist", "/admin"),
     ("static/example", "/example"),
     ("static/try", "/try"),
     ("static/shared", "/shared"),
+    ("docs", "/docs/guides"),
 ];
 /// Without these the server would be built, but of no use to browsers.
-const NEEDED: [&str; 9] = [
+const NEEDED: [&str; 10] = [
     "static/sdk/dist/bellwire-web.tgz",
     "static/sdk/dist/bellwire.js",
     "static/sdk/dist/bellwire.d.ts",
@@ -27,6 +28,7 @@ const NEEDED: [&str; 9] = [
     "static/example/index.html",
     "static/try/index.html",
     "static/shared/tokens.css",
+    "docs/README.md",
 ];
 
 fn main() {
@@ -43,12 +45,19 @@ fn main() {
     let mut table = String::from("&[\n");
     for (directory, served) in ROOTS {
         let directory = root.join(directory);
-        for file in files(&directory) {
+        let files = files(&directory);
+        let texts = files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "md"));
+        let texts: String = texts.map(|file| fs::read_to_string(file).expect("guides are UTF-8")).collect();
+        let is_shown = |file: &&PathBuf| {
+            let name = file.file_name().and_then(|name| name.to_str()).expect("names are ASCII");
+            !file.starts_with(directory.join("pictures")) || texts.contains(name)
+        };
+        for file in files.iter().filter(is_shown) {
             let below = file.strip_prefix(&directory).expect("it was found there").to_str().expect("names are ASCII");
             let path = format!("{served}/{below}");
-            let content = fs::read(&file).expect("it was just found");
-            // An archive that is compressed already is embedded once: its other forms are empty.
-            let is_packed = below.ends_with(".tgz") || below.ends_with(".whl");
+            let content = fs::read(file).expect("it was just found");
+            // A file that is compressed already is embedded once: its other forms are empty.
+            let is_packed = [".tgz", ".whl", ".png"].iter().any(|extension| below.ends_with(extension));
             let (packed, zipped) = if is_packed { Default::default() } else { (brotli(&content), gzip(&content)) };
             let forms = [("br", packed), ("gz", zipped), ("raw", content)].map(|(extension, octets)| {
                 let name = format!("{}.{extension}", path.replace('/', "_"));

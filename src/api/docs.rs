@@ -1,6 +1,7 @@
-//! `/docs`: the description of `/openapi.json` as pages to read, and a page for each kind of problem. They are made here, of
-//! the same description that clients are generated from, and load nothing but two style sheets of this server.
+//! `/docs`: the description of `/openapi.json` as pages to read, a page for each kind of problem, and the guides. Pages load
+//! style sheets and pictures of this server, and run nothing.
 
+mod guides;
 mod schema;
 
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use super::ApiState;
 use super::http::problem::{PROBLEM_KINDS, Problem, ProblemKind};
 
 const STYLE: &str = include_str!("docs/docs.css");
-/// The pages run nothing, and load nothing from anywhere else.
-const POLICY: &str =
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Pages run nothing, and load nothing from other servers. The search of guides is a form.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; \
+                      frame-ancestors 'none'";
 /// Methods in the order in which a path shows them.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
@@ -33,6 +34,9 @@ pub(super) fn routes(description: Arc<Value>) -> Router<ApiState> {
         .route("/docs/problems", get(|| async { Redirect::permanent("/docs/problems/") }))
         .route("/docs/problems/", get(|| async { problems() }))
         .route("/docs/problems/{code}", get(|code: DocName| async move { problem(&read(code)?) }))
+        .route("/docs/guides", get(|| async { Redirect::permanent(guides::ROOT) }))
+        .route(guides::ROOT, get(guides::index))
+        .route("/docs/guides/{*page}", get(guides::show))
         .route("/llms.txt", get(outline))
         .route("/docs/docs.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
         .with_state(description)
@@ -44,7 +48,8 @@ fn read(name: DocName) -> Result<String, Problem> {
     name.map(|Path(name)| name).map_err(|_| Problem::not_found("page"))
 }
 
-fn page(title: &str, body: &Markup) -> Response {
+/// A page with the text of a search, which may be empty.
+fn page(title: &str, search: &str, body: &Markup) -> Response {
     let document = html! {
         (DOCTYPE)
         html lang="en" {
@@ -56,7 +61,16 @@ fn page(title: &str, body: &Markup) -> Response {
                 link rel="stylesheet" href="/docs/docs.css";
             }
             body {
-                nav { a href="/docs/" { "The API" } " · " a href="/docs/problems/" { "Problems" } " · " a href="/openapi.json" { "OpenAPI" } }
+                header {
+                    nav aria-label="Documentation" {
+                        a href=(guides::ROOT) { "Guides" } " · " a href="/docs/" { "The API" } " · "
+                        a href="/docs/problems/" { "Problems" } " · " a href="/openapi.json" { "OpenAPI" }
+                    }
+                    form role="search" action=(guides::ROOT) {
+                        input type="search" name="q" value=(search) maxlength="100" required aria-label="Search the guides";
+                        button { "Search" }
+                    }
+                }
                 main { h1 { (title) } (body) }
             }
         }
@@ -92,6 +106,7 @@ async fn index(State(description): State<Arc<Value>>) -> Response {
     };
     page(
         "The API",
+        "",
         &html! {
             @for paragraph in text(&description["info"]["description"]).split("\n\n") { p { (words(paragraph)) } }
             @for tag in items(&description["tags"]) {
@@ -110,10 +125,14 @@ async fn index(State(description): State<Arc<Value>>) -> Response {
     )
 }
 
-/// The operations as Markdown for language models (llmstxt.org): one line each, with a link to the operation's page.
+/// Guides and operations as Markdown for language models (llmstxt.org): one line each, with a link to its page.
 async fn outline(State(description): State<Arc<Value>>) -> impl IntoResponse {
     let mut text = format!("# Bellwire\n\n> {}\n\n", self::text(&description["info"]["description"]));
     text.push_str("The OpenAPI 3.1 document is at /openapi.json, all problem codes at /docs/problems/.\n");
+    text.push_str("\n## Guides\n\n");
+    for guide in guides::all(&description).values().filter(|guide| !guide.name.is_empty()) {
+        text.push_str(&format!("- [{}]({}{}.md): {}\n", guide.title, guides::ROOT, guide.name, guide.about));
+    }
     for tag in items(&description["tags"]) {
         let [name, about] = ["name", "description"].map(|member| self::text(&tag[member]));
         text.push_str(&format!("\n## {name}\n\n{about}\n\n"));
@@ -132,6 +151,7 @@ async fn operation(State(description): State<Arc<Value>>, name: DocName) -> Resu
     let body = &operation["requestBody"]["content"]["application/json"];
     Ok(page(
         &format!("{} {path}", method.to_uppercase()),
+        "",
         &html! {
             p { (words(text(&operation["summary"]))) }
             @for paragraph in text(&operation["description"]).split("\n\n") { p { (words(paragraph)) } }
@@ -179,6 +199,7 @@ fn answer(description: &Value, status: &str, response: &Value) -> Markup {
 fn problems() -> Response {
     page(
         "Problems",
+        "",
         &html! {
             p {
                 "The response to a refused request is " code { "application/problem+json" } " (RFC 9457). " code { "code" }
@@ -201,6 +222,7 @@ fn problem(code: &str) -> Result<Response, Problem> {
     let kind = ProblemKind::find(code).ok_or_else(|| Problem::not_found("kind of problem"))?;
     Ok(page(
         kind.code,
+        "",
         &html! {
             p { strong { (kind.status.as_u16()) " " (kind.title()) } }
             p { (words(kind.means)) }

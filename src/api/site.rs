@@ -1,6 +1,7 @@
 //! Files for browsers: the SDK and its service worker under `/sdk`, the admin page under `/admin`, the example page under
 //! `/example`, the page for subscribing during the setup of an app under `/try`, and shared files under `/shared`. The packages
-//! for backends are under `/clients`; the one for Python is absent unless `make clients` built it. All files are compiled in.
+//! for backends are under `/clients`; the one for Python is absent unless `make clients` built it. The sources of guides and their
+//! pictures are under `/docs/guides`. All files are compiled in.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -76,6 +77,7 @@ impl File {
             "css" => "text/css; charset=utf-8",
             "ts" => "text/plain; charset=utf-8", // browsers would take `video/mp2t` from the system's list
             "json" | "map" => "application/json",
+            "md" => "text/markdown; charset=utf-8",
             "webmanifest" => "application/manifest+json",
             "svg" => "image/svg+xml",
             "png" => "image/png",
@@ -174,14 +176,28 @@ async fn front(State(state): State<ApiState>) -> Html<String> {
     };
     Html(format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Bellwire</title><h1>Bellwire</h1>\
-         <p>A web-push delivery server. <ul><li><a href=\"/admin/\">The admin page</a>{example}<li><a href=\"/docs/\">The API</a>\
+         <p>A web-push delivery server. <ul><li><a href=\"/admin/\">The admin page</a>{example}<li><a href=\"/docs/guides/\">Guides</a><li><a href=\"/docs/\">The API</a>\
          <li><a href=\"/sdk/bellwire.js\">The module for your pages</a><li><a href=\"/readyz\">Its health</a></ul>"
     ))
 }
 
 async fn file(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
-    let file = FILES.get(uri.path()).ok_or_else(|| Problem::not_found("file"))?;
-    Ok(file.answer(&headers))
+    embedded(uri.path(), &headers).ok_or_else(|| Problem::not_found("file"))
+}
+
+/// Response with the embedded file of a path.
+pub(super) fn embedded(path: &str, request: &HeaderMap) -> Option<Response> {
+    FILES.get(path).map(|file| file.answer(request))
+}
+
+/// Paths of all embedded files.
+pub(super) fn paths() -> impl Iterator<Item = &'static str> {
+    EMBEDDED.iter().map(|(path, _)| *path)
+}
+
+/// Text of an embedded file. Empty for a picture.
+pub(super) fn source(path: &str) -> Option<&'static str> {
+    FILES.get(path).map(|File { forms: [.., plain], .. }| std::str::from_utf8(plain.content).unwrap_or_default())
 }
 
 /// The page is a directory.

@@ -65,5 +65,5 @@ fn table(schema: &Value) -> Markup {
 pub(super) async fn show(State(description): State<Arc<Value>>, name: DocName) -> Result<Response, Problem> {
     let name = read(name)?;
     let schema = description["components"]["schemas"].get(&name).ok_or_else(|| Problem::not_found("schema"))?;
-    Ok(page(&name, &html! { p { (words(text(&schema["description"]))) } (kind(schema)) }))
+    Ok(page(&name, "", &html! { p { (words(text(&schema["description"]))) } (kind(schema)) }))
 }

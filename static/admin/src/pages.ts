@@ -1,55 +1,56 @@
-/** A page: its entry in the navigation, the letter after `g` that opens it, and a description. */
+/** A page: its entry in the navigation, the letter after `g` that opens it, a description, and its guide below `/docs/guides/`. */
 export interface Page {
   path: string;
   title: string;
   letter: string;
   about: string;
+  guide: string;
   /** Other words that a search finds it by. */
   words?: string;
 }
 
-const OVERVIEW: Page = { path: "/", title: "Overview", letter: "o", about: "State, throughput, subscribers and recent campaigns." };
+const OVERVIEW: Page = { path: "/", title: "Overview", letter: "o", about: "State, throughput, subscribers and recent campaigns.", guide: "operate/admin-page" };
 
 /** Groups of the navigation, in its order. */
 export const GROUPS: readonly { title: string; pages: readonly Page[] }[] = [
   {
     title: "Send",
     pages: [
-      { path: "/messages", title: "Messages", letter: "m", about: "Sent and scheduled messages with progress and results." },
-      { path: "/campaigns", title: "Campaigns", letter: "a", about: "Scheduled and recurring messages, A/B tests and results." },
-      { path: "/calendar", title: "Calendar", letter: "r", about: "Campaigns and scheduled messages by day, with conflicts.", words: "schedule" },
-      { path: "/templates", title: "Templates", letter: "w", about: "Personal content, reused in messages and campaigns." },
+      { path: "/messages", title: "Messages", letter: "m", about: "Sent and scheduled messages with progress and results.", guide: "send" },
+      { path: "/campaigns", title: "Campaigns", letter: "a", about: "Scheduled and recurring messages, A/B tests and results.", guide: "campaigns" },
+      { path: "/calendar", title: "Calendar", letter: "r", about: "Campaigns and scheduled messages by day, with conflicts.", guide: "campaigns", words: "schedule" },
+      { path: "/templates", title: "Templates", letter: "w", about: "Personal content, reused in messages and campaigns.", guide: "templates" },
     ],
   },
   {
     title: "Audience",
     pages: [
-      { path: "/subscribers", title: "Subscribers", letter: "s", about: "Growth and losses of the audience, and the devices of a person.", words: "users people diagnosis erase" },
-      { path: "/segments", title: "Segments", letter: "t", about: "Subscriptions that match conditions, and their number." },
-      { path: "/frequency", title: "Frequency", letter: "q", about: "Engagement, frequency caps and the runaway guard.", words: "limits sunset" },
+      { path: "/subscribers", title: "Subscribers", letter: "s", about: "Growth and losses of the audience, and the devices of a person.", guide: "browser", words: "users people diagnosis erase" },
+      { path: "/segments", title: "Segments", letter: "t", about: "Subscriptions that match conditions, and their number.", guide: "segments" },
+      { path: "/frequency", title: "Frequency", letter: "q", about: "Engagement, frequency caps and the runaway guard.", guide: "frequency", words: "limits sunset" },
     ],
   },
   {
     title: "Delivery",
     pages: [
-      { path: "/deliveries", title: "Deliveries", letter: "d", about: "One message to one device: attempts and outcome.", words: "history why" },
-      { path: "/push-services", title: "Push services", letter: "l", about: "State of each push service and of its apps.", words: "lanes breaker hold" },
-      { path: "/dead-letters", title: "Failed deliveries", letter: "x", about: "Failures by reason, with replay and discard.", words: "dead letters errors" },
-      { path: "/policies", title: "Policies", letter: "p", about: "Retries after failures, by tier, topic and subscription.", words: "backoff" },
+      { path: "/deliveries", title: "Deliveries", letter: "d", about: "One message to one device: attempts and outcome.", guide: "delivery", words: "history why" },
+      { path: "/push-services", title: "Push services", letter: "l", about: "State of each push service and of its apps.", guide: "operate/push-services", words: "lanes breaker hold" },
+      { path: "/dead-letters", title: "Failed deliveries", letter: "x", about: "Failures by reason, with replay and discard.", guide: "operate/dead-letters", words: "dead letters errors" },
+      { path: "/policies", title: "Policies", letter: "p", about: "Retries after failures, by tier, topic and subscription.", guide: "policies", words: "backoff" },
     ],
   },
   {
     title: "Connect",
     pages: [
-      { path: "/webhooks", title: "Webhooks", letter: "h", about: "Events for your backend." },
-      { path: "/transfers", title: "Import & export", letter: "i", about: "Files of subscriptions." },
+      { path: "/webhooks", title: "Webhooks", letter: "h", about: "Events for your backend.", guide: "webhooks" },
+      { path: "/transfers", title: "Import & export", letter: "i", about: "Files of subscriptions.", guide: "import" },
     ],
   },
   {
     title: "Admin",
     pages: [
-      { path: "/settings", title: "Settings", letter: "e", about: "Apps, keys, prompt, quiet hours, team and audit log." },
-      { path: "/checks", title: "Checks", letter: "c", about: "Set-up of this server, as bellwire doctor reports it." },
+      { path: "/settings", title: "Settings", letter: "e", about: "Apps, keys, prompt, quiet hours, team and audit log.", guide: "operate/keys" },
+      { path: "/checks", title: "Checks", letter: "c", about: "Set-up of this server, as bellwire doctor reports it.", guide: "operate/watch" },
     ],
   },
 ];
@@ -70,7 +71,7 @@ export const SETTINGS: readonly { path: string; title: string; words: string }[]
 ];
 
 /** First run on an empty server. It has no entry in the navigation. */
-export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", about: "Five steps to a notification in this browser." };
+export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", about: "Five steps to a notification in this browser.", guide: "browser" };
 
 /** All pages. */
 export const ALL_PAGES: readonly Page[] = [...PAGES, FIRST_RUN];

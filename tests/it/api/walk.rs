@@ -45,7 +45,7 @@ const PUBLIC: [&str; 9] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 26] = [
+const UNDESCRIBED: [&str; 29] = [
     "/",
     "/{*__private__axum_fallback}",
     "/admin",
@@ -55,6 +55,9 @@ const UNDESCRIBED: [&str; 26] = [
     "/docs",
     "/docs/",
     "/docs/docs.css",
+    "/docs/guides",
+    "/docs/guides/",
+    "/docs/guides/{*page}",
     "/docs/operations/{operation}",
     "/docs/problems",
     "/docs/problems/",

@@ -27,6 +27,13 @@ export function Navigation() {
             <ul aria-labelledby={`group-${title}`}>{pages.map(entry)}</ul>
           </li>
         ))}
+        {current && (
+          <li class="group">
+            <a href={`/docs/guides/${current.guide}`} target="_blank" rel="noopener">
+              Guide to this page
+            </a>
+          </li>
+        )}
       </ul>
     </nav>
   );
