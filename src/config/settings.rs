@@ -74,28 +74,29 @@ macro_rules! settings {
 settings! {
     /// Address and port of the HTTP server.
     listen: SocketAddr = "127.0.0.1:8787", shown, listener();
-    /// The file of the certificate (PEM, with what it is signed by) with which `listen` speaks HTTPS, read again when it changes; empty: none.
+    /// Certificate file (PEM, with its chain) for `listen`, which then speaks HTTPS; read again when it changes. Empty: none.
     tls_cert: Option<PathBuf> = "", shown, optional(path());
-    /// The file of that certificate's private key (PEM).
+    /// File of that certificate's private key (PEM).
     tls_key: Option<PathBuf> = "", shown, optional(path());
-    /// The host for which certificates are ordered by ACME, such as push.example.com, so that `listen` speaks HTTPS; empty: none. The
-    /// authority must reach `listen` at port 443 of that host. To set it is to agree to the authority's terms of service.
+    /// Host that certificates are ordered for by ACME, such as push.example.com; `listen` then speaks HTTPS. Empty: none. The authority
+    /// must reach `listen` at port 443 of that host. To set it is to agree to the authority's terms of service.
     acme_domain: Option<String> = "", shown, optional(domain());
     /// URL of the ACME directory; Let's Encrypt by default.
     acme_directory: Url = "https://acme-v02.api.letsencrypt.org/directory", shown, https_url();
-    /// An email address under which the authority of ACME may reach you; empty: none.
+    /// Contact address for the ACME authority; empty: none.
     acme_email: Option<String> = "", shown, optional(mailbox());
-    /// Certificates (PEM) that the authority of ACME is trusted by, beside Mozilla's.
+    /// Trusted certificates (PEM) for the ACME authority, in addition to Mozilla's.
     acme_ca_file: Option<PathBuf> = "", shown, optional(path());
-    /// Address and port of a listener that sends browsers on to HTTPS, such as 0.0.0.0:80; empty: none. For `tls_cert` and `acme_domain`.
+    /// Address and port of a listener that redirects browsers to HTTPS, such as 0.0.0.0:80; empty: none. Requires `tls_cert` or
+    /// `acme_domain`.
     redirect_listen: Option<SocketAddr> = "", shown, optional(listener());
     /// Strict-Transport-Security period, sent in HTTPS responses at `public_url`; 0s: the header is not sent.
     hsts_max_age: Duration = "365d", shown, duration(Duration::ZERO..=Duration::from_secs(63_072_000));
-    /// The URL under which browsers reach this server; empty: derived from `acme_domain`, else from `listen`.
+    /// URL under which browsers reach this server; empty: derived from `acme_domain`, else from `listen`.
     public_url: Option<Url> = "", shown, optional(parsed("a URL, such as https://push.example.com, or empty"));
     /// Directory of the embedded Postgres and the master key; empty: /var/lib/bellwire for root, otherwise ~/.local/share/bellwire.
     data_dir: PathBuf = "", shown, path();
-    /// A Postgres of your own, 15 or later: postgres://user:password@host/database; empty: an embedded one is run. Several hosts
+    /// Your own Postgres, 15 or later: postgres://user:password@host/database; empty: an embedded one runs. Several hosts
     /// (…@a:5432,b:5432/database) are copies of which one is primary. Without it DATABASE_URL is taken, unless its database holds
     /// another application's tables.
     database_url: Option<Secret> = "", masked, optional(secret("a URL that begins with postgres://", |text| {
@@ -119,7 +120,7 @@ settings! {
     roles: Roles = "api,worker,maintenance", shown, roles();
     /// Log filter: a level (error, warn, info, debug, trace), or directives such as info,bellwire_dispatch=debug.
     log: String = "info", shown, parsed::<tracing_subscriber::EnvFilter>("a level or directives, such as info").into_text();
-    /// Log format.
+    /// Log format: `text` or `json`.
     log_format: LogFormat = "text", shown, keyword(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
     /// The master key, 32 octets in base64; empty: it is in `master_key_file`.
     master_key: Option<Secret> = "", masked, optional(secret("32 octets in base64", |text| MasterKey::parse(text).is_ok()));
@@ -130,8 +131,8 @@ settings! {
     master_key_command: Option<Secret> = "", masked, optional(secret("a command of 1 to 4096 characters", |text| (1..=4_096).contains(&text.len())));
     /// Milliseconds: a statement to the database that takes longer is logged, without its values, and counted.
     slow_statement_ms: u32 = "1000", shown, number(1..=60_000);
-    /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
-    /// none. At `listen` /metrics takes an API key.
+    /// Address and port of a listener for /metrics without authentication, on loopback or a private network only; empty: none. At `listen`
+    /// /metrics takes an API key.
     metrics_listen: Option<SocketAddr> = "", shown, optional(listener());
     /// Connections that may be open at a time. If all are, the one without a request for longest is closed for a new one.
     connections_max: u32 = "10000", shown, number(16..=1_000_000);
@@ -176,14 +177,13 @@ settings! {
     receipt_app_rate_per_minute: u32 = "1000000", shown, number(1..=10_000_000);
     /// Requests with receipts that all clients together may make to one app at once before that rate holds.
     receipt_app_burst: u32 = "100000", shown, number(1..=10_000_000);
-    /// Audience of the example page at /example/, which has its own app. `auto`: browsers on this machine; `true`: everyone; `false`: the
-    /// page is off.
+    /// Audience of the example page at /example/. `auto`: browsers on this machine; `true`: everyone; `false`: no page.
     example: Option<PageAudience> = "auto", shown, keyword(&[
         ("auto", Some(PageAudience::ThisMachine)), ("true", Some(PageAudience::Everybody)), ("false", None),
     ]);
-    /// The OpenID provider by which teammates may sign in: its issuer, to the letter as the provider writes it, such as
-    /// https://accounts.google.com; empty: none. It takes the next two and `public_url`, under which the provider is to
-    /// know /v1/session/oidc/callback.
+    /// Issuer of the OpenID provider for sign-in, exactly as the provider writes it, such as https://accounts.google.com; empty: none.
+    /// Requires `oidc_client_id`, `oidc_client_secret` and `public_url`. Register /v1/session/oidc/callback below `public_url` at the
+    /// provider.
     oidc_issuer: Option<String> = "", shown, optional(private_url());
     /// Client id of this server at the OpenID provider.
     oidc_client_id: Option<String> = "", shown, optional(text(255));
@@ -191,18 +191,17 @@ settings! {
     oidc_client_secret: Option<Secret> = "", masked, optional(secret("1 to 1024 characters", |text| (1..=1_024).contains(&text.len())));
     /// Display name of the OpenID provider; empty: its host.
     oidc_label: Option<String> = "", shown, optional(text(64));
-    /// Domains of the email addresses that are let in by the OpenID provider, such as example.com; empty: any, of teammates who
-    /// were invited.
+    /// Allowed domains of the provider's email addresses, such as example.com; empty: any, for invited teammates.
     oidc_domains: Vec<String> = "", shown, list();
     /// Role, for all apps, of newcomers from these domains without an invitation: `viewer`, `sender`, `operator`; `none`: they cannot sign
     /// in. The admin role requires an invitation.
     oidc_newcomer_role: Option<Role> = "none", shown, keyword(&[
         ("none", None), ("viewer", Some(Role::Viewer)), ("sender", Some(Role::Sender)), ("operator", Some(Role::Operator)),
     ]);
-    /// Certificates (PEM) that the OpenID provider is trusted by, beside Mozilla's.
+    /// Trusted certificates (PEM) for the OpenID provider, in addition to Mozilla's.
     oidc_ca_file: Option<PathBuf> = "", shown, optional(path());
-    /// Number of proxies in front that append to X-Forwarded-For. The client address is the one that the outermost proxy saw. 0:
-    /// X-Forwarded-For and X-Forwarded-Proto are ignored.
+    /// Number of proxies in front that append to X-Forwarded-For; 0: the header is ignored. The client address is the one that the
+    /// outermost proxy saw. X-Forwarded-Proto is read likewise.
     trusted_proxies: u32 = "0", shown, number(0..=8);
     /// Hosts that stand for gateways, as `host=gateway` or `host=gateway@ip:port` to connect there instead: for the
     /// simulator and for private push services.
@@ -255,29 +254,29 @@ settings! {
     /// retries from 2 s to 60 s), which also replace those of the five settings above that are not set.
     policy_defaults: PolicyDefaults = "tuned", shown,
         keyword(&[("tuned", PolicyDefaults::Tuned), ("guide", PolicyDefaults::Guide)]);
-    /// Days that messages, their attempts and receipts are kept; more than the longest time to live, which is 28 days.
+    /// Days that messages, attempts and receipts are kept; more than the longest time to live, 28 days.
     retention_days: u32 = "35", shown, number(30..=3_650);
-    /// Days that dead letters, the trail of what was done with them, and events are kept.
+    /// Days that dead letters, their audit trail and events are kept.
     dead_letter_retention_days: u32 = "30", shown, number(1..=3_650);
-    /// Days that subscriptions are kept after they ended (gone, unsubscribed, replaced, expired); never for less than
-    /// `retention_days`, so that their deliveries can be looked up.
+    /// Days that ended subscriptions (gone, unsubscribed, replaced, expired) are kept; never less than `retention_days`, so that their
+    /// deliveries can be looked up.
     subscription_retention_days: u32 = "90", shown, number(1..=3_650);
-    /// Days that it is kept when a webhook's receiver took what; requests that failed are kept as long as dead letters.
+    /// Days that accepted webhook requests are kept; failed ones are kept as long as dead letters.
     webhook_retention_days: u32 = "3", shown, number(1..=365);
     /// Days that click times of a user are kept after the last receipt.
     habit_retention_days: u32 = "400", shown, number(1..=3_650);
-    /// Days that figures over time are kept by the minute.
+    /// Days that figures by the minute are kept.
     minute_metrics_retention_days: u32 = "2", shown, number(1..=30);
-    /// Days that figures over time are kept by the hour.
+    /// Days that figures by the hour are kept.
     hour_metrics_retention_days: u32 = "90", shown, number(1..=3_650);
-    /// Days that figures over time are kept by the day.
+    /// Days that figures by the day are kept.
     day_metrics_retention_days: u32 = "1825", shown, number(1..=36_500);
-    /// Days that the audit log is kept; 0: for ever. The log contains personal data: actors, actions and addresses.
+    /// Days that the audit log is kept; 0: for ever. Its entries contain personal data.
     audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
-    /// OpenTelemetry collector that accepts OTLP over HTTP (`http/protobuf`, by convention on port 4318), such as http://127.0.0.1:4318.
-    /// Traces go to /v1/traces and metrics to /v1/metrics below it. Empty: no export.
+    /// OpenTelemetry collector for OTLP over HTTP (`http/protobuf`), such as http://127.0.0.1:4318. Traces go to /v1/traces and metrics to
+    /// /v1/metrics below it. Empty: no export.
     otel_exporter_otlp_endpoint: Option<Url> = "", shown, optional(collector());
-    /// Certificates (PEM) that the collector is trusted by, beside Mozilla's.
+    /// Trusted certificates (PEM) for the collector, in addition to Mozilla's.
     otel_exporter_otlp_certificate: Option<PathBuf> = "", shown, optional(path());
     /// Headers of requests to the collector, as name=value, separated by commas; values percent-encoded.
     otel_exporter_otlp_headers: HeaderMap = "", masked, headers();
@@ -293,9 +292,9 @@ settings! {
         ("parentbased_always_off", Sampling::ParentOrAlwaysOff),
         ("parentbased_traceidratio", Sampling::ParentOrShare),
     ]);
-    /// The share of requests that the two samplers `…traceidratio` trace: from 0 to 1.
+    /// Share of requests that the samplers `…traceidratio` trace: from 0 to 1.
     otel_traces_sampler_arg: f64 = "1", shown, fraction();
-    /// Milliseconds from one sending of metrics to the next.
+    /// Milliseconds between exports of metrics.
     otel_metric_export_interval: u32 = "60000", shown, number(1_000..=3_600_000);
     /// Maximum time that a stop waits for requests and deliveries in flight.
     shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));

@@ -74,6 +74,7 @@ mod postgres_tls;
 mod privacy;
 mod prometheus;
 mod receipts;
+mod reference;
 mod refusals;
 mod reliability;
 mod removal;

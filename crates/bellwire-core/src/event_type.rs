@@ -1,24 +1,24 @@
 //! Names of events. Webhooks, event streams and the list of events share them.
 //!
 //! To add an event for webhooks: name it here, write its data in `hooks::event` or to `stream_events`, and list it in
-//! `docs/webhooks.md` and in `static/admin/src/lib/webhooks.ts`.
+//! `static/admin/src/lib/webhooks.ts`. The guides have the names and comments of this file.
 
 use crate::named;
 
 named! {
     /// Type of an event. Names never change.
     pub enum EventType {
-        /// A push service accepted a push.
+        /// The push service accepted the push.
         DeliveryAccepted = "delivery.accepted",
-        /// A push service reported the subscription of a delivery as gone.
+        /// The push service reported the subscription as gone.
         DeliveryGone = "delivery.gone",
-        /// The time to live of a delivery ended.
+        /// The time to live ended.
         DeliveryExpired = "delivery.expired",
-        /// A delivery failed for good.
+        /// The delivery failed for good.
         DeliveryDead = "delivery.dead",
-        /// A delivery was cancelled, or its subscription unsubscribed.
+        /// The delivery was cancelled, or its subscription unsubscribed.
         DeliveryCancelled = "delivery.cancelled",
-        /// A frequency cap held a delivery back.
+        /// A frequency cap prevented the delivery.
         DeliveryCapped = "delivery.capped",
         /// A browser displayed a notification.
         DeliveryDisplayed = "delivery.displayed",
@@ -36,11 +36,11 @@ named! {
         MessageResumed = "message.resumed",
         /// A caller cancelled a message.
         MessageCancelled = "message.cancelled",
-        /// An alert was raised that was not open.
+        /// An alert was raised.
         AlertRaised = "alert.raised",
         /// An alert was resolved.
         AlertResolved = "alert.resolved",
-        /// A person tries a webhook out. Every webhook is sent this event.
+        /// A person tested the webhook. Every webhook receives it.
         WebhookTest = "webhook.test",
         /// Progress of a campaign: a snapshot.
         MessageProgress = "message.progress",
@@ -50,21 +50,21 @@ named! {
         LaneReleased = "lane.released",
         /// A breaker opened, lets probes through, or closed.
         LaneBreaker = "lane.breaker",
-        /// Deliveries died; the first of their reason and minute.
+        /// Deliveries died; the first of a reason and minute.
         DeadLetterCreated = "dead_letter.created",
-        /// Subscriptions are gone; the first of their lane and minute.
+        /// Subscriptions are gone; the first of a lane and minute.
         SubscriptionGone = "subscription.gone",
-        /// Deliveries missed the promise of their tier; the first of their tier and minute.
+        /// Deliveries missed the SLA of their tier; the first of a tier and minute.
         SlaMissed = "sla.missed",
         /// A subscription became active.
         SubscriptionCreated = "subscription.created",
-        /// The user, labels, language, time zone or consent of an active subscription changed.
+        /// Values of an active subscription changed.
         SubscriptionChanged = "subscription.changed",
         /// A subscription is no longer active.
         SubscriptionEnded = "subscription.ended",
-        /// An alert about the server was raised that was not open: for webhooks of operators.
+        /// An alert about the server was raised.
         ServerAlertRaised = "server.alert.raised",
-        /// An alert about the server was resolved: for webhooks of operators.
+        /// An alert about the server was resolved.
         ServerAlertResolved = "server.alert.resolved",
         /// Outcomes of attempts within the last second: a snapshot.
         Outcomes = "outcomes",

@@ -6,26 +6,25 @@ named! {
     /// Permission of a key. No scope includes another. An operator's key may do everything in all apps.
     #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
     pub enum Scope {
-        /// Send messages, and try templates out.
+        /// Send messages and test templates; with `read` also preview for users and read content of broadcast messages.
         Send = "send",
-        /// Read everything of the app except private keys and what dead letters hold.
+        /// Read everything of the app except private keys and content of dead letters.
         Read = "read",
-        /// Register, change and unsubscribe subscriptions, make topics and fill them, erase users.
+        /// Register, change and unsubscribe subscriptions; create and fill topics; erase users.
         Subscribers = "subscribers",
-        /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters, store and remove
-        /// templates.
+        /// Pause, resume and cancel messages; retry deliveries; replay and discard dead letters; store templates and segments.
         Messages = "messages",
-        /// Set delivery policies, the calendar, frequency caps, SLAs and flow control.
+        /// Set delivery policies, calendar, frequency caps, SLAs and flow control; release a held app.
         Policies = "policies",
-        /// Change the app itself: its name, its origins.
+        /// Change the app: its name and origins.
         Settings = "settings",
-        /// Make and revoke API keys, identity keys and VAPID keys.
+        /// Create and revoke API keys, identity keys and VAPID keys; manage webhooks.
         Keys = "keys",
-        /// Take out the app with all its subscriptions and secrets, private keys, dead letters and their content.
+        /// Export the app with subscriptions, private keys and content of dead letters: the most sensitive scope.
         Export = "export",
-        /// Run the server: make apps, see all of them, steer gateways.
+        /// Everything in all apps, and the server itself. Belongs to no app.
         Operator = "operator",
-        /// Read the server's metrics, and nothing else.
+        /// Read the server's metrics only. Belongs to no app.
         Metrics = "metrics",
     }
 }

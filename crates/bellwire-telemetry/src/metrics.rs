@@ -78,7 +78,7 @@ macro_rules! metrics {
             pub fn new() -> Arc<Self> {
                 let mut registry = Registry::with_prefix("bellwire");
                 let r = &mut registry;
-                r.add("panics", "Panics, those included that were caught", None, panics::count().clone());
+                r.add("panics", "Panics, including caught ones", None, panics::count().clone());
                 let slow = "Statements that took longer than BELLWIRE_SLOW_STATEMENT_MS; the log has them";
                 r.add("slow_statements", slow, None, SLOW_STATEMENTS.clone());
                 let _ = plain::<Build>(r, "build", "What runs");
@@ -89,14 +89,14 @@ macro_rules! metrics {
 }
 
 metrics! {
-    attempts: Attempts = attempts("attempts", "POSTs to gateways by what was answered");
+    attempts: Attempts = attempts("attempts", "POSTs by push service, tier and status");
     endings: Endings = endings("deliveries_ended", "Deliveries by how they ended, and attempts that a retry follows");
     attempt_seconds: [Histogram; Gateway::ALL.len()] =
         by_gateway("attempt", "Time from the start of a POST to its answer");
     lag_seconds: [Histogram; Tier::ALL.len()] = by_tier("queue_lag", "How much later than scheduled a POST began");
     requests: Family<RequestLabels, Counter> = plain("http_requests", "Requests to the API by route and status");
     slis: Family<SliLabels, FloatGauge> = plain("sli", "Reliability of retries over the last hour, by lane and tier");
-    sli_states: Family<SliLabels, Gauge> = plain("sli_state", "Where each stands: 0 unknown, 1 ok, 2 warn, 3 alert");
+    sli_states: Family<SliLabels, Gauge> = plain("sli_state", "State of the reliability metric: 0 unknown, 1 ok, 2 warn, 3 alert");
     token_faults: [Counter; TokenFault::ALL.len()] =
         token_faults("retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
     pub throttled: Counter = plain("throttled", "Deliveries that had to wait for their subscription's throttle");
@@ -105,7 +105,7 @@ metrics! {
     pub batches_open: Gauge = plain("batches_open", "Batches that this process holds open");
     pub claims: Counter = plain("claims", "Queue rows claimed");
     pub settle_fenced: Counter = plain("settle_fenced", "Rows that were already settled or taken over");
-    pub workers_ended: Counter = plain("workers_ended", "Workers that missed their heartbeat and whose work this worker took over");
+    pub workers_ended: Counter = plain("workers_ended", "Workers that missed their heartbeat and whose work this one took over");
     pub settle_retries: Counter = plain("settle_retries", "Settling transactions that failed and are tried again");
     pub settle_seconds: Histogram = seconds("settle", "Time that a settling transaction took");
     pub lanes_held: Gauge = plain("lanes_held", "Lanes held by a gateway's throttling");
