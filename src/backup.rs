@@ -25,6 +25,7 @@ use paced::Paced;
 use tools::{LibpqEnvironment, Running};
 
 use crate::config::Config;
+use crate::progress::{Progress, Unit};
 use crate::server::context;
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_postgres::{Binaries, Embedded};
@@ -96,6 +97,8 @@ pub(crate) struct BackupOutput {
     pub recipients: Vec<Recipient>,
     /// Maximum octets per second.
     pub max_rate: Option<NonZeroU64>,
+    /// Whether no progress is shown.
+    pub is_quiet: bool,
 }
 
 /// Makes a backup while servers are running.
@@ -144,7 +147,10 @@ async fn dump(
     let program = env!("CARGO_PKG_VERSION").to_owned();
     let manifest = Manifest { id, began_at, program, migration, postgres, pg_dump: tools.major, data_keys };
     let place = opened.place.clone();
-    let written = spawn_blocking(move || write(&output, &manifest, &vault, &tools, &place));
+    // About as large as the backup before.
+    let total = if is_recorded { backups::last_octets(pool).await? } else { None };
+    let progress = Progress::begin("backup", Unit::Bytes, total, output.is_quiet);
+    let written = spawn_blocking(move || write(&output, &manifest, &vault, &tools, &place, &progress));
     let octets = written.await??;
     if is_recorded {
         backups::complete(pool, id, Some(octets), clock.now()).await?;
@@ -163,21 +169,23 @@ fn write(
     vault: &Vault,
     tools: &Binaries,
     place: &LibpqEnvironment,
+    progress: &Progress,
 ) -> anyhow::Result<u64> {
-    let BackupOutput { to, recipients, max_rate } = output;
+    let BackupOutput { to, recipients, max_rate, .. } = output;
     let BackupTarget::File(path) = to else {
         let mut out = Paced::new(BufWriter::with_capacity(BUFFER, io::stdout().lock()), *max_rate);
-        write_to(&mut out, recipients, manifest, vault, tools, place)?;
+        write_to(&mut progress.counting(&mut out), recipients, manifest, vault, tools, place)?;
         return Ok(out.octets());
     };
     let (part, file) = new_file(path)?;
     let mut out = Paced::new(BufWriter::with_capacity(BUFFER, file), *max_rate);
-    let written = write_to(&mut out, recipients, manifest, vault, tools, place).and_then(|()| {
-        out.get_ref().get_ref().sync_all()?;
-        fs::rename(&part, path).with_context(|| format!("cannot make {}", path.display()))?;
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(File::open(above)?.sync_all()?)
-    });
+    let written =
+        write_to(&mut progress.counting(&mut out), recipients, manifest, vault, tools, place).and_then(|()| {
+            out.get_ref().get_ref().sync_all()?;
+            fs::rename(&part, path).with_context(|| format!("cannot make {}", path.display()))?;
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Ok(File::open(above)?.sync_all()?)
+        });
     if let Err(error) = written {
         let _ = fs::remove_file(&part); // an incomplete file is useless
         return Err(error);
@@ -243,6 +251,8 @@ pub(crate) struct How {
     pub resume_pending: bool,
     /// Whether the tables of a database with Bellwire's data are replaced.
     pub replace: bool,
+    /// Whether no progress is shown.
+    pub is_quiet: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -264,7 +274,7 @@ pub(crate) async fn restore(
     how: How,
 ) -> anyhow::Result<Restored> {
     let identities = Arc::new(identities);
-    let (manifest, vault) = prove(config, path.clone(), identities.clone()).await?;
+    let (manifest, vault) = prove(config, path.clone(), identities.clone(), how.is_quiet).await?;
     let opened = OpenDatabase::new(config).await?;
     let file = BackupFile { path, identities, manifest, vault };
     let restored = restore_into(config, &opened, file, how).await;
@@ -282,7 +292,12 @@ struct BackupFile {
 
 /// Verifies a file to its end. Fails unless it is a complete backup of this or an earlier version, made under the
 /// present master key.
-async fn prove(config: &Config, path: PathBuf, identities: Arc<Vec<Identity>>) -> anyhow::Result<(Manifest, Vault)> {
+async fn prove(
+    config: &Config,
+    path: PathBuf,
+    identities: Arc<Vec<Identity>>,
+    is_quiet: bool,
+) -> anyhow::Result<(Manifest, Vault)> {
     let (at, by) = (path.clone(), identities.clone());
     let manifest = spawn_blocking(move || Backup::open(&at, &by).map(|backup| backup.manifest)).await??;
     if manifest.migration > schema::newest() {
@@ -298,7 +313,10 @@ async fn prove(config: &Config, path: PathBuf, identities: Arc<Vec<Identity>>) -
         .await
         .context("the backup cannot be used with this master key: put the one back that the database had then")?;
     let mac = vault.backup_mac();
-    let proven = spawn_blocking(move || Backup::open(&path, &identities)?.copy(mac, &mut io::sink()));
+    let proven = spawn_blocking(move || {
+        let progress = Progress::begin("verify", Unit::Bytes, octets_of(&path), is_quiet);
+        Backup::open(&path, &identities)?.copy(mac, &mut progress.counting(io::sink()))
+    });
     proven.await??;
     Ok((manifest, vault))
 }
@@ -314,7 +332,7 @@ async fn restore_into(config: &Config, opened: &OpenDatabase, file: BackupFile, 
         backed_up_at: file.manifest.began_at,
         resume_pending: how.resume_pending,
     };
-    let filled = spawn_blocking(move || fill(&file, &tools, &place)).await?;
+    let filled = spawn_blocking(move || fill(&file, &tools, &place, how.is_quiet)).await?;
     if let Err(error) = filled {
         restoring::undo(&mut connection).await.context("what was there before could not be put back: run it again")?;
         return Err(error);
@@ -352,11 +370,17 @@ async fn refuse_unfit(config: &Config, opened: &OpenDatabase, manifest: &Manifes
     Ok(major(server))
 }
 
+/// Size of a backup, which is little more than its archive.
+fn octets_of(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|metadata| metadata.len())
+}
+
 /// Copies the archive to `pg_restore`.
-fn fill(file: &BackupFile, tools: &Binaries, place: &LibpqEnvironment) -> anyhow::Result<()> {
+fn fill(file: &BackupFile, tools: &Binaries, place: &LibpqEnvironment, is_quiet: bool) -> anyhow::Result<()> {
+    let progress = Progress::begin("restore", Unit::Bytes, octets_of(&file.path), is_quiet);
     let (restore, mut archive) = self::tools::restore(tools.program("pg_restore"), place)?;
     let copied = Backup::open(&file.path, &file.identities)
-        .and_then(|backup| backup.copy(file.vault.backup_mac(), &mut archive));
+        .and_then(|backup| backup.copy(file.vault.backup_mac(), &mut progress.counting(&mut archive)));
     match copied {
         Ok(_) => {
             drop(archive);

@@ -65,7 +65,7 @@ impl Backup {
             None => BackupTarget::Stdout,
         };
         let max_rate = self.max_rate.and_then(|mib| NonZeroU64::new(mib << 20));
-        let made = backup::make(&config, backup::BackupOutput { to, recipients, max_rate }).await?;
+        let made = backup::make(&config, backup::BackupOutput { to, recipients, max_rate, is_quiet: out.json }).await?;
         let mut words = format!("A backup of {} octets was made, of {}.", made.octets, time(made.began_at));
         if !is_encrypted {
             words.push_str(" The backup is not encrypted: a reader learns user ids, topics, tags and times.");
@@ -119,7 +119,7 @@ impl Restore {
         };
         let restored = match self.file {
             Some(file) => {
-                let how = How { resume_pending: self.resume_pending, replace: self.replace };
+                let how = How { resume_pending: self.resume_pending, replace: self.replace, is_quiet: out.json };
                 backup::restore(&config, file, identities, how).await?
             }
             None => backup::settle_in_place(&config, self.since, self.resume_pending).await?,

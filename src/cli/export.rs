@@ -1,22 +1,21 @@
 //! `bellwire export`: everything that an app owns, as a file for `bellwire import` on another server.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Seek as _, SeekFrom, Write};
+use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom, Write, stdout};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
+use super::client::path;
 use super::output::Stdout;
 use super::verb::{Call, Verb, app, flag, option, verb};
 use crate::api::exports::record::{END, SUBSCRIPTION};
+use crate::progress::{Progress, Unit};
 
 /// More octets than any line has.
 const LINE_MAX: u64 = 1 << 20;
-/// Time between two progress lines.
-const SAID_EVERY: Duration = Duration::from_secs(5);
 
 pub(super) fn export() -> Verb {
     let raw = "With `--format csv`: do not put apostrophes before cells that a spreadsheet would evaluate as formulas";
@@ -50,13 +49,13 @@ async fn run(call: &Call<'_>) -> anyhow::Result<()> {
         After::Subscription(id) => request.path += &format!("&after={id}"),
         After::Nothing => {}
     }
-    let (mut octets, mut said) = (0, Instant::now());
+    let mut octets = 0;
+    let is_quiet = call.out.json || (!call.has("output") && stdout().is_terminal());
+    let progress = Progress::begin("export", Unit::Lines, lines(call).await, is_quiet);
     let take = |part: &[u8]| {
         to.write_all(part)?;
         octets += part.len();
-        if said.elapsed() >= SAID_EVERY {
-            said = Instant::now();
-            call.out.note(&format!("{octets} octets"));
+        progress.add(part.iter().filter(|octet| **octet == b'\n').count() as u64);
         }
         Ok(())
     };
@@ -65,12 +64,23 @@ async fn run(call: &Call<'_>) -> anyhow::Result<()> {
         .await
         .context("the export was interrupted: the file is incomplete (with --output, continue it by --resume)")?;
     to.flush()?;
+    drop(progress);
     if call.has("output") {
         let answer = json!({"octets": octets, "file": call.value("output")});
         let people = "{/octets} octets were written to {/file}. A reader of the file can send to these browsers.";
         call.out.say(&answer, &call.fill(people, &answer))?;
     }
     Ok(())
+}
+
+/// About as many lines as there are active subscriptions. `None`: unknown.
+async fn lines(call: &Call<'_>) -> Option<u64> {
+    if call.has("resume") {
+        return None;
+    }
+    let at = format!("{}?measures=subscriptions_active", path(["apps", &call.text("app"), "metrics"]));
+    let active = call.client.get(at).await.ok()?.pointer("/data/0/metrics/subscriptions_active")?.as_u64();
+    active.filter(|lines| *lines > 0)
 }
 
 /// Opens the output. Returns the writer and the position to resume from.

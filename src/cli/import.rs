@@ -10,7 +10,6 @@ mod settings;
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use axum::body::{Body, Bytes};
@@ -26,6 +25,7 @@ use super::refusal::{ArgumentNames, CommandError};
 use super::verb::{Call, Verb, flag, option, positional, verb, word};
 use crate::api::exports::record::{APP, END, KINDS, SUBSCRIPTION};
 use crate::api::http::problem::ProblemCode;
+use crate::progress::{Progress, Unit};
 use listed::Setting;
 use settings::Making;
 
@@ -35,8 +35,6 @@ const NAMES: &ArgumentNames =
 const LINE_MAX: u64 = 1 << 20;
 /// Octets that are handed on at a time.
 const PART: usize = 64 * 1024;
-/// Time between two progress lines.
-const SAID_EVERY: Duration = Duration::from_secs(3);
 /// Value of `--resume` without an argument.
 const LATEST: &str = "latest";
 
@@ -91,6 +89,8 @@ struct LineSource {
     line: Vec<u8>,
     /// Lines that were read before that one.
     before: usize,
+    /// Bytes of the file. `None`: it is a pipe.
+    size: Option<u64>,
 }
 
 impl LineSource {
@@ -103,8 +103,10 @@ impl LineSource {
             true => Err(std::io::ErrorKind::IsADirectory.into()),
             false => Ok(opened),
         });
-        let file = File::from_std(opened.with_context(|| format!("cannot read {}", file.display()))?);
-        Ok(Self { reader: BufReader::with_capacity(PART, file), line: Vec::new(), before: 0 })
+        let opened = opened.with_context(|| format!("cannot read {}", file.display()))?;
+        let size = opened.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
+        let reader = BufReader::with_capacity(PART, File::from_std(opened));
+        Ok(Self { reader, line: Vec::new(), before: 0, size })
     }
 
     /// Reads the next line. None: there is none.
@@ -115,11 +117,12 @@ impl LineSource {
         Ok((!self.line.is_empty()).then_some(&*self.line))
     }
 
-    /// All from the last line on, behind as many empty lines as were read before it.
-    fn rest(self) -> Body {
-        let Self { reader, line, before } = self;
+    /// All from the last line on, behind as many empty lines as were read before it. Shows how much was read.
+    fn rest(self, is_quiet: bool) -> Body {
+        let Self { reader, line, before, size } = self;
+        let progress = Progress::begin("import", Unit::Bytes, size, is_quiet);
         let first = [vec![b'\n'; before], line].concat();
-        let parts = stream::try_unfold((Some(first), reader), |(first, mut reader)| async move {
+        let parts = stream::try_unfold((Some(first), reader, progress), |(first, mut reader, progress)| async move {
             let part = match first {
                 Some(first) if !first.is_empty() => first,
                 _ => {
@@ -128,7 +131,8 @@ impl LineSource {
                     part
                 }
             };
-            Ok::<_, std::io::Error>((!part.is_empty()).then(|| (Bytes::from(part), (None, reader))))
+            progress.add(part.len() as u64);
+            Ok::<_, std::io::Error>((!part.is_empty()).then(|| (Bytes::from(part), (None, reader, progress))))
         });
         Body::from_stream(parts)
     }
@@ -254,21 +258,8 @@ impl<'a> Import<'a> {
             }
             Some(id) => path(["apps", app, "imports", &resumed(client, &all, id).await?]),
         };
-        let upload = client.upload(format!("{at}?{}", query.finish()), NAMES, source.rest());
-        let told = async {
-            loop {
-                tokio::time::sleep(SAID_EVERY).await;
-                let Ok(page) = client.get(format!("{all}?limit=1")).await else { continue };
-                if let Some(import) = rows(&page).next() {
-                    let n = |name: &str| text(import, name);
-                    self.call.out.note(&format!("{}: {} lines, {} added", n("/id"), n("/lines"), n("/added")));
-                }
-            }
-        };
-        let taken = tokio::select! {
-            taken = upload => taken,
-            never = told => never,
-        };
+        let body = source.rest(self.call.out.json);
+        let taken = client.upload(format!("{at}?{}", query.finish()), NAMES, body).await;
         taken.map_err(|error| {
             let before = [ProblemCode::NotFound, ProblemCode::InvalidParameter, ProblemCode::TransfersBusy];
             match error {

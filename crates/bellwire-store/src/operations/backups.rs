@@ -52,6 +52,14 @@ pub async fn known(pool: &PgPool) -> sqlx::Result<BackupStatus> {
     )
 }
 
+/// Octets of the newest complete backup of a known size.
+pub async fn last_octets(pool: &PgPool) -> sqlx::Result<Option<u64>> {
+    let octets = sqlx::query_scalar!(
+        "SELECT octets FROM backups WHERE completed_at IS NOT NULL AND octets IS NOT NULL ORDER BY completed_at DESC LIMIT 1"
+    );
+    Ok(octets.fetch_optional(pool).await?.flatten().and_then(|octets| u64::try_from(octets).ok()))
+}
+
 /// Deletes a chunk of the records of backups that were begun before that; the newest whole one stays. Returns how many.
 pub async fn clear(pool: &PgPool, before: Timestamp) -> sqlx::Result<u64> {
     rows_affected!(

@@ -190,16 +190,22 @@ pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), S
     let mut connection = connect_once(options, SCHEMA).await?;
     connection.lock().await?; // `run_direct` takes it once more, and the end of the session lets go of it
     let contents = contents(&mut connection).await?;
-    if let Contents::Ours(applied) = &contents {
-        refuse_unknown(&mut connection, applied).await?;
-        if missing_of(applied).next().is_none() {
-            return Ok(connection.close().await?); // nothing to do, even if a newer program has applied more
+    let missing: Vec<_> = match &contents {
+        Contents::Ours(applied) => {
+            refuse_unknown(&mut connection, applied).await?;
+            missing_of(applied).collect()
         }
-        if beside == Beside::Refuse && missing_of(applied).any(|missing| !runs_beside(missing)) {
-            refuse_beside_workers(&mut connection).await?;
+        _ => {
+            make_schema(&mut connection).await?;
+            MIGRATIONS.iter().collect()
         }
-    } else {
-        make_schema(&mut connection).await?;
+    };
+    if missing.is_empty() {
+        return Ok(connection.close().await?); // nothing to do, even if a newer program has applied more
+    }
+    let is_upgrade = matches!(contents, Contents::Ours(_));
+    if is_upgrade && beside == Beside::Refuse && missing.iter().any(|missing| !runs_beside(missing)) {
+        refuse_beside_workers(&mut connection).await?;
     }
     // Citus warns of each function that it makes on the coordinator alone, where all of them run.
     fetch_optional!(
@@ -208,7 +214,13 @@ pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), S
            WHERE to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL"#
     )?;
     // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
-    MIGRATIONS.run_direct(None, &mut connection, false).await?;
+    for (n, migration) in missing.iter().enumerate() {
+        let (version, of) = (migration.version, missing.len());
+        if is_upgrade {
+            tracing::info!(version, name = %migration.description, n = n + 1, of, "applying a migration");
+        }
+        MIGRATIONS.run_direct(Some(version), &mut connection, false).await?;
+    }
     let beside: Vec<_> = MIGRATIONS.iter().filter(|ours| runs_beside(ours)).map(|ours| ours.version).collect();
     execute!(
         &mut connection,
