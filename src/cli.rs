@@ -294,6 +294,7 @@ async fn dispatch(verb: Verb, server: Option<String>, inherited: Inherited, out:
         Verb::Serve(args) => serve::serve(args, inherited, out).await?,
         Verb::Declared(chosen) => chosen.run(server.as_deref(), out).await?,
         Verb::Migrate { force, distribute, settings } => {
+            telemetry::init("warn,bellwire_store=info", config::LogFormat::Text)?;
             admin::migrate(&settings.load()?, force, distribute, out).await?;
         }
         Verb::Doctor { offline, settings } => return doctor(out, &admin::doctor(&settings.load()?, offline).await),

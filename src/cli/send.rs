@@ -2,16 +2,21 @@
 
 use std::path::Path;
 
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use clap::ArgGroup;
 use serde_json::{Value, json};
 
+use super::client::{ApiRequest, path};
 use super::file::{file_of_json, read};
-use super::output::{listed, text};
+use super::output::{listed, rows, text};
 use super::verb::{Call, Parameter, Verb, app, flag, json_or_file, number, option, tier, verb};
 use bellwire_core::base64url;
 use bellwire_core::delivery::Urgency;
 use bellwire_core::duration;
+
+/// Likeness of names, from 0 to 1, from which one is suggested for the other.
+const SIMILAR_MIN: f64 = 0.75;
+const SIMILAR_MAX: usize = 3;
 
 pub(super) fn send() -> Verb {
     let recipients = ["all", "topic", "user", "subscription", "message"];
@@ -128,7 +133,10 @@ fn has_content(call: &Call<'_>, body: &mut Value) -> anyhow::Result<()> {
 }
 
 async fn run(call: &Call<'_>) -> anyhow::Result<()> {
-    let sent = call.ask().await?;
+    let sent = match call.ask().await {
+        Ok(sent) => sent,
+        Err(error) => return Err(with_similar_topics(call, error).await),
+    };
     for warning in listed(&sent, "warnings") {
         call.out.note(&format!("Note: {}: {}", text(warning, "/pointer"), text(warning, "/detail")));
     }
@@ -156,4 +164,23 @@ fn count(sent: &Value) -> String {
 pub(super) fn seconds(text: &str) -> Result<Value, String> {
     let parsed: Option<u64> = text.parse().ok().or_else(|| duration::parse(text).map(|duration| duration.as_secs()));
     parsed.map(Value::from).ok_or_else(|| "must be a number of seconds, or such as 30m, 12h, 7d".to_owned())
+}
+
+/// Adds the names of similar topics to the error of a topic that does not exist.
+async fn with_similar_topics(call: &Call<'_>, error: anyhow::Error) -> anyhow::Error {
+    if !call.has("topic") || !error.to_string().contains("does not exist in this app") {
+        return error;
+    }
+    let topics = call.client.list(ApiRequest::get(path(["apps", &call.text("app"), "topics"]))).await;
+    let names = similar(&call.text("topic"), &topics.unwrap_or_default());
+    if names.is_empty() { error } else { anyhow!("{error}; similar: {}", names.join(", ")) }
+}
+
+/// Names in a list that are most like this one.
+fn similar<'a>(name: &str, list: &'a Value) -> Vec<&'a str> {
+    let names = rows(list).filter_map(|known| known["name"].as_str());
+    let names = names.map(|known| (strsim::jaro_winkler(known, name), known));
+    let mut names: Vec<_> = names.filter(|(likeness, _)| *likeness >= SIMILAR_MIN).collect();
+    names.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    names.into_iter().map(|(_, name)| name).take(SIMILAR_MAX).collect()
 }

@@ -1,11 +1,14 @@
 //! Context of every command: a Postgres with the right schema, the vault, and the clock.
 
 use std::future::Future;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use nix::unistd::{Uid, User};
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -24,6 +27,7 @@ use bellwire_store::operations::schema::{self, Contents, SCHEMA};
 use bellwire_store::operations::takeover::SESSION;
 use bellwire_store::{self as store, Beside, SchemaError, keys::data_keys, operations::partitions};
 use bellwire_vault::Vault;
+use bellwire_vault::master_key::MasterKeySource;
 
 /// Interval of the check on the embedded Postgres. Postgres recovers failed sessions itself, and its whole end only
 /// needs a restart by this process.
@@ -71,10 +75,20 @@ impl Context {
     /// Starts the embedded Postgres unless another database is configured, migrates the schema, and unlocks the keys.
     /// All checks come before the first write to a database.
     pub(crate) async fn open(config: &Config, migrations: Migrations) -> anyhow::Result<Self> {
+        refuse_foreign(config)?;
         let master_key = config.master_key_source();
         master_key.check()?;
         let (postgres, options) = database(config).await?;
-        match schema::inspect(&options).await? {
+        let place = config.database_url.as_ref().map(|_| {
+            let (origin, host, port) = (config.origin("database_url"), options.get_host(), options.get_port());
+            format!("the Postgres of {origin} at {host}:{port}")
+        });
+        let inspected = schema::inspect(&options).await;
+        let inspected = match place {
+            Some(place) if matches!(inspected, Err(SchemaError::Sql(_))) => inspected.context(place)?,
+            _ => inspected?,
+        };
+        match inspected {
             Contents::Others(table) if config.database_may_be_anothers() => bail!(
                 "the database of DATABASE_URL belongs to another application: it has tables, such as {table}, and none of \
                  Bellwire's. Unset DATABASE_URL, and Bellwire runs a Postgres of its own; or set BELLWIRE_DATABASE_URL \
@@ -308,6 +322,25 @@ fn reads(config: &Config, pool: &PgPool, connections: u32) -> anyhow::Result<Rea
         .map_err(|wrong| anyhow!("{} {wrong}", config.origin("read_database_url")))?;
     let hosts = hosts.slow_after(config.slow_statement());
     Ok(Reads::or_at(pool.clone(), hosts, connections, config.read_lag_max))
+}
+
+/// Refuses a data directory that this user may not read, and names the user who may.
+pub(crate) fn refuse_foreign(config: &Config) -> anyhow::Result<()> {
+    let data_dir = &config.data_dir;
+    let is_denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let is_closed = config.database_url.is_none() && std::fs::read_dir(data_dir).is_err_and(is_denied);
+    let denied = match config.master_key_source() {
+        _ if is_closed => data_dir.clone(),
+        MasterKeySource::File(key) if std::fs::File::open(&key).is_err_and(is_denied) => key,
+        _ => return Ok(()),
+    };
+    let owner = denied.ancestors().find_map(|path| std::fs::metadata(path).ok()).map(|found| found.uid());
+    let user = owner.and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok().flatten()).map(|user| user.name);
+    let user = user.or_else(|| owner.map(|uid| format!("#{uid}"))).unwrap_or_else(|| "root".to_owned());
+    bail!(
+        "{}: permission denied; run this as the user {user} (`sudo -u {user} …`), or choose another --data-dir",
+        denied.display()
+    )
 }
 
 /// Returns the primary of the configured database, or starts the embedded one.

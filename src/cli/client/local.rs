@@ -6,7 +6,7 @@ use axum::Router;
 use super::DataDirState;
 use crate::config::Config;
 use crate::server;
-use crate::server::context::{Context, Migrations};
+use crate::server::context::{Context, Migrations, refuse_foreign};
 use bellwire_postgres::Embedded;
 
 /// Connections of a verb: half of them for dispatch, which is not there.
@@ -23,6 +23,7 @@ impl Local {
     /// Opens the database as a server does: the embedded Postgres of a running one is shared.
     pub(super) async fn open(config: &mut Config, beginning: DataDirState) -> anyhow::Result<Self> {
         config.database_connections = CONNECTIONS;
+        refuse_foreign(config)?;
         let data = config.data_dir.display();
         let embedded = config.database_url.is_none();
         let is_new = embedded && !Embedded::exists(&config.postgres_options());

@@ -398,3 +398,28 @@ async fn start_waits_for_an_unresponsive_database() {
     std::os::unix::fs::symlink(there.parent().expect("its directory"), &sockets).expect("a link");
     assert!(child.wait().expect("it ends").success());
 }
+
+#[tokio::test]
+async fn unknown_topic_is_named_with_similar_ones() {
+    let shell = Shell::with_app().await;
+    for topic in ["news", "sport"] {
+        shell.ok(&["topic", "create", topic, "--app", "shop"]).await;
+    }
+    let refused = shell.refused(&["send", "--app", "shop", "--topic", "nwes", "--title", "x"]).await;
+    assert!(refused.contains("--topic: topic \"nwes\" does not exist in this app"), "{refused}");
+    assert!(refused.trim_end().ends_with("similar: news"), "{refused}");
+    let refused = shell.refused(&["send", "--app", "shop", "--topic", "weather", "--title", "x"]).await;
+    assert!(refused.contains("\"weather\"") && !refused.contains("similar"), "{refused}");
+}
+
+#[tokio::test]
+async fn wrong_database_names_its_variable_and_host() {
+    let shell = Shell::new().await;
+    let mut command = shell.command(&["app", "list"]);
+    command.env("BELLWIRE_DATABASE_URL", "postgres://user:hush@127.0.0.1:1/db");
+    let output = run(&mut command).await;
+    let refused = error_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{refused}");
+    assert!(refused.contains("BELLWIRE_DATABASE_URL at 127.0.0.1:1") && !refused.contains("hush"), "{refused}");
+    assert_eq!(refused.matches("Connection refused").count(), 1, "{refused}");
+}
