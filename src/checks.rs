@@ -66,21 +66,27 @@ pub(crate) struct CheckResult {
 }
 
 impl CheckResult {
-    pub(crate) fn new(check: &'static str, health: Health, detail: impl Into<String>) -> Self {
-        Self { check, health, detail: detail.into(), advice: None, line: None }
-    }
-
     pub(crate) fn ok(check: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(check, Health::Ok, detail)
+        Self { check, health: Health::Ok, detail: detail.into(), advice: None, line: None }
     }
 
-    pub(crate) fn warning(check: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(check, Health::Warning, detail)
+    /// A finding of this severity, which still needs its line.
+    pub(crate) fn finding(check: &'static str, health: Health, detail: impl Into<String>) -> Finding {
+        Finding(Self { health, ..Self::ok(check, detail) })
+    }
+
+    pub(crate) fn warning(check: &'static str, detail: impl Into<String>) -> Finding {
+        Self::finding(check, Health::Warning, detail)
     }
 
     /// Uses the error and its causes as the detail.
-    pub(crate) fn failure(check: &'static str, error: impl Display) -> Self {
-        Self::new(check, Health::Failure, format!("{error:#}"))
+    pub(crate) fn failure(check: &'static str, error: impl Display) -> Finding {
+        Self::finding(check, Health::Failure, format!("{error:#}"))
+    }
+
+    /// A check that itself failed.
+    pub(crate) fn unknown(check: &'static str, error: impl Display) -> Self {
+        Self::failure(check, error).advise("Correct the cause, then check again.").by("bellwire doctor")
     }
 
     #[must_use]
@@ -92,6 +98,22 @@ impl CheckResult {
     #[must_use]
     pub(crate) fn by(self, line: impl Into<String>) -> Self {
         Self { line: Some(line.into()), ..self }
+    }
+}
+
+/// A warning or failure without the line that corrects it. Only [`by`](Self::by) makes a result of it, so each has one.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Finding(CheckResult);
+
+impl Finding {
+    pub(crate) fn advise(self, advice: impl Into<String>) -> Self {
+        Self(self.0.advise(advice))
+    }
+
+    /// Adds the line to copy.
+    pub(crate) fn by(self, line: impl Into<String>) -> CheckResult {
+        self.0.by(line)
     }
 }
 
@@ -214,7 +236,7 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<CheckResult> {
             Ok(Ok(((free, all), (inodes_free, inodes)))) => {
                 findings.extend([rules::disk(free, all), rules::upkeep::inodes(inodes_free, inodes)]);
             }
-            Ok(Err(error)) => findings.push(CheckResult::failure("disk", error)),
+            Ok(Err(error)) => findings.push(CheckResult::unknown("disk", error)),
             Err(_) => findings.push(rules::too_slow("disk")),
         }
     }
@@ -242,14 +264,14 @@ pub(crate) async fn of_database(pool: &PgPool) -> Vec<CheckResult> {
             rules::connections(&settings),
             rules::cleaning(&settings),
         ]),
-        Ok(Err(error)) => findings.push(CheckResult::failure("database settings", error)),
+        Ok(Err(error)) => findings.push(CheckResult::unknown("database settings", error)),
         Err(_) => findings.push(rules::too_slow("database settings")),
     }
     let holder = setup::oldest_holder(pool);
     findings.push(asked("old transactions", holder, |holder| rules::old_transactions(holder.as_ref())).await);
     match timeout(PATIENCE, distribution::placement(pool)).await {
         Ok(Ok(found)) => findings.extend(found.as_ref().map(rules::upkeep::placement)),
-        Ok(Err(error)) => findings.push(CheckResult::failure("citus", error)),
+        Ok(Err(error)) => findings.push(CheckResult::unknown("citus", error)),
         Err(_) => findings.push(rules::too_slow("citus")),
     }
     findings
@@ -286,7 +308,7 @@ async fn asked<T, E: Display>(
 ) -> CheckResult {
     match timeout(PATIENCE, look).await {
         Ok(Ok(found)) => judge(found),
-        Ok(Err(error)) => CheckResult::failure(check, error),
+        Ok(Err(error)) => CheckResult::unknown(check, error),
         Err(_) => rules::too_slow(check),
     }
 }

@@ -73,10 +73,14 @@ pub(super) fn judge(found: &CertificateFinding, now: Timestamp) -> CheckResult {
         }
         Some(days) if days >= urgent => CheckResult::warning(CHECK, detail),
         None if failure.is_none() => CheckResult::warning(CHECK, detail),
-        _ => CheckResult::new(CHECK, Health::Failure, detail),
+        _ => CheckResult::finding(CHECK, Health::Failure, detail),
     }
     .advise("Replace a certificate in a file yourself; the server reads it as soon as it changes. The server orders a certificate by ACME: \
              the authority must reach port 443 of that host.")
+    .by(match is_ordered {
+        true => format!("curl -sv -o /dev/null https://{place}/healthz"),
+        false => format!("openssl x509 -noout -enddate -in {place}"),
+    })
 }
 
 #[cfg(test)]

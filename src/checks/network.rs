@@ -68,7 +68,8 @@ async fn of_ourselves(pool: &PgPool, setup: &Setup) -> Vec<CheckResult> {
     let apps = timeout(PATIENCE, setup::origins(pool)).await.ok().and_then(Result::ok).unwrap_or_default();
     let preflights = join_all(apps.iter().map(async |(app, origin)| {
         let ask = preflight(url, app, origin)?;
-        outside::cors(app, origin, &hear(&client, ask).await.0)
+        let at = url.join(&format!("v1/apps/{app}/subscriptions")).ok()?;
+        outside::cors(&at, app, origin, &hear(&client, ask).await.0)
     }));
     let script = async { outside::worker_script(url, &hear(&client, get(url, "sdk/service-worker.js")?).await.0) };
     let health = async {

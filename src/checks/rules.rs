@@ -48,6 +48,7 @@ fn beyond<T: PartialOrd>(value: T, [warning, failure]: [T; 2]) -> Health {
 pub(super) fn too_slow(check: &'static str) -> CheckResult {
     CheckResult::warning(check, "This could not be looked at within three seconds.")
         .advise("Run the checks again; if it stays so, look what the database is busy with.")
+        .by("bellwire doctor")
 }
 
 /// Whether HTTP is readable on the network: neither TLS nor a trusted proxy protects an address beyond this machine.
@@ -110,8 +111,11 @@ pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> CheckResult
             MASTER_KEY,
             format!("{name} is not there: no server will start on this database without it."),
         )
-        .advise("Put it back from its backup before anything is restarted."),
-        Err(error) => CheckResult::failure(MASTER_KEY, format!("{name} cannot be looked at: {error}.")),
+        .advise("Put it back from its backup before anything is restarted.")
+        .by(format!("install -m 600 BACKUP {name}")),
+        Err(error) => CheckResult::failure(MASTER_KEY, format!("{name} cannot be looked at: {error}."))
+            .advise("Give the user who runs Bellwire access to it.")
+            .by(format!("ls -ld {name}")),
     }
 }
 
@@ -178,7 +182,7 @@ pub(super) fn disk(free: u64, all: u64) -> CheckResult {
         _ => return CheckResult::ok("disk", detail),
     }
     .advise("Make room, or keep less: retention is set in days.")
-    .by("BELLWIRE_RETENTION_DAYS=14")
+    .by("BELLWIRE_RETENTION_DAYS=30")
 }
 
 /// Finding for a matching schema. A mismatch is an error that includes the advice.
@@ -207,7 +211,9 @@ pub(super) fn version(DatabaseSettings { version, version_number, .. }: &Databas
         false => CheckResult::failure(
             "database version",
             format!("Postgres {version}; Bellwire needs {OLDEST_MAJOR} or newer."),
-        ),
+        )
+        .advise("Upgrade it: another Postgres by its own means, the embedded one by Bellwire.")
+        .by("bellwire postgres upgrade"),
     }
 }
 
@@ -231,13 +237,12 @@ pub(super) fn durability(settings: &DatabaseSettings) -> CheckResult {
 
 pub(super) fn connections(&DatabaseSettings { connections, connections_max, .. }: &DatabaseSettings) -> CheckResult {
     let health = beyond(connections as f64 / connections_max.max(1) as f64, CROWDED);
-    let finding =
-        CheckResult::new("database connections", health, format!("{connections} of {connections_max} are in use."));
+    let detail = format!("{connections} of {connections_max} are in use.");
     match health {
-        Health::Ok => finding,
-        _ => finding
+        Health::Ok => CheckResult::ok("database connections", detail),
+        health => CheckResult::finding("database connections", health, detail)
             .advise("Allow more, which takes a restart of Postgres, or give each process fewer by BELLWIRE_DATABASE_CONNECTIONS.")
-            .by("ALTER SYSTEM SET max_connections = 300;"),
+            .by(format!("ALTER SYSTEM SET max_connections = {};", 2 * connections_max)),
     }
 }
 
@@ -250,7 +255,7 @@ pub(super) fn cleaning(&DatabaseSettings { autovacuum, xid_age, .. }: &DatabaseS
         (false, _) => CheckResult::failure(CHECK, "Autovacuum is off: dead rows pile up, and everything becomes slow.")
             .advise("Turn it on.")
             .by("ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();"),
-        (true, health) => CheckResult::new(
+        (true, health) => CheckResult::finding(
             CHECK,
             health,
             format!(
@@ -289,7 +294,7 @@ pub(super) fn old_transactions(oldest: Option<&(VacuumBlocker, Option<f64>)>) ->
             )
         }
     };
-    CheckResult::new(
+    CheckResult::finding(
         CHECK,
         health,
         format!("{who} has kept dead rows from being cleared{long}: the queue becomes slow."),
@@ -343,7 +348,8 @@ pub(super) fn workers(versions: &[String]) -> CheckResult {
         (1, _) => CheckResult::ok(CHECK, format!("One lives, of version {named}.")),
         (n, 1) => CheckResult::ok(CHECK, format!("{n} live, all of version {named}.")),
         (n, _) => CheckResult::warning(CHECK, format!("{n} live, of several versions: {named}."))
-            .advise(format!("Restart the older ones with {VERSION}.")),
+            .advise(format!("Restart the older ones with {VERSION}."))
+            .by("systemctl restart bellwire"),
     }
 }
 
@@ -365,7 +371,10 @@ pub(super) fn lanes(LaneCounts { held, broken }: LaneCounts) -> CheckResult {
         (Some(held), Some(broken)) => format!("{held}, and {broken}."),
     };
     CheckResult::warning("lanes", detail)
-        .advise("Their deliveries are sent later. The page of lanes shows the reason and the time.")
+        .advise(
+            "Their deliveries are sent later. This shows the reason and the time, as the page of push services does.",
+        )
+        .by("bellwire watch")
 }
 
 /// Checks the time for which the oldest delivery has been due.
@@ -375,8 +384,9 @@ pub(super) fn queue(waited: Option<Duration>) -> CheckResult {
         (Health::Ok, _) | (_, None) => CheckResult::ok("queue", "Nothing that is due waits for long."),
         (health, Some(waited)) => {
             let detail = format!("The oldest delivery has been due for {} minutes.", waited.as_secs() / 60);
-            CheckResult::new("queue", health, detail)
-                .advise("If no lane is held and workers live, look what they are busy with: metrics, logs.")
+            CheckResult::finding("queue", health, detail)
+                .advise("If no lane is held and workers live, look what they are busy with.")
+                .by("bellwire watch")
         }
     }
 }

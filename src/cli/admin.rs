@@ -1,5 +1,6 @@
 //! Operator actions, shared by the command line and the API. They print nothing and return values.
 
+use std::fmt::Display;
 use std::fs;
 use std::future::pending;
 use std::path::{Path, PathBuf};
@@ -225,7 +226,7 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
                     "postgres",
                     format!("version {} in {}; the first start makes the database", found.major, found.dir.display()),
                 ),
-                Err(error) => CheckResult::failure("postgres", error),
+                Err(error) => unusable(error),
             });
             return findings;
         }
@@ -233,7 +234,7 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
     let (postgres, options) = match context::database(config).await {
         Ok(found) => found,
         Err(error) => {
-            findings.push(CheckResult::failure("postgres", error));
+            findings.push(unusable(error));
             return findings;
         }
     };
@@ -250,7 +251,9 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
                 Err(error @ store::SchemaError::Old { .. }) => {
                     CheckResult::warning("schema", error.to_string()).by("bellwire migrate")
                 }
-                Err(error) => CheckResult::failure("schema", error),
+                Err(error) => CheckResult::failure("schema", error)
+                    .advise("Run the program of that version.")
+                    .by("bellwire --version"),
             });
             findings.push(match schema::inspect(&options).await {
                 Ok(Contents::Ours(applied)) if !applied.is_empty() => {
@@ -258,7 +261,7 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
                 }
                 _ => match config.master_key_source().check() {
                     Ok(()) => CheckResult::ok("master key", "the first start makes the keys"),
-                    Err(error) => CheckResult::failure("master key", error),
+                    Err(error) => wrong_key(error),
                 },
             });
             findings.extend(checks::of_database(&pool).await);
@@ -267,12 +270,12 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
             }
             pool.close().await;
         }
-        Err(error) => findings.push(CheckResult::failure("postgres", error)),
+        Err(error) => findings.push(unusable(error)),
     }
     if let Some(postgres) = postgres
         && let Err(panic) = tokio::task::spawn_blocking(move || postgres.stop()).await
     {
-        findings.push(CheckResult::failure("postgres", panic));
+        findings.push(CheckResult::unknown("postgres", panic));
     }
     findings
 }
@@ -280,12 +283,12 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
 async fn master_key(options: &PgConnectOptions, source: &MasterKeySource) -> CheckResult {
     let mut connection = match schema::connect_once(options, SCHEMA).await {
         Ok(connection) => connection,
-        Err(error) => return CheckResult::failure("master key", error),
+        Err(error) => return wrong_key(error),
     };
     match data_keys::check(&mut connection, source).await {
         Ok(0) => CheckResult::ok("master key", "the first start makes the keys"),
         Ok(keys) => CheckResult::ok("master key", format!("opens {keys} data keys")),
-        Err(error) => CheckResult::failure("master key", error),
+        Err(error) => wrong_key(error),
     }
 }
 
@@ -297,7 +300,7 @@ async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<CheckRe
     findings.extend(checks::of_certificate(pool, &setup, now).await);
     match server::gateways(config) {
         Ok(gateways) => findings.extend(checks::network::look(pool, &gateways, &setup).await),
-        Err(error) => findings.push(CheckResult::failure("push services", error)),
+        Err(error) => findings.push(CheckResult::unknown("push services", error)),
     }
     findings.extend(checks::of_upkeep(pool, now).await);
     if workers::any(pool, now).await.unwrap_or(false) {
@@ -306,14 +309,25 @@ async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<CheckRe
     findings
 }
 
+fn unusable(error: impl Display) -> CheckResult {
+    let advice = "Compare the settings of the database and of Postgres with these.";
+    CheckResult::failure("postgres", error).advise(advice).by("bellwire serve --print-config")
+}
+
+fn wrong_key(error: impl Display) -> CheckResult {
+    let advice = "Put back the master key that the database was made with; this shows where it is read from.";
+    CheckResult::failure("master key", error).advise(advice).by("bellwire serve --print-config")
+}
+
 fn open_files() -> CheckResult {
     match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((_, hard)) if hard < FILES_WANTED => CheckResult::warning(
-            "open files",
-            format!("at most {hard}; a busy server wants {FILES_WANTED} (ulimit -n)"),
-        ),
+        Ok((_, hard)) if hard < FILES_WANTED => {
+            CheckResult::warning("open files", format!("at most {hard}; a busy server wants {FILES_WANTED}"))
+                .advise("Raise the hard limit, in a unit of systemd by this line.")
+                .by(format!("LimitNOFILE={FILES_WANTED}"))
+        }
         Ok((_, hard)) => CheckResult::ok("open files", format!("at most {hard}")),
-        Err(errno) => CheckResult::warning("open files", format!("unknown: {errno}")),
+        Err(errno) => CheckResult::unknown("open files", errno),
     }
 }
 

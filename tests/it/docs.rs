@@ -245,6 +245,30 @@ fn every_command_is_one_that_the_program_takes() {
 }
 
 #[test]
+fn every_command_of_checks_is_accepted() {
+    let dir = TempDir::new();
+    let directories = ["src/checks", "src/checks/rules"].map(|directory| std::fs::read_dir(root().join(directory)));
+    let files = directories
+        .into_iter()
+        .flat_map(|entries| entries.expect("a directory"))
+        .map(|entry| entry.expect("an entry").path());
+    let files = files.chain(["src/checks.rs", "src/cli/admin.rs"].map(|file| root().join(file)));
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for file in files.filter(|file| file.is_file()) {
+        let source = std::fs::read_to_string(&file).expect("UTF-8").replace("const BY: &str = ", ".by(");
+        for rest in source.split(".by(").skip(1) {
+            let line = rest.trim_start_matches("format!(").strip_prefix('"').and_then(|rest| rest.split('"').next());
+            let Some(line) = line.filter(|line| line.starts_with("bellwire ")) else { continue };
+            seen += 1;
+            let words = commands(&line.replace("{app}", "shop").replace("{first}", "shop")).remove(0);
+            faults.extend(refusal(&dir, &words, !line.contains("--version")));
+        }
+    }
+    assert!(seen >= 10, "commands of checks are not found: {seen}");
+    none(&faults);
+}
+
+#[test]
 fn every_policy_is_one_that_the_program_takes() {
     let (mut faults, mut seen) = (Vec::new(), 0);
     for page in pages() {
@@ -300,8 +324,7 @@ fn documented_defaults_match_the_settings() {
                 faults.push(format!("{}: {name} is no setting", page.path));
             }
         }
-        let rows =
-            page.prose.lines().filter(|line| ["| `BELLWIRE_", "| `OTEL_"].iter().any(|row| line.starts_with(row)));
+        let rows = page.prose.lines().filter(|line| ["|`BELLWIRE_", "|`OTEL_"].iter().any(|row| line.starts_with(row)));
         for row in rows {
             let mut cells = row.split('|').skip(1).map(|cell| cell.split('`').skip(1).step_by(2).collect::<Vec<_>>());
             let (names, defaults) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());

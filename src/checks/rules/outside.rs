@@ -120,7 +120,7 @@ pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> CheckResult 
         Some((app, why)) => {
             CheckResult::warning(CHECK, format!("Push services cannot write to the operator of the app {app}: {why}."))
                 .advise("Name a mail address that is read, for each VAPID key; Apple refuses keys without one.")
-                .by(format!("bellwire vapid list --app {app}"))
+                .by(format!("bellwire vapid subject --app {app} mailto:ADDRESS"))
         }
     }
 }
@@ -191,7 +191,7 @@ pub(in crate::checks) fn worker_script(url: &Url, heard: &OutsideResponse) -> Op
 }
 
 /// Checks whether a page of this origin can register a subscription. Returns `None` without a response.
-pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &OutsideResponse) -> Option<CheckResult> {
+pub(in crate::checks) fn cors(url: &Url, app: &str, origin: &str, heard: &OutsideResponse) -> Option<CheckResult> {
     const CHECK: &str = "CORS";
     let Ok((status, headers, _)) = heard else { return None };
     let allowed: Vec<_> = headers.get_all(header::ACCESS_CONTROL_ALLOW_ORIGIN).iter().collect();
@@ -211,7 +211,8 @@ pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &OutsideResponse) 
     };
     Some(
         CheckResult::failure(CHECK, format!("Pages of {origin} cannot subscribe with the app {app}: {wrong}."))
-            .advise("Bellwire answers preflights itself: have the proxy add no CORS headers, take none away, and let OPTIONS through."),
+            .advise("Bellwire answers preflights itself: have the proxy add no CORS headers, take none away, and let OPTIONS through.")
+            .by(format!("curl -si -X OPTIONS -H 'Origin: {origin}' -H 'Access-Control-Request-Method: POST' {url}")),
     )
 }
 

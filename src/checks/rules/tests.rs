@@ -26,7 +26,8 @@ fn settings() -> DatabaseSettings {
 fn is(finding: &CheckResult, health: Health, named: &str) {
     assert_eq!(finding.health, health, "{finding:?}");
     assert!(finding.detail.ends_with('.') && finding.detail.len() > 12, "{finding:?}");
-    assert!(health != Health::Ok || (finding.advice.is_none() && finding.line.is_none()), "{finding:?}");
+    let has = [finding.advice.is_some(), finding.line.is_some()];
+    assert_eq!(has, [health != Health::Ok; 2], "{finding:?}");
     let all = [Some(&finding.detail), finding.advice.as_ref(), finding.line.as_ref()]
         .map(|text| text.map_or("", |text| text));
     assert!(all.join(" ").contains(named), "{named}: {finding:?}");

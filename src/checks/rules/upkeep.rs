@@ -30,11 +30,10 @@ pub(in crate::checks) fn inodes(free: u64, all: u64) -> CheckResult {
         [true, _] => Health::Warning,
         _ => Health::Ok,
     };
-    let finding =
-        CheckResult::new(CHECK, health, format!("{:.0} % of the inodes are free where the data lies.", share * 100.0));
+    let detail = format!("{:.0} % of the inodes are free where the data lies.", share * 100.0);
     match health {
-        Health::Ok => finding,
-        _ => finding
+        Health::Ok => CheckResult::ok(CHECK, detail),
+        health => CheckResult::finding(CHECK, health, detail)
             .advise("Without inodes no file can be made, however much room there is: find what fills the disk with small files.")
             .by("df -i"),
     }
@@ -58,13 +57,12 @@ pub(in crate::checks) fn scheduling(is_by_session: bool) -> CheckResult {
 pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> CheckResult {
     const CHECK: &str = "files in use";
     let health = beyond(open as f64 / limit.max(1) as f64, FILES_OPEN);
-    let finding =
-        CheckResult::new(CHECK, health, format!("This process has {open} files and sockets open, of at most {limit}."));
+    let detail = format!("This process has {open} files and sockets open, of at most {limit}.");
     match health {
-        Health::Ok => finding,
-        _ => finding
+        Health::Ok => CheckResult::ok(CHECK, detail),
+        health => CheckResult::finding(CHECK, health, detail)
             .advise("Each client, and each connection to a push service or Postgres, is one. Raise the limit, in a unit of systemd by:")
-            .by("LimitNOFILE=65536"),
+            .by(format!("LimitNOFILE={}", (2 * limit).next_power_of_two())),
     }
 }
 
@@ -99,7 +97,7 @@ pub(in crate::checks) fn bloat(worst: Option<&Dead>) -> CheckResult {
     let detail = format!("The table {table} holds {dead} dead rows beside {live} that live.");
     match health {
         Health::Ok => CheckResult::ok(CHECK, detail),
-        health => CheckResult::new(CHECK, health, format!("{detail} What reads it becomes slow."))
+        health => CheckResult::finding(CHECK, health, format!("{detail} What reads it becomes slow."))
             .advise("Check first that no old transaction keeps them, as this page shows; then clear them.")
             .by(format!("VACUUM bellwire.{table};")),
     }
