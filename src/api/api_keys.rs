@@ -127,9 +127,9 @@ pub(crate) async fn list(
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    Making(body, pending): Making<NewApiKey>,
+    Making(body, faults, pending): Making<NewApiKey>,
 ) -> Result<Response, Instead> {
-    create_for(&state, Some(server.app.id), &server.caller, body, pending).await
+    create_for(&state, Some(server.app.id), &server.caller, (body, faults), pending).await
 }
 
 /// Revokes an API key at once and permanently. The keys that it created are revoked, too, identity keys included, unless they are
@@ -163,9 +163,9 @@ async fn list_of_server(
 async fn create_of_server(
     operator: Operator,
     State(state): State<ApiState>,
-    Making(body, pending): Making<NewApiKey>,
+    Making(body, faults, pending): Making<NewApiKey>,
 ) -> Result<Response, Instead> {
-    create_for(&state, None, &operator.caller, body, pending).await
+    create_for(&state, None, &operator.caller, (body, faults), pending).await
 }
 
 async fn revoke_of_server(
@@ -187,10 +187,9 @@ async fn create_for(
     state: &ApiState,
     app: Option<AppId>,
     maker: &Caller,
-    mut body: NewApiKey,
+    (mut body, mut faults): (NewApiKey, Faults),
     pending: Pending,
 ) -> Result<Response, Instead> {
-    let mut faults = Faults::default();
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
     if app.is_none() {
         let one = matches!(body.scopes[..], [scope] if Scope::OF_SERVER.contains(&scope));

@@ -14,7 +14,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::http::app_ref::AppRef;
 use super::http::auth::{MayChangeSettings, MayRead, Operator, Server, Watcher};
-use super::http::extract::{Json, PathId, Query, is_plain_text, not_null, null_is_default, nullable};
+use super::http::draft::Draft;
+use super::http::extract::{PathId, Query, is_plain_text, not_null, null_is_default, nullable};
 use super::http::idempotency::{Instead, Making};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem, ProblemCode};
@@ -163,8 +164,7 @@ pub(crate) struct AppChange {
 
 impl AppChange {
     /// Makes the change. 422: something of it is wrong, for any app or for this one.
-    fn apply(self, app: &mut App) -> Result<(), Problem> {
-        let mut faults = Faults::default();
+    fn apply(self, app: &mut App, mut faults: Faults) -> Result<(), Problem> {
         if let Some(name) = self.name {
             check_name(&name, &mut faults);
             app.name = name;
@@ -275,9 +275,8 @@ fn check_origins(pointer: &str, origins: &[String], faults: &mut Faults) {
 pub(crate) async fn create(
     operator: Operator,
     State(state): State<ApiState>,
-    Making(body, pending): Making<NewApp>,
+    Making(body, mut faults, pending): Making<NewApp>,
 ) -> Result<Response, Instead> {
-    let mut faults = Faults::default();
     let slug_rule = "must be 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen";
     faults.require(is_slug(&body.slug), "/slug", slug_rule);
     check_name(&body.name, &mut faults);
@@ -343,18 +342,18 @@ pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<AppResponse> {
 }
 
 /// Changes the given members of an app. Other members stay, also with concurrent changes.
-#[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppResponse)))]
+#[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", request_body = AppChange, responses((status = 200, body = AppResponse)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
-    Json(body, _): Json<AppChange>,
+    Draft(body, faults, _): Draft<AppChange>,
 ) -> Result<axum::Json<AppResponse>, Problem> {
     let _changing = state.known_keys.changing();
     let mut tx = state.begin().await?;
     // Read again: it may have changed since the key was read with it.
     let before = apps::lock(&mut tx, server.app.id).await?.ok_or_else(|| Problem::not_found("app"))?;
     let mut app = before.clone();
-    body.apply(&mut app)?;
+    body.apply(&mut app, faults)?;
     if !server.caller.may(Scope::Operator) {
         refuse_what_operators_change(&before, &app)?;
     }

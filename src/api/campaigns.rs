@@ -19,10 +19,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
 use super::http::auth::{MayRead, MaySend, MaySteerMessages, Server};
+use super::http::draft::Draft;
 use super::http::extract::{Json, PathId, PathParam, Query};
 use super::http::idempotency::{Instead, Making, Once, first_response, idempotency_key};
 use super::http::paging::{Page, Paging};
-use super::http::problem::{Problem, ProblemCode};
+use super::http::problem::{Faults, Problem, ProblemCode};
 use super::http::routes::routes;
 use crate::api::messages::accept::accept_under;
 use crate::api::messages::accepted::Accepted;
@@ -121,15 +122,15 @@ pub(crate) async fn list(
 pub(crate) async fn create(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    Making(body, pending): Making<CampaignPlan>,
+    Making(body, faults, pending): Making<CampaignPlan>,
 ) -> Result<Response, Instead> {
-    let checked = check(&state, &server.app, &body).await?;
+    let checked = check(&state, &server.app, &body, faults).await?;
     let once = pending.begin(&state).await?;
     make(&server, &state, once, StoredPlan { given: body, checked }).await
 }
 
 /// Checks a plan against the app that it is of.
-async fn check(state: &ApiState, app: &App, body: &CampaignPlan) -> Result<Plan, Problem> {
+async fn check(state: &ApiState, app: &App, body: &CampaignPlan, faults: Faults) -> Result<Plan, Problem> {
     let followed = match &body.follows {
         Some(follow) => {
             let named: CampaignRef =
@@ -138,7 +139,7 @@ async fn check(state: &ApiState, app: &App, body: &CampaignPlan) -> Result<Plan,
         }
         None => None,
     };
-    body.check(state, app, followed).await
+    body.check(state, app, followed, faults).await
 }
 
 async fn make(
@@ -279,17 +280,17 @@ pub(crate) async fn show_variants(
 }
 
 /// Writes a draft anew. 409 once it was started: clone it.
-#[utoipa::path(put, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
+#[utoipa::path(put, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns", request_body = CampaignPlan,
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn replace(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-    Json(body, _): Json<CampaignPlan>,
+    Draft(body, faults, _): Draft<CampaignPlan>,
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let (app, now) = (&server.app, state.clock.now());
     let row = find(&state, app, &campaign).await?;
-    let checked = check(&state, app, &body).await?;
+    let checked = check(&state, app, &body, faults).await?;
     let stored = StoredPlan { given: body, checked };
     let sealed = seal(&state, row.id, &stored)?;
     let new = new_campaign(&stored, &sealed);
@@ -349,11 +350,10 @@ pub(crate) async fn clone(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(campaign): PathId<CampaignRef>,
-    Making(body, pending): Making<CampaignClone>,
+    Making(body, mut faults, pending): Making<CampaignClone>,
 ) -> Result<Response, Instead> {
-    if !is_slug(&body.slug) {
-        return Err(Problem::invalid_member("/slug", SLUG_RULE).into());
-    }
+    faults.require(is_slug(&body.slug), "/slug", SLUG_RULE);
+    faults.finish()?;
     let row = find(&state, &server.app, &campaign).await?;
     let StoredPlan { mut given, checked } = open(&state, &row)?;
     given.slug = body.slug;
@@ -406,7 +406,7 @@ async fn compose_test(
     let mut message = message
         .ok_or_else(|| Problem::invalid_member("/variant", "names a variant that does not exist in this campaign"))?;
     let template = Templates::default().resolve(state, app.id, message.template.take()).await?;
-    message.compose(state, app, &RetryHeaders::default(), None, template).map_err(to_users)
+    message.compose(state, app, &RetryHeaders::default(), None, template, Faults::default()).map_err(to_users)
 }
 
 /// Moves a fault of the message's `to` to the request's `users`.

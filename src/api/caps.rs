@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::http::auth::{MayRead, MaySetPolicies, Server};
-use super::http::extract::Json;
-use super::http::problem::{Faults, Problem};
+use super::http::draft::Draft;
+use super::http::problem::Problem;
 use super::http::routes::routes;
 use bellwire_rules::policy::caps::{Caps, WrittenCap};
 use bellwire_store::keys::audit::AuditAction;
@@ -46,17 +46,17 @@ pub(crate) async fn show(
 
 /// Replaces the app's frequency caps. They apply within a minute, and count messages from then on. Counts of a cap over the same
 /// tiers continue.
-#[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 200, body = CapSettings)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies", request_body = CapSettings, responses((status = 200, body = CapSettings)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    Json(body, _): Json<CapSettings>,
+    Draft(body, mut faults, _): Draft<CapSettings>,
 ) -> Result<axum::Json<CapSettings>, Problem> {
-    let caps = Caps::parse(&body.caps).map_err(|errors| {
-        let mut faults = Faults::default();
+    let caps = Caps::parse(&body.caps).unwrap_or_else(|errors| {
         errors.into_iter().for_each(|error| faults.refuse(format!("/caps{}", error.pointer), error.detail));
-        faults.finish().expect_err("there are errors")
-    })?;
+        Caps::default()
+    });
+    faults.finish()?;
     write(&server, &state, &caps).await?;
     Ok(axum::Json((&caps).into()))
 }

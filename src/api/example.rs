@@ -17,7 +17,7 @@ use super::apps::ORIGINS_MAX;
 use super::http::auth::{bearer, read_token};
 use super::http::extract::{BodyLimit, Json};
 use super::http::limits::peer;
-use super::http::problem::{Problem, ProblemCode};
+use super::http::problem::{Faults, Problem, ProblemCode};
 use super::vapid_keys;
 use crate::api::messages::accept::accept;
 use crate::api::messages::compose::MessageRequest;
@@ -226,7 +226,7 @@ pub(crate) async fn send(
         },
     }))
     .map_err(|_| Problem::internal())?;
-    let composed = body.compose(&state, &app, &RetryHeaders::default(), None, None)?;
+    let composed = body.compose(&state, &app, &RetryHeaders::default(), None, None, Faults::default())?;
     let id = composed.asked.id;
     accept(&state, &app, composed).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(ExampleSent { id })))

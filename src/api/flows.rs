@@ -14,7 +14,8 @@ use utoipa::ToSchema;
 use super::gateways::{LaneNumber, visible_lane};
 use super::http::auth::{MayRead, MaySetPolicies, Needed, Onlooker, Operator, Server, Watcher};
 use super::http::caller::Caller;
-use super::http::extract::{Json, PathId};
+use super::http::draft::Draft;
+use super::http::extract::PathId;
 use super::http::problem::{Faults, Problem};
 use super::http::routes::{Access, Argument, routes};
 use super::{ApiState, Work};
@@ -113,8 +114,7 @@ pub(crate) struct FlowRequest {
 }
 
 impl FlowRequest {
-    fn check(&self) -> Result<Change, Problem> {
-        let mut faults = Faults::default();
+    fn check(&self, mut faults: Faults) -> Result<Change, Problem> {
         for (member, value) in [("/rate", self.rate), ("/parallelism", self.parallelism)] {
             let fits = value.is_none_or(|n| (1..=MOST).contains(&n));
             faults.require(fits, member, "must be 1 to 1000000");
@@ -279,12 +279,12 @@ pub(crate) async fn show_app(OfApp(scope, _): OfApp<MayRead>) -> Result<axum::Js
 }
 
 /// Sets what is let through of an app as a whole.
-#[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 200, body = FlowResponse)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control", request_body = FlowRequest, responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn set_app(
     OfApp(scope, _): OfApp<MaySetPolicies>,
-    Json(body, _): Json<FlowRequest>,
+    Draft(body, faults, _): Draft<FlowRequest>,
 ) -> Result<axum::Json<FlowResponse>, Problem> {
-    scope.change_and_show(body.check()?).await
+    scope.change_and_show(body.check(faults)?).await
 }
 
 /// Lets anything of an app through.
@@ -322,13 +322,13 @@ pub(crate) async fn show_lane(watched: WatchedLane) -> Result<axum::Json<FlowRes
 }
 
 /// Sets what is let through of a lane, beside what its app is allowed.
-#[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control",
+#[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control", request_body = FlowRequest,
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn set_lane(
     OfLane(scope): OfLane,
-    Json(body, _): Json<FlowRequest>,
+    Draft(body, faults, _): Draft<FlowRequest>,
 ) -> Result<axum::Json<FlowResponse>, Problem> {
-    scope.change_and_show(body.check()?).await
+    scope.change_and_show(body.check(faults)?).await
 }
 
 /// Lets anything through a lane that its app is allowed.

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::http::auth::Operator;
-use super::http::extract::Json;
+use super::http::draft::Draft;
 use super::http::problem::{Faults, Problem};
 use super::http::routes::routes;
 use bellwire_core::log_filter::LogFilter;
@@ -61,8 +61,7 @@ pub(crate) struct LogLevelRequest {
 }
 
 impl LogLevelRequest {
-    fn check(&self, now: DateTime<Utc>) -> Result<LogLevelOverride, Problem> {
-        let mut faults = Faults::default();
+    fn check(&self, now: DateTime<Utc>, mut faults: Faults) -> Result<LogLevelOverride, Problem> {
         let filter = LogFilter::parse(&self.filter);
         if let Err(wrong) = &filter {
             faults.refuse("/filter", wrong.to_string());
@@ -83,14 +82,14 @@ pub(crate) async fn show(_: Operator, State(state): State<ApiState>) -> Result<a
 }
 
 /// Changes for a while what is seen in the log, of all processes within two seconds. Afterwards what each was started with holds again.
-#[utoipa::path(put, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelResponse)))]
+#[utoipa::path(put, path = "/v1/log-level", tag = "Operations", request_body = LogLevelRequest, responses((status = 200, body = LogLevelResponse)))]
 pub(crate) async fn set(
     operator: Operator,
     State(state): State<ApiState>,
-    Json(body, _): Json<LogLevelRequest>,
+    Draft(body, faults, _): Draft<LogLevelRequest>,
 ) -> Result<axum::Json<LogLevelResponse>, Problem> {
     let now = state.clock.now();
-    let wanted = body.check(now)?;
+    let wanted = body.check(now, faults)?;
     let mut tx = state.begin().await?;
     log_level::write(&mut tx, &wanted).await?;
     let entry = operator.caller.did(None, AuditAction::LogLevelSet, TARGET);

@@ -23,9 +23,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::engagement;
 use super::http::auth::{MayRead, MaySend, MaySteerMessages, Server};
-use super::http::extract::{Json, PathId, Query};
+use super::http::draft::Draft;
+use super::http::extract::{PathId, Query};
 use super::http::idempotency::{first_response, idempotency_key};
-use super::http::problem::{FieldError, Problem, ProblemCode};
+use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
 use super::{ApiState, Work};
 use crate::api::messages::accept::accept_under;
@@ -87,7 +88,7 @@ pub(crate) struct SendQuery {
 const SEND_ROUTE: &str = "POST /v1/apps/{app}/messages";
 
 /// Sends a message. With an `Idempotency-Key`, the same request made again is answered as it was the first time.
-#[utoipa::path(post, path = "/v1/apps/{app}/messages", tag = "Messages",
+#[utoipa::path(post, path = "/v1/apps/{app}/messages", tag = "Messages", request_body = MessageRequest,
     params(("Bellwire-Retries" = Option<u32>, Header, description = "Beats the policy's `retries`; also `Upstash-Retries`"),
         ("Bellwire-Retry-Delay" = Option<String>, Header,
             description = "Beats the policy's `retryDelay`; also `Upstash-Retry-Delay`")),
@@ -97,13 +98,13 @@ pub(crate) async fn send(
     State(state): State<ApiState>,
     Query(query): Query<SendQuery>,
     headers: HeaderMap,
-    Json(body, octets): Json<MessageRequest>,
+    Draft(body, faults, octets): Draft<MessageRequest>,
 ) -> Result<Response, Problem> {
     let retries = RetryHeaders::read(&headers)?;
     let digest = retries.digest(&octets);
     let keyed = |key| server.keyed_request(&state.vault, SEND_ROUTE, key, &[digest.as_ref()]);
     let request = idempotency_key(&headers)?.filter(|_| !query.dry_run).map(keyed);
-    let mut composed = match compose(&state, &server, &retries, body).await {
+    let mut composed = match compose(&state, &server, &retries, (body, faults)).await {
         Ok(composed) => composed,
         Err(refused) => {
             return first_response(&state, request.as_ref(), refused).await.map(IntoResponse::into_response);
@@ -128,13 +129,14 @@ async fn compose(
     state: &ApiState,
     server: &Server<MaySend>,
     retries: &RetryHeaders,
-    mut body: MessageRequest,
+    (mut body, faults): (MessageRequest, Faults),
 ) -> Result<Composed, Problem> {
     let segment = body.to.segment(state, &server.app).await?;
     let mut templates = Templates::default();
-    let template = templates.resolve(state, server.app.id, body.template.take()).await?;
+    let template = templates.resolve(state, server.app.id, body.template.take()).await;
+    let template = template.map_err(|refused| faults.with(refused))?;
     let mut composed =
-        body.compose(state, &server.app, retries, segment, template)?.sent_by(server.caller.counted_as());
+        body.compose(state, &server.app, retries, segment, template, faults)?.sent_by(server.caller.counted_as());
     composed.try_out(&mut templates, state, server.app.id).await?;
     let Addressed { message, audience } = &composed.addressed;
     if !audience.is_named() && message.tier != Tier::Transactional {

@@ -1,8 +1,8 @@
 //! The description of the API, OpenAPI 3.1, made from the handlers and served at `/openapi.json`.
 
 mod examples;
-mod samples;
-mod shapes;
+pub(super) mod samples;
+pub(super) mod shapes;
 
 use std::collections::BTreeSet;
 

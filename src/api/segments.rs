@@ -13,9 +13,10 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::http::auth::{MayRead, MaySteerMessages, Server};
+use super::http::draft::Draft;
 use super::http::extract::{Json, PathId, PathParam, Query, is_plain_text};
 use super::http::paging::{Page, Paging};
-use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::http::problem::{FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
 use bellwire_segment::{AudienceFilter, Expression};
 use bellwire_store::WriteOutcome;
@@ -201,15 +202,14 @@ async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<Segment
 }
 
 /// Creates or changes a segment. Messages keep the expression of the time when they were sent.
-#[utoipa::path(put, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
+#[utoipa::path(put, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments", request_body = SegmentRequest,
     responses((status = 200, body = SegmentResponse), (status = 201, body = SegmentResponse, description = "It is new")))]
 pub(crate) async fn set(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(name): PathId<SegmentName>,
-    Json(body, _): Json<SegmentRequest>,
+    Draft(body, mut faults, _): Draft<SegmentRequest>,
 ) -> Result<(StatusCode, axum::Json<SegmentResponse>), Problem> {
-    let mut faults = Faults::default();
     let expression = Expression::parse(&body.expression);
     let expression = expression.map_err(|error| faults.refuse("/expression", error.to_string())).ok();
     let description = body.description.as_deref().filter(|text| !text.is_empty());

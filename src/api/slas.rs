@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::http::auth::{MayRead, MaySetPolicies, Server};
-use super::http::extract::Json;
-use super::http::problem::{Faults, Problem};
+use super::http::draft::Draft;
+use super::http::problem::Problem;
 use super::http::routes::routes;
 use bellwire_core::delivery::Tier;
 use bellwire_store::keys::audit::AuditAction;
@@ -60,13 +60,12 @@ pub(crate) async fn show(server: Server<MayRead>, State(state): State<ApiState>)
 }
 
 /// Replaces what the app wants of each tier.
-#[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies", responses((status = 200, body = Slas)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies", request_body = Slas, responses((status = 200, body = Slas)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    Json(mut body, _): Json<Slas>,
+    Draft(mut body, mut faults, _): Draft<Slas>,
 ) -> Result<axum::Json<Slas>, Problem> {
-    let mut faults = Faults::default();
     for tier in Tier::ALL {
         let within = body.of(tier).is_none_or(|seconds| (1..=SECONDS_MAX).contains(&seconds));
         faults.require(within, &format!("/{}", tier.name()), "must be from 1 to 2592000 seconds");

@@ -17,7 +17,8 @@ use utoipa::ToSchema;
 
 use super::http::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, read_token};
 use super::http::cors::allowed_origin;
-use super::http::extract::{Json, PathId, nullable};
+use super::http::draft::Draft;
+use super::http::extract::{PathId, nullable};
 use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
 use super::policies;
@@ -137,22 +138,23 @@ pub(crate) struct SubscriptionChange {
 /// API key, an import or the subscription's token; confirmed by a receipt. Other keys of the same or a higher rank make a new
 /// subscription with a new id (201). Those of a lower rank, and those for a person who unsubscribed, are refused with 409
 /// `endpoint_taken`. The same ranks protect `expirationTime`.
-#[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions", security(()),
+#[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions", request_body = NewSubscription, security(()),
     responses((status = 201, body = SubscriptionResponse), (status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn register(
     client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
     headers: HeaderMap,
-    Json(body, _): Json<NewSubscription>,
+    Draft(body, mut faults, _): Draft<NewSubscription>,
 ) -> Result<Response, Problem> {
     if !client.server && allowed_origin(&headers, &client.app.origins).is_none() {
         return Err(Problem::forbidden("Browsers register from one of the app's origins. Servers show an API key."));
     }
-    let (mut faults, mut details) = (Faults::default(), Faults::default());
+    let mut details = Faults::default();
     let user_id = user_id(body.user_id, &mut details);
     // The token of a user id that is left out proves nothing.
     let token = body.user_token.as_deref().filter(|_| details.is_empty());
-    check_user(&state, &client.app, client.server, user_id.as_ref().and_then(Option::as_deref), token).await?;
+    let user = user_id.as_ref().and_then(Option::as_deref);
+    check_user(&state, &client.app, client.server, user, token).await.map_err(|refused| faults.with(refused))?;
     let topics_named = texts_of(body.topics.as_ref());
     let said = SubscriptionInput {
         by: client.speaker(),
@@ -277,20 +279,20 @@ pub(crate) async fn show(
 /// previous one, also if a server makes it. Values that browsers may not set in this app are left out, and listed in `refused`.
 /// So are malformed values of a browser; a server gets 422. By the id of a replaced subscription, a server changes its successor,
 /// and a browser gets 409.
-#[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
+#[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions", request_body = SubscriptionChange,
     responses((status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn change(
     client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
     PathId(id): PathId<SubscriptionId>,
-    Json(body, _): Json<SubscriptionChange>,
+    Draft(body, mut faults, _): Draft<SubscriptionChange>,
 ) -> Result<axum::Json<SubscriptionResponse>, Problem> {
     client.must_show_something()?;
-    let mut faults = Faults::default();
     // The person of a subscription is no detail: one who cannot be read must not be confused with the person before.
     let user_id = user_id(body.user_id, &mut faults);
     let (user, token) = (user_id.as_ref().and_then(Option::as_deref), body.user_token.as_deref());
-    check_user(&state, &client.app, client.server, user, token.filter(|_| faults.is_empty())).await?;
+    let token = token.filter(|_| faults.is_empty());
+    check_user(&state, &client.app, client.server, user, token).await.map_err(|refused| faults.with(refused))?;
     let no_attributes = body.attributes == Some(None);
     let topics_named = texts_of(body.topics.as_ref().and_then(Option::as_ref));
     let said = SubscriptionInput {

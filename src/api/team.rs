@@ -13,7 +13,8 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::http::app_ref::AppRef;
 use super::http::auth::TeamAdmin;
-use super::http::extract::{Json, PathId, Query, named_app, null_is_default};
+use super::http::draft::Draft;
+use super::http::extract::{PathId, Query, named_app, null_is_default};
 use super::http::idempotency::{Instead, Making, Pending};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem, ProblemCode};
@@ -174,9 +175,8 @@ fn unknown() -> Problem {
 pub(crate) async fn invite(
     admin: TeamAdmin,
     State(state): State<ApiState>,
-    Making(body, pending): Making<Invitation>,
+    Making(body, mut faults, pending): Making<Invitation>,
 ) -> Result<Response, Instead> {
-    let mut faults = Faults::default();
     let email = normal_email(&body.email);
     faults.require(email.is_some(), "/email", EMAIL_RULE);
     faults.require(!body.roles.is_empty(), "/roles", "must hold at least one role");
@@ -199,15 +199,14 @@ pub(crate) async fn invite(
 }
 
 /// Changes a teammate's roles, or shuts them out. It holds from the next request on.
-#[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateResponse)))]
+#[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", request_body = TeammateChange, responses((status = 200, body = TeammateResponse)))]
 pub(crate) async fn change(
     admin: TeamAdmin,
     State(state): State<ApiState>,
     PathId(id): PathId<TeammateId>,
-    Json(body, _): Json<TeammateChange>,
+    Draft(body, mut faults, _): Draft<TeammateChange>,
 ) -> Result<axum::Json<TeammateResponse>, Problem> {
     admin.must_not_be(id)?;
-    let mut faults = Faults::default();
     let grants = match body.roles {
         None => None,
         Some(roles) => Some(read_grants(&state, roles, &mut faults).await?),

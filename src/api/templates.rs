@@ -12,9 +12,10 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::http::auth::{MayRead, MaySteerMessages, Server};
-use super::http::extract::{Json, PathId, Query, TemplateName};
+use super::http::draft::Draft;
+use super::http::extract::{PathId, Query, TemplateName};
 use super::http::paging::{Page, Paging};
-use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::http::problem::{FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
 use crate::api::templates::templated::open;
 use bellwire_core::locale::language_tag;
@@ -85,15 +86,14 @@ pub(crate) async fn show(
 }
 
 /// Creates a template, or replaces the one of its name. Earlier messages do not change: each has its own copy.
-#[utoipa::path(put, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
+#[utoipa::path(put, path = "/v1/apps/{app}/templates/{template}", tag = "Templates", request_body = Template,
     responses((status = 201, body = TemplateResponse), (status = 200, body = TemplateResponse, description = "It was there before")))]
 pub(crate) async fn put(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     PathId(TemplateName(name)): PathId<TemplateName>,
-    Json(template, _): Json<Template>,
+    Draft(template, mut faults, _): Draft<Template>,
 ) -> Result<Response, Problem> {
-    let mut faults = Faults::default();
     for fault in Compiled::check(&template) {
         faults.refuse(fault.pointer, fault.detail);
     }

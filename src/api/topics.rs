@@ -12,9 +12,10 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::http::auth::{MayChangeSubscribers, MayRead, Server};
+use super::http::draft::Draft;
 use super::http::extract::{Json, PathId, Query, TopicName, null_is_default, nullable};
 use super::http::paging::{Page, Paging};
-use super::http::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::http::problem::{FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
 use super::opt_in::TopicDisplay;
 use super::policies::of_new;
@@ -129,9 +130,8 @@ pub(crate) async fn set(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     PathId(TopicName(topic)): PathId<TopicName>,
-    Json(body, _): Json<TopicRequest>,
+    Draft(body, mut faults, _): Draft<TopicRequest>,
 ) -> Result<(StatusCode, axum::Json<TopicResponse>), Problem> {
-    let mut faults = Faults::default();
     let (policy, warnings) = of_new(PolicyLevel::Topic, body.policy, &server.app, Some(&server.caller), &mut faults)?;
     if let Some(Some(display)) = &body.display {
         display.check(&mut faults);

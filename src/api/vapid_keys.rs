@@ -148,9 +148,8 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    Making(body, pending): Making<NewVapidKey>,
+    Making(body, mut faults, pending): Making<NewVapidKey>,
 ) -> Result<Response, Instead> {
-    let mut faults = Faults::default();
     let pair = read_pair(&body, &mut faults);
     if let Some(Err(error)) = body.subject.as_deref().map(check_subject) {
         faults.refuse("/subject", error.to_string());

@@ -18,6 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use super::ApiState;
 use super::http::auth::{MayManageKeys, MayRead, Server};
 use super::http::caller::Caller;
+use super::http::draft::Draft;
 use super::http::extract::{Json, PathId, Query, is_plain_text, not_null, nullable};
 use super::http::idempotency::{Instead, Making};
 use super::http::paging::{Page, Paging};
@@ -227,8 +228,7 @@ struct WebhookSpec<'a> {
 }
 
 impl WebhookSpec<'_> {
-    fn check(&self, state: &ApiState, app: &App) -> Result<(), Problem> {
-        let mut faults = Faults::default();
+    fn check(&self, state: &ApiState, app: &App, mut faults: Faults) -> Result<(), Problem> {
         faults.require(
             is_plain_text(self.name, 200),
             "/name",
@@ -330,7 +330,7 @@ async fn view(state: &ApiState, app: AppId, id: WebhookId, caller: &Caller) -> R
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    Making(body, pending): Making<NewWebhook>,
+    Making(body, mut faults, pending): Making<NewWebhook>,
 ) -> Result<Response, Instead> {
     let wanted = WebhookSpec {
         name: &body.name,
@@ -340,9 +340,10 @@ pub(crate) async fn create(
         policy: body.policy.as_ref().filter(|policy| !policy.is_null()),
         caller: &server.caller,
     };
-    wanted.check(&state, &server.app)?;
     let secret = body.secret.as_deref().map_or_else(|| Some(generate()), Secret::read);
-    let secret = secret.ok_or_else(|| Problem::invalid_member("/secret", SECRET_RULE))?;
+    faults.require(secret.is_some(), "/secret", SECRET_RULE);
+    wanted.check(&state, &server.app, faults)?;
+    let secret = secret.expect("an unreadable secret was refused");
     let (id, now) = (WebhookId(state.clock.uuid()), state.clock.now());
     let sealed = state.vault.seal(WEBHOOK_SECRET, id, secret.expose());
     let mut once = pending.begin(&state).await?;
@@ -362,13 +363,13 @@ pub(crate) async fn create(
 }
 
 /// Changes the given members of a webhook. One that is enabled again receives events from then on.
-#[utoipa::path(patch, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
+#[utoipa::path(patch, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks", request_body = WebhookChange,
     responses((status = 200, body = WebhookResponse)))]
 pub(crate) async fn change(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     PathId(id): PathId<WebhookId>,
-    Json(body, _): Json<WebhookChange>,
+    Draft(body, faults, _): Draft<WebhookChange>,
 ) -> Result<axum::Json<WebhookResponse>, Problem> {
     let before = find(&state, server.app.id, id).await?;
     let url = open_url(&state, &before)?;
@@ -384,7 +385,7 @@ pub(crate) async fn change(
         },
         caller: &server.caller,
     };
-    wanted.check(&state, &server.app)?;
+    wanted.check(&state, &server.app, faults)?;
     let disabled_why = match body.enabled {
         None => before.disabled_why,
         Some(true) => None,

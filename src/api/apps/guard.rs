@@ -8,7 +8,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::api::http::auth::{MayChangeSettings, MayRead, MaySetPolicies, Server};
-use crate::api::http::extract::Json;
+use crate::api::http::draft::Draft;
 use crate::api::http::problem::{Faults, Problem};
 use crate::api::http::routes::routes;
 use crate::api::{ApiState, Work};
@@ -62,8 +62,7 @@ pub(crate) struct GuardRequest {
 }
 
 impl GuardRequest {
-    fn check(&self) -> Result<Set, Problem> {
-        let mut faults = Faults::default();
+    fn check(&self, mut faults: Faults) -> Result<Set, Problem> {
         let factor =
             self.factor.map(|factor| i32::try_from(factor).ok().filter(|_| (0..=FACTOR_MAX).contains(&factor)));
         faults.require(factor != Some(None), "/factor", &format!("must be 0 to {FACTOR_MAX}"));
@@ -107,13 +106,13 @@ pub(crate) async fn show(
 
 /// Replaces what holds the app. Allowing for more than before takes an operator's key. An app that is held stays so until it is
 /// released.
-#[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 200, body = GuardResponse)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control", request_body = GuardRequest, responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
-    Json(body, _): Json<GuardRequest>,
+    Draft(body, faults, _): Draft<GuardRequest>,
 ) -> Result<axum::Json<GuardResponse>, Problem> {
-    write(&server, &state, body.check()?).await?;
+    write(&server, &state, body.check(faults)?).await?;
     view(&state, server.app.id).await
 }
 

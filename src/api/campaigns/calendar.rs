@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::api::ApiState;
 use crate::api::http::auth::{MayRead, MaySetPolicies, Server};
-use crate::api::http::extract::Json;
+use crate::api::http::draft::Draft;
 use crate::api::http::problem::Problem;
 use crate::api::http::routes::routes;
 use bellwire_rules::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
@@ -52,21 +52,18 @@ pub(crate) async fn show(
 }
 
 /// Replaces the app's calendar. It holds within a minute, also for what is under way.
-#[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarSettings)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies", request_body = CalendarSettings, responses((status = 200, body = CalendarSettings)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    Json(body, _): Json<CalendarSettings>,
+    Draft(body, mut faults, _): Draft<CalendarSettings>,
 ) -> Result<axum::Json<CalendarSettings>, Problem> {
-    let Some(zone) = zone(&body.timezone) else {
-        return Err(Problem::invalid_member(
-            "/timezone",
-            "must be the IANA name of a time zone, such as Europe/Berlin",
-        ));
-    };
-    if body.off_peak.len() > WINDOWS_MAX {
-        return Err(Problem::invalid_member("/off_peak", format!("must be at most {WINDOWS_MAX} windows")));
-    }
+    let zone = zone(&body.timezone);
+    faults.require(zone.is_some(), "/timezone", "must be the IANA name of a time zone, such as Europe/Berlin");
+    let is_short = body.off_peak.len() <= WINDOWS_MAX;
+    faults.require(is_short, "/off_peak", &format!("must be at most {WINDOWS_MAX} windows"));
+    faults.finish()?;
+    let zone = zone.expect("an unknown zone was refused");
     let calendar = Calendar { zone, quiet_hours: body.quiet_hours, off_peak: body.off_peak };
     write(&server, &state, &calendar).await?;
     Ok(axum::Json(calendar.into()))

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::ApiState;
-use crate::api::http::extract::{is_plain_text, parse};
+use crate::api::http::draft::draft;
+use crate::api::http::extract::is_plain_text;
 use crate::api::http::problem::{Faults, Problem};
 use crate::api::messages::compose::MessageRequest;
 use crate::api::messages::retry_headers::RetryHeaders;
@@ -208,8 +209,8 @@ impl CampaignPlan {
         state: &ApiState,
         app: &App,
         followed: Option<CampaignId>,
+        mut faults: Faults,
     ) -> Result<Plan, Problem> {
-        let mut faults = Faults::default();
         faults.require(is_slug(&self.slug), "/slug", SLUG_RULE);
         faults.require(is_plain_text(self.name(), 200), "/name", NAME_RULE);
         let now = state.clock.now();
@@ -224,9 +225,10 @@ impl CampaignPlan {
         let follows = self.follows.as_ref().and_then(|follow| follow.check(followed, &mut faults));
         self.check_variants(&mut faults);
         self.check_hours(&mut faults);
+        let variants = self.bodies(state, app, &mut faults).await?;
         faults.finish()?;
         Ok(Plan {
-            variants: self.bodies(state, app).await?,
+            variants,
             when: when.unwrap_or(When::Now),
             pace,
             test,
@@ -308,27 +310,27 @@ impl CampaignPlan {
         variant.and_then(|variant| variant.hour).or(of_campaign) == Some(Hour::Best)
     }
 
-    /// Returns its messages, each checked as if sent now.
-    async fn bodies(&self, state: &ApiState, app: &App) -> Result<Vec<CampaignVariant>, Problem> {
+    /// Returns its messages, each checked as if sent now, without those that have faults.
+    async fn bodies(&self, state: &ApiState, app: &App, faults: &mut Faults) -> Result<Vec<CampaignVariant>, Problem> {
         let Value::Object(message) = &self.message else {
-            return Err(Problem::invalid_member("/message", "must be an object"));
+            faults.refuse("/message", "must be an object");
+            return Ok(Vec::new());
         };
-        if self.variants.is_empty() {
-            let checked = check_message(message.clone(), state, app).await;
-            let body = checked.map_err(|problem| problem.under("/message"))?;
-            return Ok(vec![CampaignVariant {
-                name: String::new(),
-                weight: 1,
-                at_own_hour: self.is_at_own_hour(None),
-                body,
-            }]);
-        }
-        let mut variants = Vec::with_capacity(self.variants.len());
-        for (i, variant) in self.variants.iter().enumerate() {
-            let checked = check_message(variant.over(message.clone()), state, app).await;
-            let body = checked.map_err(|problem| problem.under(&format!("/variants/{i}/message")))?;
-            let (weight, at_own_hour) = (variant.weight.unwrap_or(1), self.is_at_own_hour(Some(variant)));
-            variants.push(CampaignVariant { name: variant.name.clone(), weight, at_own_hour, body });
+        let sole = self.variants.is_empty().then_some((None, "/message".to_owned()));
+        let named = self.variants.iter().enumerate().map(|(i, it)| (Some(it), format!("/variants/{i}/message")));
+        let mut variants = Vec::with_capacity(self.variants.len().max(1));
+        for (variant, place) in sole.into_iter().chain(named) {
+            let whole = variant.map_or_else(|| message.clone(), |variant| variant.over(message.clone()));
+            let body = match check_message(whole, state, app).await {
+                Ok(body) => body,
+                Err(refused) => {
+                    faults.absorb(refused.under(&place))?;
+                    continue;
+                }
+            };
+            let name = variant.map_or_else(String::new, |variant| variant.name.clone());
+            let weight = variant.and_then(|variant| variant.weight).unwrap_or(1);
+            variants.push(CampaignVariant { name, weight, at_own_hour: self.is_at_own_hour(variant), body });
         }
         Ok(variants)
     }
@@ -363,17 +365,16 @@ impl VariantBody {
 
 /// Checks one message of a campaign. Its content is taken out of its seal again, since it is sealed with the plan.
 async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App) -> Result<PlannedMessage, Problem> {
-    let mut faults = Faults::default();
+    let octets = serde_json::to_vec(&message).map_err(|_| Problem::internal())?;
+    let (mut body, mut faults) = draft::<MessageRequest>(&octets.into())?;
     for (member, detail) in NOT_FOR_CAMPAIGNS {
         faults.require(!message.contains_key(member), &format!("/{member}"), detail);
     }
-    faults.finish()?;
-    let octets = serde_json::to_vec(&message).map_err(|_| Problem::internal())?;
-    let mut body: MessageRequest = parse(&octets)?;
     let segment = body.to.segment(state, app).await?;
     let mut templates = Templates::default();
-    let template = templates.resolve(state, app.id, body.template.take()).await?;
-    let mut composed = body.compose(state, app, &RetryHeaders::default(), segment, template)?;
+    let template =
+        templates.resolve(state, app.id, body.template.take()).await.map_err(|refused| faults.with(refused))?;
+    let mut composed = body.compose(state, app, &RetryHeaders::default(), segment, template, faults)?;
     composed.try_out(&mut templates, state, app.id).await?;
     let composed = composed.addressed;
     let message = composed.message;

@@ -11,7 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::{DeadLetterDetail, Standing, find, give};
 use crate::api::http::auth::{MayRead, MaySteerMessages, Server};
 use crate::api::http::caller::Caller;
-use crate::api::http::extract::{Json, PathId, Query};
+use crate::api::http::draft::Draft;
+use crate::api::http::extract::{PathId, Query};
 use crate::api::http::idempotency::{Instead, Making};
 use crate::api::http::paging::{Page, Paging};
 use crate::api::http::problem::{Faults, Problem, ProblemCode};
@@ -128,9 +129,8 @@ fn operation(
 pub(crate) async fn replay(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    Making(body, pending): Making<ReplayRequest>,
+    Making(body, mut faults, pending): Making<ReplayRequest>,
 ) -> Result<Response, Instead> {
-    let mut faults = Faults::default();
     let cap = check(&body.filter, body.cap, &mut faults);
     let ttl_s = ttl_s(body.ttl).unwrap_or_else(|detail| {
         faults.refuse("/ttl", detail);
@@ -154,14 +154,13 @@ pub(crate) async fn replay(
 }
 
 /// Discards dead letters: they stay in the archive, without further action.
-#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters",
+#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters", request_body = DiscardRequest,
     responses((status = 200, body = DeadLetterActionResult)))]
 pub(crate) async fn discard(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    Json(body, _): Json<DiscardRequest>,
+    Draft(body, mut faults, _): Draft<DiscardRequest>,
 ) -> Result<axum::Json<DeadLetterActionResult>, Problem> {
-    let mut faults = Faults::default();
     let cap = check(&body.filter, body.cap, &mut faults);
     faults.finish()?;
     let operation = operation(&state, server.app.id, &server.caller, HandlingAction::Discard, body.filter);

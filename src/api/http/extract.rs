@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use super::app_ref::AppRef;
 use super::nul::{refuse_nul, reject_nul};
-use super::problem::{FieldError, Problem, ProblemCode, pointer_segment};
+use super::problem::{FieldError, Problem, ProblemCode, pointer_segment, with_values};
 use super::schema_errors::{in_plain_words, mismatches};
 use crate::api::ApiState;
 use bellwire_core::delivery::Tier;
@@ -40,15 +40,20 @@ impl<T: DeserializeOwned + ToSchema> FromRequest<ApiState> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Problem> {
-        if !is_json(request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())) {
-            return Err(Problem::new(
-                ProblemCode::UnsupportedMediaType,
-                "The body must be sent as `Content-Type: application/json`.",
-            ));
-        }
-        let Octets(bytes) = Octets::from_request(request, state).await?;
+        let bytes = json_octets(request, state).await?;
         parse(&bytes).map(|value| Self(value, bytes))
     }
+}
+
+/// Reads the octets of a body that is sent as JSON.
+pub(crate) async fn json_octets(request: Request, state: &ApiState) -> Result<Bytes, Problem> {
+    if !is_json(request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())) {
+        return Err(Problem::new(
+            ProblemCode::UnsupportedMediaType,
+            "The body must be sent as `Content-Type: application/json`.",
+        ));
+    }
+    Octets::from_request(request, state).await.map(|Octets(bytes)| bytes)
 }
 
 /// Raw body of any type, within the limits of the caller.
@@ -154,7 +159,7 @@ fn wrong_form<T: ToSchema>(body: &Value, at: String, said: &str) -> Problem {
         };
         errors.push(FieldError::member(at, detail));
     }
-    Problem::invalid(errors)
+    Problem::invalid(with_values(errors, body))
 }
 
 fn is_json(content_type: Option<&str>) -> bool {
@@ -180,7 +185,7 @@ pub(crate) fn malformed(detail: String) -> Problem {
 }
 
 /// The path serde was at, as an RFC 6901 pointer.
-fn pointer(path: &Path) -> String {
+pub(crate) fn pointer(path: &Path) -> String {
     path.iter()
         .filter_map(|segment| match segment {
             Segment::Seq { index } => Some(format!("/{index}")),
@@ -191,7 +196,7 @@ fn pointer(path: &Path) -> String {
 }
 
 /// Returns serde_json's message without its ` at line 1 column 2`, which the pointer replaces.
-fn without_position(error: &serde_json::Error) -> String {
+pub(crate) fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]).to_owned()
 }

@@ -20,10 +20,11 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::auth::Admitted;
+use super::draft::Draft;
 use super::extract::IDEMPOTENCY_KEY;
-use super::extract::{Json, Octets};
+use super::extract::Octets;
 use super::fair_semaphore::SharePermit;
-use super::problem::{Problem, ProblemCode};
+use super::problem::{Faults, Problem, ProblemCode};
 use crate::api::ApiState;
 use bellwire_core::id::AppId;
 use bellwire_store::operations::idempotency::{self, Claim, KeyScope, KeyedRequest};
@@ -141,17 +142,17 @@ fn json(status: StatusCode, body: &[u8]) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_vec()).into_response()
 }
 
-/// A JSON body, and the request to begin.
+/// A JSON body, its faults so far, and the request to begin.
 #[derive(Debug)]
-pub(crate) struct Making<T>(pub T, pub Pending);
+pub(crate) struct Making<T>(pub T, pub Faults, pub Pending);
 
 impl<T: DeserializeOwned + ToSchema + Send> FromRequest<ApiState> for Making<T> {
     type Rejection = Instead;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Instead> {
         let head = Head::read(&request)?;
-        let Json(body, octets) = Json::from_request(request, state).await?;
-        Ok(Self(body, Pending::new(head, &octets, state).await?))
+        let Draft(body, faults, octets) = Draft::from_request(request, state).await?;
+        Ok(Self(body, faults, Pending::new(head, &octets, state).await?))
     }
 }
 

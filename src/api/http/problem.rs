@@ -4,12 +4,14 @@ mod code;
 
 use std::ops::{Deref, DerefMut};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::found_values::add_value;
 pub(crate) use code::ProblemCode;
 pub(crate) use code::{PROBLEM_KINDS, ProblemKind};
 
@@ -207,13 +209,60 @@ impl FieldError {
     }
 }
 
-/// Gathers what is wrong with a body, so that its author hears of everything at once.
-#[derive(Debug, Default)]
-pub(crate) struct Faults(Vec<FieldError>);
+/// Adds the values that the faults are about.
+pub(crate) fn with_values(mut errors: Vec<FieldError>, body: &Value) -> Vec<FieldError> {
+    for FieldError { pointer, detail, .. } in &mut errors {
+        pointer.iter().for_each(|pointer| add_value(detail, pointer, body));
+    }
+    errors
+}
+
+/// Gathers the faults of a body, so that a response lists all of them.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub(crate) struct Faults {
+    errors: Vec<FieldError>,
+    /// Number of faults of shape, which are first.
+    of_shape: usize,
+    /// The body, whose values are shown. May be empty.
+    body: Bytes,
+}
 
 impl Faults {
+    /// Begins with the faults of a body's shape.
+    pub(crate) fn of_body(body: Bytes, errors: Vec<FieldError>) -> Self {
+        Self { of_shape: errors.len(), errors, body }
+    }
+
+    /// Notes a fault, unless it may follow from one of the shape: of this member, one within, or one around it.
     pub(crate) fn refuse(&mut self, pointer: impl Into<String>, detail: impl Into<String>) {
-        self.0.push(FieldError::member(pointer, detail));
+        let error = FieldError::member(pointer, detail);
+        let place = error.pointer.as_deref().unwrap_or_default();
+        let is_within = |outer: &str, inner: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut known = self.errors[..self.of_shape].iter().filter_map(|known| known.pointer.as_deref());
+        let follows = known.any(|known| is_within(known, place) || is_within(place, known));
+        if !follows && !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    /// Takes over the faults of a part. Fails if the part was refused for another reason.
+    pub(crate) fn absorb(&mut self, refused: Problem) -> Result<(), Problem> {
+        if refused.code != ProblemCode::Invalid {
+            return Err(refused);
+        }
+        for FieldError { pointer, detail, .. } in refused.errors.iter().cloned() {
+            self.refuse(pointer.unwrap_or_default(), detail);
+        }
+        Ok(())
+    }
+
+    /// The problem with these faults and those of a part without which the check cannot continue.
+    pub(crate) fn with(&self, refused: Problem) -> Problem {
+        let mut faults = self.clone();
+        faults.absorb(refused).and_then(|()| faults.finish()).err().unwrap_or_else(Problem::internal)
     }
 
     /// Notes one more unless the condition holds.
@@ -224,16 +273,20 @@ impl Faults {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.errors.is_empty()
     }
 
     pub(crate) fn into_errors(self) -> Vec<FieldError> {
-        self.0
+        self.errors
     }
 
     /// The problem, if anything was noted.
     pub(crate) fn finish(self) -> Result<(), Problem> {
-        if self.0.is_empty() { Ok(()) } else { Err(Problem::invalid(self.0)) }
+        if self.errors.is_empty() {
+            return Ok(());
+        }
+        let body = serde_json::from_slice(&self.body).unwrap_or_default();
+        Err(Problem::invalid(with_values(self.errors, &body)))
     }
 }
 

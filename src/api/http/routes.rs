@@ -12,6 +12,7 @@ use utoipa::openapi::{RefOr, SecurityRequirement};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::auth::{Needed, Onlooker, Operator, RegistrationCaller, Server, TeamAdmin, Watcher};
+use super::draft::Draft;
 use super::extract::{Json, PathId, Query};
 use super::idempotency::{Making, Pending};
 use crate::api::ApiState;
@@ -128,6 +129,7 @@ impl<T: IntoParams> Argument for Query<T> {
 
 /// Parameters of the path follow from the path. utoipa describes bodies.
 impl<T> Argument for PathId<T> {}
+impl<T> Argument for Draft<T> {}
 impl<T> Argument for Json<T> {}
 impl<T> Argument for Making<T> {}
 impl<T> Argument for State<T> {}

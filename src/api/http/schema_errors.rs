@@ -5,17 +5,28 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::problem::{FieldError, pointer_segment};
+use crate::api::openapi::shapes::bound_schema;
 
 /// Maximum faults in a response.
 pub(crate) const TOLD_MAX: usize = 100;
 
 /// Returns the differences between a body and the schema of `T`: types, missing or unknown members, values outside of an enum.
 pub(crate) fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {
+    let (named, schema) = schema_of::<T>();
+    between(&named, &schema, body)
+}
+
+/// Returns the schemas that the one of `T` refers to, and that one, with bounds.
+pub(crate) fn schema_of<T: ToSchema>() -> (Map<String, Value>, Value) {
     let mut components = Vec::new();
     T::schemas(&mut components);
-    let json = |schema| serde_json::to_value(schema).expect("a schema consists of strings and numbers");
-    let named = components.into_iter().map(|(name, schema)| (name, json(schema))).collect();
-    between(&named, &json(T::schema()), body)
+    let json = |name: &str, schema| {
+        let mut schema = serde_json::to_value(schema).expect("a schema consists of strings and numbers");
+        bound_schema(&mut schema, name, name);
+        schema
+    };
+    let schema = json(&T::name(), T::schema());
+    (components.into_iter().map(|(name, schema)| (name.clone(), json(&name, schema))).collect(), schema)
 }
 
 /// Returns the differences between a value and a schema that may refer to these.

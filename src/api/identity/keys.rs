@@ -116,13 +116,12 @@ pub(crate) async fn list(
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    Making(body, pending): Making<NewIdentityKey>,
+    Making(body, mut faults, pending): Making<NewIdentityKey>,
 ) -> Result<Response, Instead> {
     if server.caller.expires_at().is_some() {
         let detail = "An identity key never expires: one that lasts makes it, not an API key that expires.";
         return Err(Problem::forbidden(detail).into());
     }
-    let mut faults = Faults::default();
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
     let made = read_key(&body, &mut faults);
     faults.finish()?;

@@ -16,7 +16,7 @@ use crate::api::http::extract::{BodyLimit, Json, parse};
 use crate::api::http::idempotency::{
     IDEMPOTENCY_KEY_RULE, Replay, first_response, idempotency_key, is_idempotency_key, reused,
 };
-use crate::api::http::problem::{Details, Problem};
+use crate::api::http::problem::{Details, Faults, Problem};
 use crate::api::http::routes::routes;
 use crate::api::messages::accept::{AcceptResult, Keyed, accept_named, accept_once};
 use crate::api::messages::accepted::Accepted;
@@ -264,7 +264,7 @@ async fn check(
     mut body: MessageRequest,
 ) -> Result<Composed, Problem> {
     let template = templates.resolve(state, app.id, body.template.take()).await?;
-    let mut composed = body.compose(state, app, retries, None, template)?;
+    let mut composed = body.compose(state, app, retries, None, template, Faults::default())?;
     if !composed.addressed.audience.is_named() {
         let detail = "must name subscriptions or users; send to a topic, or to all, in a request of its own";
         return Err(Problem::invalid_member("/to", detail));

@@ -176,12 +176,13 @@ pub(crate) struct SendContext {
     named: Vec<SubscriptionId>,
     /// Whether the topic that it is for, if it is for one, may still have to be made.
     topic_may_be_missing: bool,
+    topic: Option<String>,
     pub is_for_later: bool,
 }
 
 impl MessageRequest {
     /// Checks everything that can be checked without the database, and seals the content. What [`Recipients::segment`] gave comes
-    /// along; `template` is the one that it names or brings.
+    /// along; `template` is the one that it names or brings, `faults` are those of the body's shape.
     pub(crate) fn compose(
         mut self,
         state: &ApiState,
@@ -189,8 +190,8 @@ impl MessageRequest {
         retries: &RetryHeaders,
         segment: Option<Result<SegmentChoice, String>>,
         template: Option<ResolvedTemplate>,
+        mut faults: Faults,
     ) -> Result<Composed, Problem> {
-        let mut faults = Faults::default();
         let named = self.to.subscriptions.clone().unwrap_or_default();
         let audience_json = serde_json::to_value(&self.to).map_err(|_| Problem::internal())?;
         let segment = check_segment(&self.to, segment, &mut faults);
@@ -241,7 +242,11 @@ impl MessageRequest {
             sent_by: None,
         };
         let topic_may_be_missing = matches!(audience, Audience::Topic { may_be_missing: true, .. });
-        let asked = SendContext { id, warnings, named, topic_may_be_missing, is_for_later };
+        let topic = match &audience {
+            Audience::Topic { name, .. } => Some(name.clone()),
+            _ => None,
+        };
+        let asked = SendContext { id, warnings, named, topic_may_be_missing, topic, is_for_later };
         let trial = trial.filter(|trial: &Trial| trial.compiled.is_personal());
         Ok(Composed { addressed: Addressed { message, audience }, asked, trial })
     }
@@ -325,11 +330,11 @@ impl SendContext {
                 };
                 self.warnings.push(FieldError::member("/to/topic", detail));
             }
-            _ => faults.require(
-                !sent.lacks_topic,
-                "/to/topic",
-                "names a topic that does not exist in this app; check the spelling",
-            ),
+            _ => {
+                let topic = self.topic.as_deref().unwrap_or_default();
+                let detail = format!("topic \"{topic}\" does not exist in this app; create it, or check the spelling");
+                faults.require(!sent.lacks_topic, "/to/topic", &detail);
+            }
         }
         for (i, id) in self.named.iter().enumerate() {
             if sent.unknown.contains(id) {

@@ -57,7 +57,7 @@ const TEXTS: &[(&str, &str)] = &[
 ];
 
 /// An example of what a schema describes; `name` is that of the member or schema that it is of.
-pub(super) fn of(schemas: &Map<String, Value>, schema: &Value, name: &str) -> Value {
+pub(in crate::api) fn of(schemas: &Map<String, Value>, schema: &Value, name: &str) -> Value {
     sample(schemas, schema, name, DEPTH_MAX)
 }
 

@@ -233,7 +233,8 @@ pub(super) fn bound(description: &mut Value) {
     }
 }
 
-fn bound_schema(schema: &mut Value, owner: &str, name: &str) {
+/// Adds bounds to a schema of that name, or of a member of that owner.
+pub(in crate::api) fn bound_schema(schema: &mut Value, owner: &str, name: &str) {
     let Some(schema) = schema.as_object_mut() else { return };
     let kinds: Vec<String> = match schema.get("type") {
         Some(Value::String(kind)) => vec![kind.clone()],

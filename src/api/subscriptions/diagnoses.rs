@@ -145,7 +145,7 @@ pub(crate) async fn begin(
     let test = match server.state {
         SubscriptionState::Active => {
             let body: MessageRequest = serde_json::from_value(test_message(id)).map_err(|_| Problem::internal())?;
-            Some(body.compose(&state, app, &RetryHeaders::default(), None, None)?)
+            Some(body.compose(&state, app, &RetryHeaders::default(), None, None, Faults::default())?)
         }
         _ => None,
     };

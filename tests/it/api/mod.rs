@@ -7,6 +7,7 @@ mod consent;
 mod contract;
 mod diagnoses;
 mod exports;
+mod faults;
 mod idempotency;
 mod if_match;
 mod import_dialects;

@@ -249,7 +249,8 @@ async fn tier_is_read_by_number_or_refused() {
         let refused = api.post("/policies/preview", json!({ "tier": wrong })).await;
         assert_eq!(refused.refusal(), (422, "invalid", vec!["/tier"]), "{wrong}");
         let detail = refused.json["errors"][0]["detail"].as_str().unwrap();
-        assert_eq!(detail, "must be `transactional`, `promotional` or `engagement` or `1`, `2` or `3`");
+        let rule = "must be `transactional`, `promotional` or `engagement` or `1`, `2` or `3`";
+        assert_eq!(detail, format!("{rule} (found {wrong})"));
     }
 }
 

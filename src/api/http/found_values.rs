@@ -1,0 +1,74 @@
+//! The value that a fault is about, as part of its text: the author of a request need not look it up.
+
+use serde_json::Value;
+
+/// Longest text that is shown, in characters.
+const SHOWN_MAX: usize = 60;
+/// Members that hold secrets, or what people wrote to people.
+const SECRET: [&str; 20] = [
+    "api_key",
+    "attributes",
+    "auth",
+    "compact",
+    "content",
+    "credential",
+    "current_password",
+    "data",
+    "endpoint",
+    "keys",
+    "link",
+    "new_password",
+    "p256dh",
+    "password",
+    "payload",
+    "private_key",
+    "private_key_pem",
+    "secret",
+    "user_token",
+    "url",
+];
+
+/// Adds the value of a member to the text of its fault, if that is a text, a number or a boolean, and not secret.
+pub(crate) fn add_value(detail: &mut String, pointer: &str, body: &Value) {
+    let is_secret = pointer.split('/').any(|segment| SECRET.contains(&segment));
+    let Some(value) = body.pointer(pointer).filter(|_| !is_secret).and_then(shown) else { return };
+    if !detail.contains(&value) && !detail.starts_with("is not known here") {
+        detail.push_str(&format!(" (found {value})"));
+    }
+}
+
+fn shown(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if text.chars().count() > SHOWN_MAX => {
+            Some(format!("{:?} and more", text.chars().take(SHOWN_MAX).collect::<String>()))
+        }
+        Value::Null | Value::Object(_) | Value::Array(_) => None,
+        scalar => Some(scalar.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn scalars_are_shown_and_secrets_are_not() {
+        let body = json!({"ttl": -1, "name": "", "password": "x", "tags": ["a\nb"], "to": {}, "keys": {"auth": "y"}});
+        for (pointer, detail, shown) in [
+            ("/ttl", "must be 0", "must be 0 (found -1)"),
+            ("/name", "is short", "is short (found \"\")"),
+            ("/tags/0", "is wrong", "is wrong (found \"a\\nb\")"),
+            ("/password", "is short", "is short"),
+            ("/keys/auth", "is short", "is short"),
+            ("/to", "is empty", "is empty"),
+            ("/absent", "is missing", "is missing"),
+            ("/ttl", "-1 is negative", "-1 is negative"),
+        ] {
+            let mut told = detail.to_owned();
+            add_value(&mut told, pointer, &body);
+            assert_eq!(told, shown, "{pointer}");
+        }
+    }
+}
