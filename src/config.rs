@@ -15,7 +15,6 @@ mod template;
 mod value;
 
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,8 +49,6 @@ pub(crate) const SERVER_VARIABLE: &str = "BELLWIRE_SERVER";
 const SMALL_MIB: u32 = 512;
 /// Maximum connections to the embedded Postgres on a small machine.
 const SMALL_CONNECTIONS: u32 = 10;
-/// File in the data directory with the URL of the server that last listened.
-const URL_FILE: &str = "server.url";
 /// Replacement for a secret in output.
 const MASK: &str = "********";
 
@@ -252,21 +249,6 @@ impl Config {
             let scheme = if self.speaks_https() { "https" } else { "http" };
             Url::parse(&format!("{scheme}://{}", reachable(self.listen))).expect("an address and a port make a URL")
         })
-    }
-
-    /// Notes the URL of a server that listens at this address in the data directory, if there is one.
-    pub(crate) fn note_url(&self, address: SocketAddr) {
-        let url = Self { listen: address, ..self.clone() }.base_url();
-        if let Err(error) = std::fs::write(self.data_dir.join(URL_FILE), url.as_str()) {
-            tracing::debug!(%error, "the server's URL was not noted");
-        }
-    }
-
-    /// URL of the server that last listened on this data directory, if this process has no address of its own.
-    pub(crate) fn noted_url(&self) -> Url {
-        let is_free = self.public_url.is_none() && self.is_default("listen");
-        let noted = std::fs::read_to_string(self.data_dir.join(URL_FILE)).ok().filter(|_| is_free);
-        noted.and_then(|url| Url::parse(&url).ok()).unwrap_or_else(|| self.base_url())
     }
 
     /// Proxy for outgoing connections, if one is configured.

@@ -133,9 +133,6 @@ async fn serve(
     cluster_identity::check(&mut *context.pool.acquire().await?, context.clock.now()).await?;
     let https = https::open(context, config, &metrics).await?;
     let listeners = Listeners::bind(listener, config).await?;
-    if config.roles.api {
-        config.note_url(address);
-    }
     info!(%address, data = %context.data(config), "started");
     check_exposure(config, address);
     let (dispatcher, mut engines) = engines::start(context, config, &gateways, &receivers, &metrics, &tracer);

@@ -48,27 +48,5 @@ fn shown(value: &Value) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn scalars_are_shown_and_secrets_are_not() {
-        let body = json!({"ttl": -1, "name": "", "password": "x", "tags": ["a\nb"], "to": {}, "keys": {"auth": "y"}});
-        for (pointer, detail, shown) in [
-            ("/ttl", "must be 0", "must be 0 (found -1)"),
-            ("/name", "is short", "is short (found \"\")"),
-            ("/tags/0", "is wrong", "is wrong (found \"a\\nb\")"),
-            ("/password", "is short", "is short"),
-            ("/keys/auth", "is short", "is short"),
-            ("/to", "is empty", "is empty"),
-            ("/absent", "is missing", "is missing"),
-            ("/ttl", "-1 is negative", "-1 is negative"),
-        ] {
-            let mut told = detail.to_owned();
-            add_value(&mut told, pointer, &body);
-            assert_eq!(told, shown, "{pointer}");
-        }
-    }
-}
+#[path = "../../../tests/unit/api/http/found_values.rs"]
+mod tests;

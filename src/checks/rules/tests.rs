@@ -201,9 +201,9 @@ fn maintenance_and_dispatch_stalls_are_distinguished() {
 fn gravest_finding_comes_first_stably() {
     let findings = vec![
         CheckResult::ok("a", "a"),
-        CheckResult::warning("b", "b"),
-        CheckResult::failure("c", "c"),
-        CheckResult::warning("d", "d"),
+        CheckResult::warning("b", "b").by("b"),
+        CheckResult::failure("c", "c").by("c"),
+        CheckResult::warning("d", "d").by("d"),
     ];
     let checks: Vec<_> = super::super::by_gravity(findings).into_iter().map(|finding| finding.check).collect();
     assert_eq!(checks, ["c", "b", "d", "a"]);
