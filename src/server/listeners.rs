@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tracing::info;
 
 use super::{Served, http_limits};
+use crate::api::http::problem::REFUSAL;
 use crate::config::Config;
 use bellwire_net::http_server::tls::Tls;
 use bellwire_net::http_server::{self, redirect};
@@ -58,15 +59,15 @@ impl Listeners {
     ) -> anyhow::Result<JoinSet<()>> {
         let (mut serving, limits) = (JoinSet::new(), http_limits(config));
         let port = self.main.local_addr()?.port();
-        serving.spawn(http_server::serve(self.main, tls, served.main, limits, stop.clone()));
+        serving.spawn(http_server::serve(self.main, tls, served.main, limits, REFUSAL, stop.clone()));
         if let Some(listener) = self.redirect {
             info!(address = %listener.local_addr()?, "browsers are sent on to HTTPS");
             let router = redirect::router(config.public_url.as_ref(), port);
-            serving.spawn(http_server::serve(listener, None, router, limits, stop.clone()));
+            serving.spawn(http_server::serve(listener, None, router, limits, REFUSAL, stop.clone()));
         }
         if let Some(listener) = self.metrics {
             info!(address = %listener.local_addr()?, "metrics without authentication");
-            serving.spawn(http_server::serve(listener, None, served.metrics, limits, stop.clone()));
+            serving.spawn(http_server::serve(listener, None, served.metrics, limits, REFUSAL, stop.clone()));
         }
         Ok(serving)
     }

@@ -55,6 +55,7 @@ fn tell(states: &[NotifyState<'_>]) {
 #[cfg(test)]
 mod tests {
     use axum::Router;
+    use bellwire_net::http_server::refusal::RefusalBody;
     use tokio::net::TcpListener;
     use tokio::sync::watch;
 
@@ -78,7 +79,7 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let limits = http_server::ListenerLimits { connections, ..http_server::ListenerLimits::default() };
             let (_running, stop) = watch::channel(false);
-            tokio::spawn(http_server::serve(listener, None, Router::new(), limits, stop));
+            tokio::spawn(http_server::serve(listener, None, Router::new(), limits, RefusalBody::PLAIN, stop));
             assert!(fed(address).await > 1, "with room for {connections}");
         }
     }

@@ -2,6 +2,7 @@
 
 use axum::http::Method;
 use bellwire::testkit::checks;
+use bellwire_net::http_server::refusal::RefusalBody;
 use bellwire_net::http_server::{ListenerLimits, serve};
 use bellwire_simulator::gateways::{RequestFault, Rule, RuleAction};
 use serde_json::{Value, json};
@@ -103,7 +104,7 @@ async fn checks_ask_others_over_the_network() {
     let app = TestApp::with(Setup { checks: checks_setup, ..Setup::default() }).await;
     app.operate(Method::PATCH, "/v1/apps/shop", json!({"origins": ["https://shop.example.net"]})).await.ok(200);
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let serving = tokio::spawn(serve(listener, None, app.router.clone(), ListenerLimits::default(), stopped));
+    let serving = tokio::spawn(serve(listener, None, app.router.clone(), ListenerLimits::default(), RefusalBody::PLAIN, stopped));
     let found = looked_at(&app).await;
     for check in ["push service fcm", "push service apple", "own address", "service worker script", "CORS"] {
         assert_eq!(health(&found, check), "ok", "{check}: {found:?}");

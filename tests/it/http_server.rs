@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::routing::{get, post as post_to};
 use bellwire::testkit::api::ApiConfig;
 use bellwire_core::scope::Scope;
+use bellwire_net::http_server::refusal::RefusalBody;
 use bellwire_net::http_server::{ListenerLimits, serve};
 use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ impl Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        Self { address, stop, serving: tokio::spawn(serve(listener, None, router, limits, stopped)) }
+        Self { address, stop, serving: tokio::spawn(serve(listener, None, router, limits, REFUSAL, stopped)) }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -61,6 +62,10 @@ impl Running {
         (stream, answer)
     }
 }
+
+/// Writes status and reason, so that tests see both.
+const REFUSAL: RefusalBody =
+    RefusalBody { media_type: "text/plain", write: |status, reason| format!("{}: {reason}", status.as_u16()) };
 
 fn pong() -> Router {
     Router::new().route("/ping", get(|| async { "pong" }))
@@ -122,12 +127,58 @@ async fn trickling_head_is_aborted() {
 }
 
 #[tokio::test]
-async fn a_head_has_a_size() {
+async fn size_of_heads_is_limited() {
     let server = Running::start(pong(), PATIENT).await;
     let mut stream = server.connect().await;
     let head = format!("GET /ping HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(8_192));
     stream.write_all(&head.as_bytes()[..8_192]).await.unwrap();
-    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 431"));
+    assert_refused(&rest(&mut stream).await, 431, "The head of the request exceeds 8192 octets");
+}
+
+fn assert_refused(response: &str, status: u16, reason: &str) {
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{response}");
+    assert!(head.contains("content-type: text/plain"), "{response}");
+    assert!(head.contains(&format!("content-length: {}", body.len())), "{response}");
+    assert!(body.starts_with(&format!("{status}: {reason}")), "{response}");
+}
+
+#[tokio::test]
+async fn refusals_without_the_router_have_a_body() {
+    let server = Running::start(pong(), ListenerLimits { head_max_bytes: 128 << 10, ..PATIENT }).await;
+    let large = format!("GET /ping HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(512 << 10));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
+    let cases = [
+        (large.as_str(), 431, "The head of the request exceeds 131072 octets"),
+        (long.as_str(), 414, "The path and the query"),
+        ("GET /ping HTTP/1.1\r\nHost : x\r\n\r\n", 400, "The head of the request is not valid"),
+        ("GET /ping FTP/1.1\r\nHost: x\r\n\r\n", 400, "The head of the request is not valid"),
+        ("GET /ping HTTP/1.1\r\n\r\n", 400, "The header Host is missing"),
+    ];
+    for (request, status, reason) in cases {
+        let mut stream = server.connect().await;
+        // The server may respond and close before it has read everything.
+        let _ = stream.write_all(request.as_bytes()).await;
+        assert_refused(&rest(&mut stream).await, status, reason);
+        // After a response that is complete, too.
+        let (mut stream, _) = server.ask(PING).await;
+        let _ = stream.write_all(request.as_bytes()).await;
+        assert_refused(&rest(&mut stream).await, status, reason);
+    }
+    let full = Running::start(pong(), ListenerLimits { connections: 0, ..PATIENT }).await;
+    assert_refused(&rest(&mut full.connect().await).await, 503, "The server has the maximum number of connections");
+}
+
+/// Responses of the router stay as they are, whatever they look like.
+#[tokio::test]
+async fn responses_of_the_router_are_not_replaced() {
+    let alike = "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let router = pong().route("/alike", get(move || async move { alike }));
+    let server = Running::start(router.route("/431", get(|| async { StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE })), PATIENT).await;
+    let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(exchange(server.address, &request("/alike")).await.ends_with(alike));
+    let bare = exchange(server.address, &request("/431")).await;
+    assert!(bare.starts_with("HTTP/1.1 431") && bare.ends_with("\r\n\r\n"), "{bare}");
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ pub mod inherited;
 pub mod probe;
 mod progress;
 pub mod redirect;
+pub mod refusal;
 pub mod slots;
 mod socket;
 pub mod tls;
@@ -34,12 +35,14 @@ use std::io;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::StatusCode;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+use refusal::RefusalBody;
 use slots::ConnectionSlots;
 use tls::Tls;
 use visitor::Host;
@@ -87,19 +90,20 @@ impl Default for ListenerLimits {
 
 /// Serves until `stop` is true or its sender is dropped. Then it closes the listener, and half a second later every
 /// idle connection. Returns when all requests that had begun, half-sent ones included, have responses. Dropping the
-/// future aborts them.
+/// future aborts them. `refusal` writes the bodies of responses to requests that do not reach the router.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
     router: Router,
     limits: ListenerLimits,
+    refusal: RefusalBody,
     stop: watch::Receiver<bool>,
 ) {
     let slots = ConnectionSlots::new(&limits);
     let mut connections = JoinSet::new();
     let mut warnings = Warnings::default();
     let mut told = stop.clone();
-    let host = Host { router, limits, stop };
+    let host = Host { router, limits, refusal, stop };
     loop {
         let accepted = tokio::select! {
             _ = told.wait_for(|stop| *stop) => break,
@@ -121,7 +125,7 @@ pub async fn serve(
             Err(full) => {
                 warnings.warn(|| warn!(client = %peer.ip(), %full, "connections are refused"));
                 if tls.is_none() {
-                    refuse(stream);
+                    refuse(&stream, refusal);
                 }
                 continue;
             }
@@ -141,10 +145,9 @@ pub async fn serve(
 }
 
 /// Sends a 503 as far as that is possible without blocking.
-fn refuse(stream: TcpStream) {
-    const RESPONSE: &[u8] =
-        b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
-    let _ = stream.try_write(RESPONSE);
+fn refuse(stream: &TcpStream, refusal: RefusalBody) {
+    let detail = "The server has the maximum number of connections.";
+    let _ = stream.try_write(&refusal.response(StatusCode::SERVICE_UNAVAILABLE, detail));
 }
 
 #[derive(Default)]

@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bellwire_net::http_server::refusal::RefusalBody;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -14,6 +15,8 @@ use utoipa::ToSchema;
 use super::found_values::add_value;
 pub(crate) use code::ProblemCode;
 pub(crate) use code::{PROBLEM_KINDS, ProblemKind};
+
+const MEDIA_TYPE: &str = "application/problem+json";
 
 /// Why a request is refused. Boxed, since every fallible function here returns one and hardly any does.
 #[derive(Debug, Clone)]
@@ -83,6 +86,9 @@ pub(crate) struct FieldError {
 fn as_number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u16(status.as_u16())
 }
+
+/// Bodies of the responses that the server sends without the router.
+pub(crate) const REFUSAL: RefusalBody = RefusalBody { media_type: MEDIA_TYPE, write: Problem::of_server };
 
 impl Problem {
     pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
@@ -188,6 +194,18 @@ impl Problem {
     }
 
     /// The body, as the router's outermost layer writes it once path and request id are known.
+    /// Body of a response that the server sends without the router: the head of the request is not acceptable, or there
+    /// are too many connections.
+    fn of_server(status: StatusCode, detail: &str) -> String {
+        let code = match status {
+            StatusCode::BAD_REQUEST => ProblemCode::MalformedHead,
+            StatusCode::URI_TOO_LONG => ProblemCode::UriTooLong,
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => ProblemCode::HeadTooLarge,
+            _ => ProblemCode::TooManyConnections,
+        };
+        serde_json::to_string(&*Self::new(code, detail).0).expect("a problem consists of strings and numbers")
+    }
+
     pub(crate) fn body(&self) -> Vec<u8> {
         serde_json::to_vec(&*self.0).expect("a problem consists of strings and numbers")
     }
@@ -345,7 +363,7 @@ impl IntoResponse for Problem {
         let mut response = Response::new(Body::from(self.body()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         headers.extend(self.headers.iter().cloned());
         response.extensions_mut().insert(self);
         response

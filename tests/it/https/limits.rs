@@ -12,6 +12,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Uri, Version};
 use axum::routing::get;
 use bellwire::testkit::http_server::tls;
+use bellwire_net::http_server::refusal::RefusalBody;
 use bellwire_net::http_server::{ListenerLimits, serve};
 use h2::RecvStream;
 use h2::client::SendRequest;
@@ -69,7 +70,7 @@ impl Running {
         let pair = authority.pair();
         let (stop, stopped) = watch::channel(false);
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(serve(listener, Some(tls(&pair.chain, &pair.key)), router, limits, stopped));
+        let serving = tokio::spawn(serve(listener, Some(tls(&pair.chain, &pair.key)), router, limits, RefusalBody::PLAIN, stopped));
         Self { address, ca: authority.pem, stop, serving, page }
     }
 

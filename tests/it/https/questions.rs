@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use bellwire::testkit::http_server::tls_with_challenge;
+use bellwire_net::http_server::refusal::RefusalBody;
 use bellwire_net::http_server::serve;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -57,6 +58,7 @@ impl Asked {
             Some(tls_with_challenge(&pair.chain, &pair.key, find)),
             Router::new(),
             PATIENT,
+            RefusalBody::PLAIN,
             stopped,
         ));
         Self { address, begun, may_end, _stop: stop }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Request, StatusCode, header};
-use axum::response::IntoResponse as _;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
@@ -42,9 +41,9 @@ pub(super) async fn serve<S>(stream: S, visitor: Visitor, host: Host, activity: 
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Host { router, limits, stop } = host;
+    let Host { router, limits, refusal, stop } = host;
     let (progress, peer) = (Arc::new(ConnectionProgress::default()), visitor.peer);
-    let socket = Socket::new(stream, progress.clone(), limits, Some(Heads::new()));
+    let socket = Socket::new(stream, progress.clone(), limits, Some((Heads::new(), refusal)));
     let answer = service_fn(|request: Request<Incoming>| {
         let length = request.body().size_hint().exact();
         let (exchange, has_bare_lf) = ExchangeGuard::begin(progress.clone(), activity.clone(), length);
@@ -66,7 +65,7 @@ where
                 }
                 Some(reason) => {
                     exchange.progress.cut_body();
-                    (StatusCode::BAD_REQUEST, format!("{reason}\n")).into_response()
+                    refusal.to_request(StatusCode::BAD_REQUEST, reason)
                 }
             };
             // Octets after a chunked body are not checked.

@@ -89,7 +89,7 @@ pub(super) async fn serve<S>(stream: S, visitor: Visitor, host: Host, activity: 
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Host { router, limits, stop } = host;
+    let Host { router, limits, stop, .. } = host;
     let (requests, peer) = (watch::Sender::new(Requests::default()), visitor.peer);
     // Requests, not octets, define idleness here, so the socket checks writes only.
     let progress = Arc::new(ConnectionProgress::default());

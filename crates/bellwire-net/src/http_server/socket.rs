@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf as _, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::ListenerLimits;
 use super::head::Heads;
 use super::progress::{ConnectionPhase, ConnectionProgress};
+use super::refusal::{RefusalBody, status_of_library};
 
 /// Time without octets of the client after which a shut down connection is closed, and the maximum in all. Until then its
 /// octets are read: closing a socket with unread octets resets the connection, and the client loses the end of its response.
@@ -26,6 +27,9 @@ pub(super) struct Socket<S> {
     limits: ListenerLimits,
     /// `None` for HTTP/2, which has no heads of lines.
     heads: Option<Heads>,
+    refusal: Option<RefusalBody>,
+    /// Rest of a response that is written in place of the library's.
+    replacement: Option<Bytes>,
     /// Octets after a head that the library has not parsed yet: at most one read.
     held: BytesMut,
     reading: Patience<ConnectionPhase>,
@@ -39,11 +43,24 @@ impl<S> Socket<S> {
         stream: S,
         progress: Arc<ConnectionProgress>,
         limits: ListenerLimits,
-        heads: Option<Heads>,
+        http1: Option<(Heads, RefusalBody)>,
     ) -> Self {
+        let (heads, refusal) = http1.unzip();
         let (reading, writing) = (Patience::default(), Patience::default());
         let (lingering, closing) = (Patience::default(), Patience::default());
-        Self { stream, progress, limits, heads, held: BytesMut::new(), reading, writing, lingering, closing }
+        Self {
+            stream,
+            progress,
+            limits,
+            heads,
+            refusal,
+            replacement: None,
+            held: BytesMut::new(),
+            reading,
+            writing,
+            lingering,
+            closing,
+        }
     }
 
     /// Returns the result of a write, or an error once the client has read nothing for [`ListenerLimits::stalled`].
@@ -111,9 +128,35 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     }
 }
 
+impl<S: AsyncWrite + Unpin> Socket<S> {
+    /// Writes a response with a body in place of one that the library sends without a body, because it cannot parse a
+    /// head. Returns `None` for all other octets.
+    fn poll_replacement(&mut self, cx: &mut Context<'_>, octets: &[u8]) -> Option<Poll<io::Result<usize>>> {
+        if self.replacement.is_none() && self.progress.phase() != ConnectionPhase::Exchange {
+            let (status, detail) = status_of_library(octets, &self.limits)?;
+            // The client may still be sending, and must receive the response nevertheless.
+            self.progress.cut_body();
+            self.replacement = Some(self.refusal?.response(status, &detail).into());
+        }
+        let rest = self.replacement.as_mut()?;
+        while !rest.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Some(Poll::Ready(Err(io::ErrorKind::WriteZero.into()))),
+                Poll::Ready(Ok(written)) => rest.advance(written),
+                stopped => return Some(stopped),
+            }
+        }
+        self.replacement = None;
+        Some(Poll::Ready(Ok(octets.len())))
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if let Some(written) = this.poll_replacement(cx, buf) {
+            return this.unless_stalled(cx, written);
+        }
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);
         this.unless_stalled(cx, written)
     }
@@ -124,6 +167,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if let [octets] = bufs
+            && let Some(written) = this.poll_replacement(cx, octets)
+        {
+            return this.unless_stalled(cx, written);
+        }
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
         this.unless_stalled(cx, written)
     }

@@ -8,12 +8,14 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::ListenerLimits;
+use super::refusal::RefusalBody;
 
 /// Server side of a connection.
 #[derive(Clone)]
 pub(super) struct Host {
     pub(super) router: Router,
     pub(super) limits: ListenerLimits,
+    pub(super) refusal: RefusalBody,
     pub(super) stop: watch::Receiver<bool>,
 }
 

@@ -91,6 +91,7 @@ problem_codes! {
     EndpointTaken = "endpoint_taken", CONFLICT, "The endpoint is registered with other keys that take precedence, or its user unsubscribed.", "Register it with the same keys, or let the browser create a new subscription.";
     ExampleUnavailable = "example_unavailable", CONFLICT, "The example page cannot be used from this address.", "Follow the instruction in `detail`.";
     Forbidden = "forbidden", FORBIDDEN, "The caller is known, but may not do this.", "Use a key with the scope, or a teammate with the role, that the operation names.";
+    HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "Path, query and headers of the request are larger than the server accepts.", "Send fewer and shorter headers; cookies count, too. `detail` states the limit, a setting of the server.";
     IdempotencyKeyInProgress = "idempotency_key_in_progress", CONFLICT, "The first request with this `Idempotency-Key` has not finished.", "Repeat the request after `Retry-After`: it then gets the response of the first request.";
     IdempotencyKeyReused = "idempotency_key_reused", UNPROCESSABLE_ENTITY, "This `Idempotency-Key` was used for another request: the path, the body or the headers differ.", "Use a new key for every new request, and repeat a request without changes.";
     ImportElsewhere = "import_elsewhere", CONFLICT, "Another request continues this import, or has ended it.", "Read the import: it shows its progress and whether it has ended.";
@@ -102,6 +103,7 @@ problem_codes! {
     InvalidReceipt = "invalid_receipt", BAD_REQUEST, "This server did not issue the token of the receipt.", "Report the token that came with the push, unchanged.";
     KeyListenersFull = "key_listeners_full", TOO_MANY_REQUESTS, "The API key has the maximum number of listeners on event streams.", "Close streams that are not read.";
     ListenersFull = "listeners_full", SERVICE_UNAVAILABLE, "This process has the maximum number of listeners on event streams.", LATER;
+    MalformedHead = "malformed_head", BAD_REQUEST, "The request line and headers are not valid HTTP/1.1, or are ambiguous.", "Use a common HTTP library. If a proxy forwards the request, check its settings.";
     MalformedJson = "malformed_json", BAD_REQUEST, "The body is not JSON, or was cut off.", "Send one JSON object.";
     MessageCancelled = "message_cancelled", CONFLICT, "The message was cancelled.", "Send a new message.";
     MessageDone = "message_done", CONFLICT, "Every delivery of the message has ended.", DONE;
@@ -125,6 +127,7 @@ problem_codes! {
     SubscriptionEnded = "subscription_ended", CONFLICT, "The subscription has ended.", "Let the browser register again, which reactivates the subscription.";
     TemplateExists = "template_exists", CONFLICT, "Another request created a template with this name at the same moment.", "Repeat the request.";
     TooManyCampaigns = "too_many_campaigns", CONFLICT, "The app has the maximum number of campaigns.", "Delete campaigns that have ended.";
+    TooManyConnections = "too_many_connections", SERVICE_UNAVAILABLE, "The server, or the address of the client, has the maximum number of connections.", "Reuse connections. Wait for the time in `Retry-After`, then repeat the request.";
     TooManyIdentityKeys = "too_many_identity_keys", CONFLICT, "The app has the maximum number of identity keys.", "Delete a key that is no longer used.";
     TooManyMessages = "too_many_messages", SERVICE_UNAVAILABLE, "Too many messages wait to be stored. Nothing of this request was stored.", LATER;
     TooManyPasskeys = "too_many_passkeys", CONFLICT, "The account has the maximum number of passkeys.", "Remove a passkey first.";
@@ -138,6 +141,7 @@ problem_codes! {
     Unauthorized = "unauthorized", UNAUTHORIZED, "The request has no key or token, or one that is not valid.", "Send `Authorization: Bearer` and a valid API key, or sign in.";
     Unreachable = "unreachable", CONFLICT, "The subscription of this dead letter is no longer active.", "Discard the dead letter.";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body is not sent as JSON.", "Send `Content-Type: application/json`.";
+    UriTooLong = "uri_too_long", URI_TOO_LONG, "Path and query of the request are longer than the server accepts.", "Send long values in a body.";
     UserLeft = "user_left", CONFLICT, "The recipient of the dead letter no longer uses that browser: a replay would reach another user.", "Discard the dead letter.";
     UserTokenAlgorithm = "user_token_algorithm", FORBIDDEN, "The user token is signed with an unsupported algorithm.", "Sign with HS256 or ES256.";
     UserTokenAudience = "user_token_audience", FORBIDDEN, "The `aud` of the user token does not name this app.", "Leave `aud` out, or name the app there by id or slug.";
