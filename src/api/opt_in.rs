@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::http::auth::{MayChangeSettings, MayRead, Server};
-use super::http::extract::{Json, is_plain_text};
+use super::http::draft::Draft;
+use super::http::extract::is_plain_text;
 use super::http::problem::{Faults, Problem, pointer_segment};
 use super::http::routes::routes;
 use super::subscriptions::input::check_topics;
@@ -236,9 +237,8 @@ pub(crate) async fn show(
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
-    Json(mut settings, _): Json<PromptSettings>,
+    Draft(mut settings, mut faults, _): Draft<PromptSettings>,
 ) -> Result<axum::Json<PromptSettings>, Problem> {
-    let mut faults = Faults::default();
     settings.check(&mut faults);
     faults.finish()?;
     write(&server, &state, Some(json!(settings))).await?;

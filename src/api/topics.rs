@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::http::auth::{MayChangeSubscribers, MayRead, Server};
 use super::http::draft::Draft;
-use super::http::extract::{Json, PathId, Query, TopicName, null_is_default, nullable};
+use super::http::extract::{PathId, Query, TopicName, null_is_default, nullable};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{FieldError, Problem, ProblemCode};
 use super::http::routes::routes;
@@ -167,9 +167,8 @@ pub(crate) async fn change(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     PathId(topic): PathId<TopicName>,
-    Json(body, _): Json<TopicChange>,
+    Draft(body, mut faults, _): Draft<TopicChange>,
 ) -> Result<axum::Json<TopicResponse>, Problem> {
-    let mut faults = Faults::default();
     if let Some(Some(display)) = &body.display {
         display.check(&mut faults);
     }

@@ -82,7 +82,7 @@ impl Client {
     pub(super) async fn open(mut config: Config, beginning: DataDirState) -> anyhow::Result<Self> {
         let local = Local::open(&mut config, beginning).await?;
         Ok(Self {
-            server: config.noted_url().as_str().trim_end_matches('/').to_owned(),
+            server: config.base_url().as_str().trim_end_matches('/').to_owned(),
             transport: Transport::Local(local),
         })
     }

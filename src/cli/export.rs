@@ -56,7 +56,6 @@ async fn run(call: &Call<'_>) -> anyhow::Result<()> {
         to.write_all(part)?;
         octets += part.len();
         progress.add(part.iter().filter(|octet| **octet == b'\n').count() as u64);
-        }
         Ok(())
     };
     call.client

@@ -104,7 +104,8 @@ async fn checks_ask_others_over_the_network() {
     let app = TestApp::with(Setup { checks: checks_setup, ..Setup::default() }).await;
     app.operate(Method::PATCH, "/v1/apps/shop", json!({"origins": ["https://shop.example.net"]})).await.ok(200);
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let serving = tokio::spawn(serve(listener, None, app.router.clone(), ListenerLimits::default(), RefusalBody::PLAIN, stopped));
+    let serving =
+        tokio::spawn(serve(listener, None, app.router.clone(), ListenerLimits::default(), RefusalBody::PLAIN, stopped));
     let found = looked_at(&app).await;
     for check in ["push service fcm", "push service apple", "own address", "service worker script", "CORS"] {
         assert_eq!(health(&found, check), "ok", "{check}: {found:?}");

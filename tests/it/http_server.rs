@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use axum::routing::{get, post as post_to};
 use bellwire::testkit::api::ApiConfig;
 use bellwire_core::scope::Scope;
@@ -151,8 +151,8 @@ async fn refusals_without_the_router_have_a_body() {
     let cases = [
         (large.as_str(), 431, "The head of the request exceeds 131072 octets"),
         (long.as_str(), 414, "The path and the query"),
-        ("GET /ping HTTP/1.1\r\nHost : x\r\n\r\n", 400, "The head of the request is not valid"),
-        ("GET /ping FTP/1.1\r\nHost: x\r\n\r\n", 400, "The head of the request is not valid"),
+        ("GET /ping HTTP/1.1\r\nHost : x\r\n\r\n", 400, "The request line or a header is malformed"),
+        ("GET /ping FTP/1.1\r\nHost: x\r\n\r\n", 400, "The request line or a header is malformed"),
         ("GET /ping HTTP/1.1\r\n\r\n", 400, "The header Host is missing"),
     ];
     for (request, status, reason) in cases {
@@ -169,16 +169,14 @@ async fn refusals_without_the_router_have_a_body() {
     assert_refused(&rest(&mut full.connect().await).await, 503, "The server has the maximum number of connections");
 }
 
-/// Responses of the router stay as they are, whatever they look like.
+/// A body may look like a response of the HTTP library.
 #[tokio::test]
 async fn responses_of_the_router_are_not_replaced() {
     let alike = "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     let router = pong().route("/alike", get(move || async move { alike }));
-    let server = Running::start(router.route("/431", get(|| async { StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE })), PATIENT).await;
-    let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    assert!(exchange(server.address, &request("/alike")).await.ends_with(alike));
-    let bare = exchange(server.address, &request("/431")).await;
-    assert!(bare.starts_with("HTTP/1.1 431") && bare.ends_with("\r\n\r\n"), "{bare}");
+    let server = Running::start(router, PATIENT).await;
+    let response = exchange(server.address, "GET /alike HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 200") && response.ends_with(alike), "{response}");
 }
 
 #[tokio::test]
@@ -186,7 +184,7 @@ async fn client_connections_are_limited_and_returned() {
     let server = Running::start(pong(), ListenerLimits { connections_per_client: Some(2), ..PATIENT }).await;
     let ((first, _), (_second, _)) = (server.ask(PING).await, server.ask(PING).await);
     let refused = rest(&mut server.connect().await).await;
-    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("Retry-After"), "{refused}");
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 1\r\n"), "{refused}");
     drop(first);
     // Its end is noticed a moment later.
     let again = async {

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Map, Value};
 
 use super::problem::Problem;
-use crate::api::csv_cells::neutralise;
+use crate::api::http::csv_cells::neutralise;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableFormat {

@@ -21,7 +21,7 @@ use crate::support::app::{DAY, RETENTION};
 use crate::support::authenticator::Authenticator;
 
 /// Operations that are no GET and have no entry, and why. All others are deeds of [`stage`].
-const UNLOGGED: [(&str, &str); 23] = [
+const UNLOGGED: [(&str, &str); 25] = [
     ("POST /v1/apps/{app}/subscriptions", "single registrations are many, and browsers' own"),
     ("PATCH /v1/apps/{app}/subscriptions/{subscription}", "the same"),
     ("DELETE /v1/apps/{app}/subscriptions/{subscription}", "the same"),
@@ -38,12 +38,14 @@ const UNLOGGED: [(&str, &str); 23] = [
     ("POST /v1/apps/{app}/campaigns/{campaign}/dry-run", "changes nothing"),
     ("POST /v1/apps/{app}/campaigns/{campaign}/test", "a message is its own record"),
     ("POST /v1/apps/{app}/webhooks/{webhook}/test", "its delivery is its own record"),
+    ("POST /v1/apps/{app}/link-check", "changes nothing"),
     ("POST /v1/apps/{app}/segments/preview", "changes nothing"),
     ("POST /v1/apps/{app}/templates/check", "changes nothing"),
     ("POST /v1/apps/{app}/templates/preview", "changes nothing"),
     ("POST /v1/apps/{app}/policies/preview", "changes nothing"),
     ("POST /v1/apps/{app}/policies/simulate", "changes nothing"),
     ("POST /v1/session/passkeys/options", "only asks; what comes of it is logged"),
+    ("POST /v1/session/link", "changes nothing"),
     ("DELETE /v1/session", "is done last, by itself"),
 ];
 

@@ -32,7 +32,7 @@ use bodies::{campaign, request};
 use security::{On, Security, Shown};
 
 /// Operations that anybody may call who shows nothing.
-const PUBLIC: [&str; 9] = [
+const PUBLIC: [&str; 10] = [
     "GET /healthz",
     "GET /readyz",
     "GET /v1/apps/{app}/config",
@@ -42,6 +42,7 @@ const PUBLIC: [&str; 9] = [
     "POST /v1/apps/{app}/receipts",
     "POST /v1/apps/{app}/subscriptions",
     "POST /v1/session",
+    "POST /v1/session/link",
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
@@ -253,11 +254,19 @@ impl Walk {
         })
     }
 
+    /// One-time link of a new account.
+    async fn link(&self) -> String {
+        let email = format!("link-{}@example.com", self.number());
+        self.api.invite(&email, json!([{"role": "viewer"}])).await.1
+    }
+
     /// Calls an operation. The answer need not be JSON.
     async fn call(&self, operation: &str, method: &Method, place: &Place, shown: Shown) -> (u16, String) {
         let (query, mut body) = request(operation, self.number());
-        if operation == "POST /v1/session" {
-            body = json!({"api_key": self.api.operator});
+        match operation {
+            "POST /v1/session" => body = json!({"api_key": self.api.operator}),
+            "POST /v1/session/link" => body = json!({"link": self.link().await}),
+            _ => {}
         }
         if operation == "POST /v1/session/passkeys"
             && let Some(made) = self.made_passkey(shown, self.number()).await
@@ -271,7 +280,8 @@ impl Walk {
         }
         if let Some(cookie) = self.cookie(shown) {
             request = request.header("cookie", cookie).header("sec-fetch-site", "same-origin");
-        } else if operation != "POST /v1/session" && credential.is_none_or(|credential| !credential.starts_with("bw_"))
+        } else if !matches!(operation, "POST /v1/session" | "POST /v1/session/link")
+            && credential.is_none_or(|credential| !credential.starts_with("bw_"))
         {
             request = request.header("origin", ORIGIN);
         }

@@ -2,7 +2,7 @@
 //! failed.
 
 use axum::http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::admin_stories::{says, with_a_campaign};
 use super::chromium::Chromium;

@@ -70,7 +70,14 @@ impl Running {
         let pair = authority.pair();
         let (stop, stopped) = watch::channel(false);
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(serve(listener, Some(tls(&pair.chain, &pair.key)), router, limits, RefusalBody::PLAIN, stopped));
+        let serving = tokio::spawn(serve(
+            listener,
+            Some(tls(&pair.chain, &pair.key)),
+            router,
+            limits,
+            RefusalBody::PLAIN,
+            stopped,
+        ));
         Self { address, ca: authority.pem, stop, serving, page }
     }
 

@@ -51,7 +51,7 @@ pub(super) fn status_of_library(octets: &[u8], limits: &ListenerLimits) -> Optio
     });
     let status = StatusCode::from_bytes(status.get(..3)?.as_bytes()).ok().filter(|_| of_library)?;
     let reason = match status {
-        StatusCode::BAD_REQUEST => "The head of the request is not valid HTTP/1.1.".to_owned(),
+        StatusCode::BAD_REQUEST => "The request line or a header is malformed (RFC 9112).".to_owned(),
         StatusCode::URI_TOO_LONG => "The path and the query of the request are too long.".to_owned(),
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
             format!("The head of the request exceeds {} octets: path, query and headers.", limits.head_max_bytes)

@@ -6759,6 +6759,7 @@ export interface components {
              * @example endpoint_taken
              * @example example_unavailable
              * @example forbidden
+             * @example head_too_large
              * @example idempotency_key_in_progress
              * @example idempotency_key_reused
              * @example import_elsewhere
@@ -6770,6 +6771,7 @@ export interface components {
              * @example invalid_receipt
              * @example key_listeners_full
              * @example listeners_full
+             * @example malformed_head
              * @example malformed_json
              * @example message_cancelled
              * @example message_done
@@ -6793,6 +6795,7 @@ export interface components {
              * @example subscription_ended
              * @example template_exists
              * @example too_many_campaigns
+             * @example too_many_connections
              * @example too_many_identity_keys
              * @example too_many_messages
              * @example too_many_passkeys
@@ -6806,6 +6809,7 @@ export interface components {
              * @example unauthorized
              * @example unreachable
              * @example unsupported_media_type
+             * @example uri_too_long
              * @example user_left
              * @example user_token_algorithm
              * @example user_token_audience
@@ -8049,11 +8053,6 @@ export interface components {
         TooLong: "dead" | {
             /** @description This is cut, and ends in an ellipsis; dead, if that is not enough. */
             cut: components["schemas"]["ShortenedText"];
-        };
-        /** @description Changes of a topic. */
-        TopicChange: {
-            display?: components["schemas"]["TopicDisplay"] | null;
-            join?: components["schemas"]["Join"] | null;
         };
         /** @description Entry of a topic in `<bellwire-preferences>`. */
         TopicDisplay: {
@@ -17340,25 +17339,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "seconds": 10,
-                 *       "texts": {
-                 *         "en": {
-                 *           "title": "Want to hear of new arrivals?"
-                 *         }
-                 *       },
-                 *       "topics": [
-                 *         "news"
-                 *       ],
-                 *       "visits": 2
-                 *     }
-                 */
-                "application/json": components["schemas"]["PromptSettings"];
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description Done; the body contains the current state */
             200: {
@@ -17388,12 +17369,8 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -19800,16 +19777,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "join": "server"
-                 *     }
-                 */
-                "application/json": components["schemas"]["TopicChange"];
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description Done; the body contains the current state */
             200: {
@@ -19852,12 +19820,8 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };

@@ -42,6 +42,8 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/templates/preview" => json!({"template": {"content": content()}}),
         "POST /v1/apps/{app}/templates/check" => json!({"template": {"content": content()}, "to": {"all": true}}),
         "POST /v1/session" => json!({"api_key": "an operator's"}),
+        "POST /v1/session/link" => json!({"link": "of an account"}),
+        "POST /v1/apps/{app}/link-check" => json!({"url": "https://shop.example.com/"}),
         "POST /v1/session/passkeys" => json!({"name": "n", "credential": {"of": "an authenticator"}}),
         "PATCH /v1/session/passkeys/{passkey}" => json!({"name": "n"}),
         "PATCH /v1/apps/{app}/diagnoses/{code}" => {
