@@ -171,7 +171,8 @@ async fn with_similar_topics(call: &Call<'_>, error: anyhow::Error) -> anyhow::E
     if !call.has("topic") || !error.to_string().contains("does not exist in this app") {
         return error;
     }
-    let topics = call.client.list(ApiRequest::get(path(["apps", &call.text("app"), "topics"]))).await.unwrap_or_default();
+    let topics =
+        call.client.list(ApiRequest::get(path(["apps", &call.text("app"), "topics"]))).await.unwrap_or_default();
     let names = similar(&call.text("topic"), &topics);
     if names.is_empty() { error } else { anyhow!("{error}; similar: {}", names.join(", ")) }
 }
