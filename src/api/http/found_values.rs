@@ -32,7 +32,8 @@ const SECRET: [&str; 20] = [
 pub(crate) fn add_value(detail: &mut String, pointer: &str, body: &Value) {
     let is_secret = pointer.split('/').any(|segment| SECRET.contains(&segment));
     let Some(value) = body.pointer(pointer).filter(|_| !is_secret).and_then(shown) else { return };
-    if !detail.contains(&value) && !detail.starts_with("is not known here") {
+    let names_value = detail.contains(&value) || detail.contains("found ");
+    if !names_value && !detail.starts_with("is not known here") {
         detail.push_str(&format!(" (found {value})"));
     }
 }

@@ -369,3 +369,7 @@ impl IntoResponse for Problem {
         response
     }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/unit/api/http/problem.rs"]
+mod tests;

@@ -34,6 +34,8 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             "to": {"topic": "news"}, "tier": "promotional", "ttl": 86_400,
             "content": {"title": "Hello", "body": "It works", "url": "https://shop.example/"},
         }),
+        Some("LinkCheckRequest") => json!({"url": "https://shop.example/spring"}),
+        Some("LinkRequest") => json!({"link": "bwl_5C1dV4m2sY"}),
         Some("Template") => template(),
         Some("TemplatePreviewRequest") => json!({"template": template(), "recipient": {"attributes": {"name": "Ann"}}}),
         Some("TemplateCheckRequest") => json!({"template": template(), "to": {"topic": "news"}}),

@@ -75,7 +75,8 @@ const TEXTS: &[(&[&str], Text)] = &[
     // The team.
     (&["teammate"], Id("tm_")),
     (&["path.session"], Id("ses_")),
-    (&["SignIn.api_key", "SignIn.link"], Long(1, 256)),
+    (&["SignIn.api_key", "SignIn.link", "LinkRequest.link"], Long(1, 256)),
+    (&["LinkCheckResponse.failure"], Long(1, 32)),
     (&["NewGrant.app"], Like("^(app_[0-9a-f-]{36}|[a-z0-9][a-z0-9-]{0,62})$")),
     (&["path.passkey"], Id("pk_")),
     (&["NewPasskey.name", "PasskeyChange.name", "PasskeyResponse.name", "label", "query.error"], Long(1, 64)),

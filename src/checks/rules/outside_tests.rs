@@ -59,7 +59,7 @@ fn clock_is_compared_with_most_push_services() {
 fn subject_is_a_usable_contact() {
     for (subject, health, named) in [
         ("mailto:push@shop.test.example.net", Health::Warning, "nobody reads"),
-        ("mailto:ops@example.com", Health::Warning, "bellwire vapid list --app shop"),
+        ("mailto:ops@example.com", Health::Warning, "bellwire vapid subject --app shop mailto:ADDRESS"),
         ("https://example.org/contact", Health::Warning, "nobody reads"),
         ("mailto:ops", Health::Warning, "whole mail address"),
         ("mailto:ops@bellwire.dev", Health::Ok, "have contacts"),

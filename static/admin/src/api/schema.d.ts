@@ -14313,6 +14313,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "url": "https://shop.example/spring"
+                 *     }
+                 */
                 "application/json": components["schemas"]["LinkCheckRequest"];
             };
         };
@@ -22726,6 +22731,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "link": "bwl_5C1dV4m2sY"
+                 *     }
+                 */
                 "application/json": components["schemas"]["LinkRequest"];
             };
         };
