@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn refusals_without_a_route_are_problems_of_their_status() {
+fn refusals_without_a_route_have_problem_bodies() {
     for (status, code) in [
         (StatusCode::BAD_REQUEST, "malformed_head"),
         (StatusCode::URI_TOO_LONG, "uri_too_long"),
