@@ -233,7 +233,8 @@ pub(crate) async fn show(
 }
 
 /// Replaces the settings of the prompt. Pages use them within a minute.
-#[utoipa::path(put, path = "/v1/apps/{app}/prompt", tag = "Apps", responses((status = 200, body = PromptSettings)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/prompt", tag = "Apps", request_body = PromptSettings,
+    responses((status = 200, body = PromptSettings)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
     State(state): State<ApiState>,

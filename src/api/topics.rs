@@ -161,7 +161,7 @@ pub(crate) async fn set(
 }
 
 /// Changes a topic.
-#[utoipa::path(patch, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
+#[utoipa::path(patch, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", request_body = TopicChange,
     responses((status = 200, body = TopicResponse)))]
 pub(crate) async fn change(
     server: Server<MayChangeSubscribers>,

@@ -8054,6 +8054,11 @@ export interface components {
             /** @description This is cut, and ends in an ellipsis; dead, if that is not enough. */
             cut: components["schemas"]["ShortenedText"];
         };
+        /** @description Changes of a topic. */
+        TopicChange: {
+            display?: components["schemas"]["TopicDisplay"] | null;
+            join?: components["schemas"]["Join"] | null;
+        };
         /** @description Entry of a topic in `<bellwire-preferences>`. */
         TopicDisplay: {
             /** @description What members receive, at most 300 characters. */
@@ -17344,7 +17349,25 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "seconds": 10,
+                 *       "texts": {
+                 *         "en": {
+                 *           "title": "Want to hear of new arrivals?"
+                 *         }
+                 *       },
+                 *       "topics": [
+                 *         "news"
+                 *       ],
+                 *       "visits": 2
+                 *     }
+                 */
+                "application/json": components["schemas"]["PromptSettings"];
+            };
+        };
         responses: {
             /** @description Done; the body contains the current state */
             200: {
@@ -17374,8 +17397,12 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -19782,7 +19809,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "join": "server"
+                 *     }
+                 */
+                "application/json": components["schemas"]["TopicChange"];
+            };
+        };
         responses: {
             /** @description Done; the body contains the current state */
             200: {
@@ -19825,8 +19861,12 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
