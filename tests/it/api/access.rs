@@ -114,7 +114,7 @@ async fn browsers_come_from_the_apps_origins() {
         }
     }
     let unheard = api.call(Method::POST, "/v1/apps/shop/subscriptions", None, Some(json!({}))).await;
-    assert_eq!(unheard.status, 422, "no page, and no subscription");
+    assert_eq!(unheard.status, 403, "no page, and no subscription");
     let config = api.browse(Method::GET, "/config", None, None).await;
     assert_eq!(config.header("access-control-allow-origin"), ORIGIN);
     let config = config.ok(200);
