@@ -225,8 +225,9 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     // The route, not the path: ids of subscriptions and users are not for logs.
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let (method, route) = (request.method().clone(), route.to_owned());
+    let scheme = state.limits.scheme_of(request.headers(), request.extensions());
     let span = tracing::info_span!("request", id = id_text, %method, route);
-    let traced = state.tracer.request(&method, &route, request.headers());
+    let traced = state.tracer.request(&method, &route, scheme, request.headers());
     // Whose it is, by the name that it was called by.
     let app = path.strip_prefix("/v1/apps/").and_then(|rest| rest.split('/').next()).map(str::to_owned);
     let client = state.limits.client_of(request.headers(), request.extensions());

@@ -259,11 +259,22 @@ impl Config {
 
     /// OpenTelemetry export settings, if a collector is configured.
     pub(crate) fn otlp(&self) -> Option<otlp::OtlpConfig> {
+        let base = self.otel_exporter_otlp_endpoint.as_ref().map(|url| url.as_str().trim_end_matches('/'));
+        let below = |path: &str| base.and_then(|base| Url::parse(&format!("{base}/{path}")).ok());
+        let traces = self.otel_exporter_otlp_traces_endpoint.clone().or_else(|| below("v1/traces"));
+        let metrics = self.otel_exporter_otlp_metrics_endpoint.clone().or_else(|| below("v1/metrics"));
+        if self.otel_sdk_disabled || (traces.is_none() && metrics.is_none()) {
+            return None;
+        }
+        let mut resource = self.otel_resource_attributes.clone();
+        let named = resource.remove("service.name").filter(|_| self.is_default("otel_service_name"));
         Some(otlp::OtlpConfig {
-            endpoint: self.otel_exporter_otlp_endpoint.clone()?,
+            traces,
+            metrics,
             extra_ca_pem: None,
             headers: self.otel_exporter_otlp_headers.clone(),
-            service_name: self.otel_service_name.clone(),
+            service_name: named.unwrap_or_else(|| self.otel_service_name.clone()),
+            resource,
             sampling: self.otel_traces_sampler,
             share: self.otel_traces_sampler_arg,
             metrics_every: Duration::from_millis(self.otel_metric_export_interval.into()),
@@ -310,7 +321,10 @@ impl Config {
 fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let known = |name: &str| {
         [FILE_VARIABLE, BACKEND_KEY_VARIABLE, SERVER_VARIABLE].contains(&name)
-            || SETTINGS.iter().any(|setting| setting.variable() == name)
+            || SETTINGS.iter().any(|setting| {
+                let variable = setting.variable();
+                variable == name || setting.file_variable(&variable).is_some_and(|file| file == name)
+            })
     };
     // Kubernetes and Docker links describe a service called `bellwire` by such variables to its neighbours.
     let link = |name: &str| ["SERVICE_", "PORT_"].iter().any(|kind| name[PREFIX.len()..].starts_with(kind));

@@ -23,6 +23,12 @@ impl Setting {
         (self.key == "database_url").then_some(COMMON_DATABASE_VARIABLE)
     }
 
+    /// Variable that names a file with the value of a secret, as container platforms mount secrets.
+    pub(super) fn file_variable(&self, variable: &str) -> Option<String> {
+        // A setting of its own has that name for the master key.
+        (self.secret && self.key != "master_key").then(|| format!("{variable}_FILE"))
+    }
+
     pub(super) fn flag(&self) -> String {
         self.key.replace('_', "-")
     }

@@ -1,5 +1,6 @@
 //! The list of settings: of each its name, type, default, bounds and help, in one place.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use url::Url;
 use super::setting::Setting;
 use super::sources::{RawValue, Sources};
 use super::value::{
-    LogFormat, Roles, Secret, collector, domain, duration, each, fraction, headers, https_url, keyword, list, listener,
-    mailbox, name, number, optional, parsed, path, private_url, roles, secret, share, switch, text,
+    LogFormat, Roles, Secret, attributes, collector, domain, duration, each, fraction, headers, https_url, keyword,
+    list, listener, mailbox, name, number, optional, parsed, path, private_url, roles, secret, share, switch, text,
 };
 use super::{Error, unknown_variables};
 use bellwire_core::origin::PageAudience;
@@ -276,10 +277,18 @@ settings! {
     /// OpenTelemetry collector for OTLP over HTTP (`http/protobuf`), such as http://127.0.0.1:4318. Traces go to /v1/traces and metrics to
     /// /v1/metrics below it. Empty: no export.
     otel_exporter_otlp_endpoint: Option<Url> = "", shown, optional(collector());
+    /// URL for traces, used unchanged.
+    otel_exporter_otlp_traces_endpoint: Option<Url> = "", shown, optional(collector());
+    /// URL for metrics, used unchanged.
+    otel_exporter_otlp_metrics_endpoint: Option<Url> = "", shown, optional(collector());
     /// Trusted certificates (PEM) for the collector, in addition to Mozilla's.
     otel_exporter_otlp_certificate: Option<PathBuf> = "", shown, optional(path());
     /// Headers of requests to the collector, as name=value, separated by commas; values percent-encoded.
     otel_exporter_otlp_headers: HeaderMap = "", masked, headers();
+    /// Disables the export.
+    otel_sdk_disabled: bool = "false", shown, switch();
+    /// Attributes of exported telemetry, written like the headers.
+    otel_resource_attributes: BTreeMap<String, String> = "", shown, attributes();
     /// Service name in exported telemetry.
     otel_service_name: String = "bellwire", shown, name();
     /// Requests to trace. The `parentbased_…` values follow the caller's sampling decision; untraced callers count as for the plain values:

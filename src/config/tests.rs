@@ -223,7 +223,9 @@ fn opentelemetry_uses_its_standard_variables() {
     ];
     let config = read(&[], &variables, "").unwrap();
     let otlp = config.otlp().unwrap();
-    assert_eq!((otlp.endpoint.as_str(), otlp.service_name.as_str()), ("http://127.0.0.1:4318/otlp/", "push"));
+    assert_eq!(otlp.traces.as_ref().unwrap().as_str(), "http://127.0.0.1:4318/otlp/v1/traces");
+    assert_eq!(otlp.metrics.as_ref().unwrap().as_str(), "http://127.0.0.1:4318/otlp/v1/metrics");
+    assert_eq!(otlp.service_name, "push");
     assert_eq!((otlp.sampling, otlp.share), (bellwire_telemetry::otlp::Sampling::ParentOrShare, 0.01));
     assert!(otlp.headers["authorization"] == "Bearer hush" && otlp.headers["x-team"] == "push");
     assert_eq!(otlp.metrics_every, std::time::Duration::from_secs(15));
@@ -234,6 +236,64 @@ fn opentelemetry_uses_its_standard_variables() {
         refused(&[], &[("OTEL_EXPORTER_OTLP_HEADERS", "authorization: hush")], ""),
         "OTEL_EXPORTER_OTLP_HEADERS is wrong, but must be headers, such as authorization=Bearer%20abc,x-team=push"
     );
+}
+
+#[test]
+fn opentelemetry_signals_have_their_own_urls() {
+    let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://traces.example.com/in/");
+    let otlp = read(&[], &[traces], "").unwrap().otlp().unwrap();
+    assert_eq!(otlp.traces.unwrap().as_str(), "https://traces.example.com/in/");
+    assert_eq!(otlp.metrics, None);
+    let both = [traces, ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")];
+    let otlp = read(&[], &both, "").unwrap().otlp().unwrap();
+    assert_eq!(otlp.traces.unwrap().as_str(), "https://traces.example.com/in/");
+    assert_eq!(otlp.metrics.unwrap().as_str(), "http://127.0.0.1:4318/v1/metrics");
+    let disabled = [traces, ("OTEL_SDK_DISABLED", "true")];
+    assert!(read(&[], &disabled, "").unwrap().otlp().is_none());
+}
+
+#[test]
+fn resource_attributes_are_decoded_and_name_the_service() {
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+    let attributes = |text| ("OTEL_RESOURCE_ATTRIBUTES", text);
+    let otlp = read(&[], &[endpoint, attributes("service.name=shop, team=web%20push")], "").unwrap().otlp().unwrap();
+    assert_eq!(otlp.service_name, "shop");
+    assert_eq!(otlp.resource, [("team".to_owned(), "web push".to_owned())].into());
+    let named = [endpoint, attributes("service.name=shop"), ("OTEL_SERVICE_NAME", "push")];
+    assert_eq!(read(&[], &named, "").unwrap().otlp().unwrap().service_name, "push");
+    for wrong in ["team", "=push", "team=", "team=%ff"] {
+        assert!(refused(&[], &[attributes(wrong)], "").starts_with("OTEL_RESOURCE_ATTRIBUTES is"), "{wrong}");
+    }
+}
+
+#[test]
+fn secrets_come_from_files_of_variables() {
+    let file = std::env::temp_dir().join(format!("bellwire-secret-{}", uuid::Uuid::now_v7()));
+    std::fs::write(&file, "postgres://user:hush@db.example.com/push\n").unwrap();
+    let path = file.to_str().unwrap();
+    for variable in ["BELLWIRE_DATABASE_URL_FILE", "DATABASE_URL_FILE"] {
+        let config = read(&[], &[(variable, path)], "").unwrap();
+        assert_eq!(config.database_url.as_ref().unwrap().expose(), "postgres://user:hush@db.example.com/push");
+        assert!(
+            config.print().contains(&format!("# database_url = \"********\" # {variable}\n")),
+            "{}",
+            config.print()
+        );
+    }
+    let refused = |variables: &[(&str, &str)]| refused(&[], variables, "");
+    let both = [("BELLWIRE_DATABASE_URL", "postgres://x/y"), ("BELLWIRE_DATABASE_URL_FILE", path)];
+    assert_eq!(refused(&both), "BELLWIRE_DATABASE_URL_FILE is given, but must be empty with BELLWIRE_DATABASE_URL");
+    std::fs::write(&file, "mysql://hush").unwrap();
+    assert_eq!(
+        refused(&[("BELLWIRE_DATABASE_URL_FILE", path)]),
+        "BELLWIRE_DATABASE_URL_FILE is wrong, but must be a URL that begins with postgres://"
+    );
+    std::fs::write(&file, "x".repeat(20_000)).unwrap();
+    assert!(refused(&[("BELLWIRE_DATABASE_URL_FILE", path)]).contains("at most 16384 bytes"));
+    std::fs::remove_file(&file).unwrap();
+    assert!(refused(&[("BELLWIRE_DATABASE_URL_FILE", path)]).contains("which cannot be read (No such file"));
+    // Secrets only: other settings have no such variable.
+    assert!(read(&[], &[("BELLWIRE_LISTEN_FILE", path)], "").unwrap().is_default("listen"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Types of setting values, and their parsers.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -117,6 +118,20 @@ pub(super) fn headers() -> ValueKind<HeaderMap> {
     };
     ValueKind::new("headers, such as authorization=Bearer%20abc,x-team=push", move |text| {
         items(text).map(header).collect()
+    })
+}
+
+/// Resource attributes, written like [`headers`]: at most 64, each name and value 1 to 255 characters.
+pub(super) fn attributes() -> ValueKind<BTreeMap<String, String>> {
+    let attribute = |item: &str| {
+        let (name, value) = item.split_once('=')?;
+        let value = percent_decode_str(value.trim()).decode_utf8().ok()?.into_owned();
+        let fits = |text: &str| (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        (fits(name.trim()) && fits(&value)).then(|| (name.trim().to_owned(), value))
+    };
+    ValueKind::new("at most 64 attributes, such as deployment.environment.name=test,team=push", move |text| {
+        let attributes: BTreeMap<_, _> = items(text).map(attribute).collect::<Option<_>>()?;
+        (attributes.len() <= 64).then_some(attributes)
     })
 }
 

@@ -89,6 +89,7 @@ async fn trace_spans_request_to_gateway_response() {
     assert_eq!((hex(&request.inner.trace_id), hex(&request.inner.parent_span_id)), (TRACE.into(), CALLER.into()));
     assert_eq!(request.inner.kind(), SpanKind::Server);
     let attributes = request.attributes();
+    assert_eq!(attributes["url.scheme"], "http");
     assert_eq!(
         (&*attributes["http.route"], &*attributes["http.response.status_code"]),
         ("/v1/apps/{app}/messages", "202")

@@ -11,7 +11,7 @@ mod collector;
 mod figures;
 mod spans;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -42,12 +42,16 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub struct OtlpConfig {
-    /// The collector; `/v1/traces` and `/v1/metrics` are beneath it.
-    pub endpoint: Url,
+    /// URL that traces are sent to. `None`: nothing is traced.
+    pub traces: Option<Url>,
+    /// URL that metrics are sent to. `None`: they are not exported.
+    pub metrics: Option<Url>,
     /// PEM certificates that it is trusted by beside Mozilla's roots.
     pub extra_ca_pem: Option<Vec<u8>>,
     pub headers: HeaderMap,
     pub service_name: String,
+    /// Further resource attributes, in place of our own of the same name.
+    pub resource: BTreeMap<String, String>,
     pub sampling: Sampling,
     /// The share of them, 0 to 1, where `sampling` goes by one.
     pub share: f64,
@@ -84,7 +88,8 @@ impl Sampling {
 #[derive(Debug)]
 pub struct Otlp {
     provider: SdkTracerProvider,
-    collector: Arc<Collector>,
+    metrics: Option<Collector>,
+    is_tracing: bool,
     resource: ResourceAttributesWithSchema,
     clock: Clock,
     began: Timestamp,
@@ -97,31 +102,39 @@ impl Otlp {
     /// # Errors
     /// If its certificates cannot be used.
     pub fn start(settings: OtlpConfig, clock: Clock) -> Result<Self, bellwire_gateway::SettingsError> {
-        let OtlpConfig { endpoint, extra_ca_pem, headers, service_name, sampling, share, metrics_every } = settings;
+        let OtlpConfig { traces, metrics, extra_ca_pem, headers, service_name, .. } = settings;
         // Replicas are of one service, and their series must not be taken for each other's.
         let resource = Resource::builder_empty()
             .with_service_name(service_name)
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
             .with_attribute(KeyValue::new("service.instance.id", clock.uuid().to_string()))
+            .with_attributes(settings.resource.into_iter().map(|(name, value)| KeyValue::new(name, value)))
             .build();
-        info!(host = endpoint.host_str(), "traces and metrics go to a collector");
-        let collector = Arc::new(Collector::new(&endpoint, extra_ca_pem.as_deref(), headers)?);
-        let sink = SpanSink::new(collector.clone(), &resource);
+        let host = |url: &Option<Url>| url.as_ref().and_then(Url::host_str).map(str::to_owned);
+        info!(traces = host(&traces), metrics = host(&metrics), "telemetry is exported");
+        let collector = |url: Url| Collector::new(url, extra_ca_pem.as_deref(), headers.clone());
+        let (traces, metrics) = (traces.map(collector).transpose()?, metrics.map(collector).transpose()?);
+        let is_tracing = traces.is_some();
         let gathering = BatchConfigBuilder::default()
             .with_max_queue_size(SPANS_WAITING_MAX)
             .with_max_export_batch_size(SPANS_AT_ONCE)
             .with_scheduled_delay(GATHER)
             .build();
-        let provider = SdkTracerProvider::builder()
-            .with_span_processor(BatchSpanProcessor::builder(sink).with_batch_config(gathering).build())
-            .with_sampler(sampling.sampler(share))
-            .with_resource(resource.clone())
-            .build();
-        let (resource, began) = ((&resource).into(), clock.now());
-        Ok(Self { provider, collector, resource, clock, began, metrics_every })
+        let mut provider = SdkTracerProvider::builder()
+            .with_sampler(settings.sampling.sampler(settings.share))
+            .with_resource(resource.clone());
+        if let Some(traces) = traces {
+            let sink = BatchSpanProcessor::builder(SpanSink::new(traces, &resource));
+            provider = provider.with_span_processor(sink.with_batch_config(gathering).build());
+        }
+        let (provider, resource, began) = (provider.build(), (&resource).into(), clock.now());
+        Ok(Self { provider, metrics, is_tracing, resource, clock, began, metrics_every: settings.metrics_every })
     }
 
     pub fn tracer(&self) -> Tracer {
+        if !self.is_tracing {
+            return Tracer::off();
+        }
         Tracer::new(self.provider.tracer(SCOPE), self.clock.clone())
     }
 
@@ -131,6 +144,7 @@ impl Otlp {
     }
 
     pub async fn tell_metrics(&self, metrics: &Metrics) {
+        let Some(collector) = &self.metrics else { return };
         let metrics = figures::read(metrics, self.began, self.clock.now());
         let scope_metrics = ScopeMetrics { scope: Some(collector::scope()), metrics, ..ScopeMetrics::default() };
         let request = ExportMetricsServiceRequest {
@@ -141,7 +155,7 @@ impl Otlp {
             }],
         };
         // Whether it was taken has been logged, and the next ones tell all of this again.
-        let _ = self.collector.send(collector::METRICS, &request).await;
+        let _ = collector.send(&request).await;
     }
 
     /// Exports the remaining spans and a last set of `metrics`, within [`FLUSH_WITHIN`]. Spans created later are dropped.

@@ -22,20 +22,20 @@ impl Hsts {
         let value = HeaderValue::try_from(format!("max-age={}", max_age.as_secs())).expect("plain ASCII");
         (!max_age.is_zero()).then_some(Self { value, trusted_proxies })
     }
+}
 
-    /// Whether a request came by HTTPS: to us, or to the proxy that wrote last into `X-Forwarded-Proto`.
-    fn came_by_https(&self, headers: &HeaderMap, extensions: &Extensions) -> bool {
-        let forwarded = || {
-            let last = headers.get_all("x-forwarded-proto").iter().next_back()?.as_bytes();
-            Some(last.rsplit(|octet| *octet == b',').next()?.trim_ascii().eq_ignore_ascii_case(b"https"))
-        };
-        extensions.get::<OverTls>().is_some() || (self.trusted_proxies > 0 && forwarded().unwrap_or(false))
-    }
+/// Whether a request came by HTTPS: to us, or to the proxy that wrote last into `X-Forwarded-Proto`.
+pub(crate) fn came_by_https(headers: &HeaderMap, extensions: &Extensions, trusted_proxies: usize) -> bool {
+    let forwarded = || {
+        let last = headers.get_all("x-forwarded-proto").iter().next_back()?.as_bytes();
+        Some(last.rsplit(|octet| *octet == b',').next()?.trim_ascii().eq_ignore_ascii_case(b"https"))
+    };
+    extensions.get::<OverTls>().is_some() || (trusted_proxies > 0 && forwarded().unwrap_or(false))
 }
 
 /// Adds the header to each response to a request by HTTPS. Browsers ignore it elsewhere.
 pub(crate) async fn tell(State(hsts): State<Hsts>, request: Request, next: Next) -> Response {
-    let is_due = hsts.came_by_https(request.headers(), request.extensions());
+    let is_due = came_by_https(request.headers(), request.extensions(), hsts.trusted_proxies);
     let mut response = next.run(request).await;
     if is_due {
         response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.value);

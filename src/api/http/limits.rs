@@ -17,6 +17,7 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
 
+use super::hsts::came_by_https;
 use super::problem::{Problem, ProblemCode};
 use crate::api::state::config::{ApiConfig, RequestRate};
 use bellwire_core::id::AppId;
@@ -94,6 +95,11 @@ impl RequestLimits {
             requests: AtomicU32::new(0),
             trusted_proxies: settings.trusted_proxies,
         }
+    }
+
+    /// `https` or `http`, as the client used it.
+    pub(crate) fn scheme_of(&self, headers: &HeaderMap, extensions: &Extensions) -> &'static str {
+        if came_by_https(headers, extensions, self.trusted_proxies) { "https" } else { "http" }
     }
 
     /// Returns the client of a request. Each limit by client calls it first, so it also cleans up now and then.

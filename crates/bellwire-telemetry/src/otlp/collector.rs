@@ -21,9 +21,6 @@ use url::Url;
 use super::SCOPE;
 use bellwire_net::outbound::{ExchangeError, ExchangeFailure, OutboundClient, OutboundLimits, PlainHttp};
 
-/// Path for spans, relative to the endpoint.
-const TRACES: &str = "v1/traces";
-pub(super) const METRICS: &str = "v1/metrics";
 /// Limits of a request. What the collector has not accepted in time is lost.
 const LIMITS: OutboundLimits =
     OutboundLimits { timeout: Duration::from_secs(10), body_max_bytes: 64 << 10, idle_connections: 2 };
@@ -52,7 +49,7 @@ pub(super) struct Collector {
 
 impl Collector {
     pub(super) fn new(
-        endpoint: &Url,
+        endpoint: Url,
         extra_ca_pem: Option<&[u8]>,
         mut headers: HeaderMap,
     ) -> Result<Self, bellwire_gateway::SettingsError> {
@@ -60,13 +57,12 @@ impl Collector {
         headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("bellwire/", env!("CARGO_PKG_VERSION"))));
         let http = OutboundClient::new(extra_ca_pem, None, PlainHttp::Anywhere, LIMITS)?;
         let host = endpoint.host_str().unwrap_or_default().to_owned();
-        let endpoint = endpoint.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { http, endpoint, host, headers, failing: AtomicBool::new(false) })
+        Ok(Self { http, endpoint: endpoint.into(), host, headers, failing: AtomicBool::new(false) })
     }
 
     /// Sends a message once. The first failure is logged, and the first success after it.
-    pub(super) async fn send(&self, path: &str, message: &impl Message) -> Result<(), ExportFailure> {
-        let sent = self.post(path, message.encode_to_vec()).await;
+    pub(super) async fn send(&self, message: &impl Message) -> Result<(), ExportFailure> {
+        let sent = self.post(message.encode_to_vec()).await;
         match &sent {
             Err(error) if !self.failing.swap(true, Ordering::Relaxed) => {
                 warn!(host = self.host, %error, "the OpenTelemetry collector takes nothing; spans are lost until it does");
@@ -79,8 +75,8 @@ impl Collector {
         sent
     }
 
-    async fn post(&self, path: &str, body: Vec<u8>) -> Result<(), ExportFailure> {
-        let mut request = Request::post(format!("{}/{path}", self.endpoint)).body(body.into())?;
+    async fn post(&self, body: Vec<u8>) -> Result<(), ExportFailure> {
+        let mut request = Request::post(&self.endpoint).body(body.into())?;
         request.headers_mut().extend(self.headers.clone());
         let status = match self.http.exchange(request).await {
             Ok(response) => response.status(),
@@ -104,8 +100,8 @@ pub(super) struct SpanSink {
 
 impl SpanSink {
     /// A sink whose requests are made on the runtime that this is called on.
-    pub(super) fn new(collector: Arc<Collector>, resource: &Resource) -> Self {
-        Self { collector, resource: resource.into(), runtime: Handle::current() }
+    pub(super) fn new(collector: Collector, resource: &Resource) -> Self {
+        Self { collector: Arc::new(collector), resource: resource.into(), runtime: Handle::current() }
     }
 }
 
@@ -113,7 +109,7 @@ impl SpanExporter for SpanSink {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
         let (collector, request) = (self.collector.clone(), ExportTraceServiceRequest { resource_spans });
-        let sent = self.runtime.spawn(async move { collector.send(TRACES, &request).await }).await;
+        let sent = self.runtime.spawn(async move { collector.send(&request).await }).await;
         let failed = match sent {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(failure)) => failure.to_string(),

@@ -54,13 +54,19 @@ impl Tracer {
 
     /// Starts the span of a request. `None` if the request is not traced. `route` is the pattern, never the path. A caller's parent span is
     /// accepted only with a key: browsers must not decide what is traced.
-    pub fn request(&self, method: &Method, route: &str, headers: &HeaderMap) -> Option<RequestSpan> {
+    pub fn request(
+        &self,
+        method: &Method,
+        route: &str,
+        scheme: &'static str,
+        headers: &HeaderMap,
+    ) -> Option<RequestSpan> {
         let On { tracer, clock } = self.0.as_ref()?;
         let told = headers.get(TRACEPARENT).filter(|_| headers.contains_key(header::AUTHORIZATION));
         let caller = told.and_then(|value| value.to_str().ok()).and_then(parse);
         let method = name_of(method);
         let name = if route.is_empty() { method.to_owned() } else { format!("{method} {route}") };
-        let mut attributes = vec![KeyValue::new("http.request.method", method)];
+        let mut attributes = vec![KeyValue::new("http.request.method", method), KeyValue::new("url.scheme", scheme)];
         if !route.is_empty() {
             attributes.push(KeyValue::new("http.route", route.to_owned()));
         }

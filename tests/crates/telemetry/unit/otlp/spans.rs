@@ -32,7 +32,7 @@ fn traced_turns_are_limited_per_message() {
 #[test]
 fn without_a_collector_nothing_is_made() {
     let off = Tracer::off();
-    assert!(off.request(&Method::GET, "/healthz", &HeaderMap::new()).is_none());
+    assert!(off.request(&Method::GET, "/healthz", "http", &HeaderMap::new()).is_none());
     assert!(off.origin(Some(CALLER)).is_none());
     assert_eq!(current(), None);
 }
