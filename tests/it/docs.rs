@@ -320,7 +320,9 @@ fn documented_defaults_match_the_settings() {
         let short = short.map(|name| if is_ours(&name) { name } else { format!("BELLWIRE_{name}") });
         for name in full.map(str::to_owned).chain(short) {
             seen += 1;
-            if !settings.contains_key(&name) && !NO_SETTINGS.contains(&name.as_str()) {
+            // Secrets can come from files.
+            let setting = name.strip_suffix("_FILE").filter(|base| settings.contains_key(*base)).unwrap_or(&name);
+            if !settings.contains_key(setting) && !NO_SETTINGS.contains(&name.as_str()) {
                 faults.push(format!("{}: {name} is no setting", page.path));
             }
         }

@@ -8,7 +8,7 @@ use super::*;
 #[test]
 fn filter_matches_exactly_its_members() {
     let all = json!({
-        "reason": "gone", "status": 410, "state": "closed", "message": MessageId(Uuid::nil()),
+        "reason": "gone", "detail": "no such subscription", "status": 410, "state": "closed", "message": MessageId(Uuid::nil()),
         "subscription": SubscriptionId(Uuid::nil()), "topic": "news", "tier": "promotional", "gateway": "fcm",
         "since": "2027-01-01T00:00:00Z", "until": "2027-01-02T00:00:00Z", "retries": 3
     });
