@@ -146,7 +146,7 @@ pub(crate) async fn list(
     };
     let rows = dead_letters::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
     let messages: Vec<MessageId> = rows.iter().map(|row| row.message).collect();
-    let titles = titles(&state, &server, &messages).await?;
+    let titles = titles(state.reads.pool(), &state, &server, &messages).await?;
     let show = |row: DeadLetterRow| DeadLetterResponse { title: titles.get(&row.message).cloned(), ..row.into() };
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }

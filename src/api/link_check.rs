@@ -7,6 +7,7 @@ use axum::http::header::{ACCEPT, LOCATION, USER_AGENT};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 use url::Url;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -14,19 +15,29 @@ use utoipa_axum::router::OpenApiRouter;
 use super::ApiState;
 use super::http::auth::{MaySend, Server};
 use super::http::extract::Json;
-use super::http::problem::Problem;
+use super::http::fair_semaphore::Busy;
+use super::http::problem::{Problem, ProblemCode};
 use super::http::routes::routes;
+use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::Endpoint;
 use bellwire_gateway::{Call, Reply};
+use bellwire_rules::classify::Failure;
+use bellwire_store::keys::apps::App;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(check))
 }
 
-/// Timeout of one response.
+/// Timeout of one response, and of all responses of a check.
 const PATIENCE: Duration = Duration::from_secs(5);
+const ALL_PATIENCE: Duration = Duration::from_secs(10);
 /// Redirects of one check.
 const REDIRECTS_MAX: usize = 5;
+
+const BUSY: Busy = Busy {
+    code: ProblemCode::LinkChecksBusy,
+    detail: "More links are to be checked than this process requests at a time.",
+};
 
 /// Link to check.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -43,11 +54,12 @@ pub(crate) struct LinkCheckResponse {
     url: String,
     /// HTTP status of the last response. Null: there was none.
     status: Option<u16>,
-    /// Reason without a response, such as `timeout`.
+    /// Reason without a response, such as `deadline`.
     failure: Option<&'static str>,
 }
 
-/// Requests a link as a browser would, without cookies. Only public servers are asked.
+/// Requests a link as a browser would, without cookies, within ten seconds. Only public servers and those of the app's origins
+/// are requested, and a few links at a time: 503 (`link_checks_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/link-check", tag = "Messages",
     responses((status = 200, body = LinkCheckResponse)))]
 pub(crate) async fn check(
@@ -58,32 +70,57 @@ pub(crate) async fn check(
     let site = server.app.origins.first().and_then(|origin| Url::parse(origin).ok());
     let parsed = Url::options().base_url(site.as_ref()).parse(&body.url);
     let mut url = parsed.map_err(|error| Problem::invalid_member("/url", format!("is not a URL: {error}")))?;
-    for redirects in 0.. {
-        url.set_fragment(None);
-        let endpoint = Endpoint::parse(url.as_str());
-        let endpoint = endpoint.map_err(|error| Problem::invalid_member("/url", error.to_string()))?;
-        if let Err(refused) = state.gateways.recognise(&endpoint) {
-            return Err(Problem::invalid_member("/url", refused.to_string()));
-        }
+    let first = target(&state, &server.app, &mut url).map_err(|detail| Problem::invalid_member("/url", detail))?;
+    let _place = state.link_checks.take(Some(server.app.id), state.settings.place_patience, &BUSY).await?;
+    let mut checked = LinkCheckResponse { url: url.into(), status: None, failure: None };
+    if timeout(ALL_PATIENCE, follow(&state, &server.app, first, &mut checked)).await.is_err() {
+        checked.failure = Some(Failure::Deadline.name());
+    }
+    Ok(axum::Json(checked))
+}
+
+/// Requests a link and the targets of its redirects. The response is always that of the last request.
+async fn follow(state: &ApiState, app: &App, mut endpoint: Endpoint, checked: &mut LinkCheckResponse) {
+    for redirects in 0..=REDIRECTS_MAX {
         let headers = HeaderMap::from_iter([
             (ACCEPT, HeaderValue::from_static("*/*")),
             (USER_AGENT, HeaderValue::from_static(concat!("bellwire/", env!("CARGO_PKG_VERSION")))),
         ]);
         let call = Call { method: Method::GET, endpoint, headers, body: Bytes::new(), patience: PATIENCE };
-        let (status, failure, next) = match state.gateways.call_if(call, || true).await {
-            Err(failure) => (None, Some(failure.name()), None),
-            Ok(reply) => (Some(reply.status), None, redirect(&url, &reply)),
+        let reply = match state.gateways.call_if(call, || true).await {
+            Ok(reply) => reply,
+            Err(failure) => {
+                (checked.status, checked.failure) = (None, Some(failure.name()));
+                return;
+            }
         };
-        match next.filter(|_| redirects < REDIRECTS_MAX) {
-            Some(next) => url = next,
-            None => return Ok(axum::Json(LinkCheckResponse { url: url.into(), status, failure })),
-        }
+        checked.status = Some(reply.status);
+        let url = Url::parse(&checked.url).ok();
+        let Some(mut next) = url.and_then(|url| redirect(&url, &reply)).filter(|_| redirects < REDIRECTS_MAX) else {
+            return;
+        };
+        // Browsers follow a redirect to a server that this one must not ask.
+        let Ok(allowed) = target(state, app, &mut next) else { return };
+        (endpoint, checked.url) = (allowed, next.into());
     }
-    Err(Problem::internal())
+}
+
+/// Returns the endpoint of a link, or the reason why it is not requested. A key for sending must not read private servers,
+/// nor compete with deliveries for connections to push services. Mapped hosts are private, except the site's own.
+fn target(state: &ApiState, app: &App, url: &mut Url) -> Result<Endpoint, String> {
+    url.set_fragment(None);
+    let endpoint = Endpoint::parse(url.as_str()).map_err(|error| error.to_string())?;
+    let gateway = state.gateways.recognise(&endpoint).map_err(|refused| refused.to_string())?;
+    let is_own = app.origins.iter().any(|origin| *origin == url.origin().ascii_serialization());
+    match gateway {
+        Gateway::Other if is_own || !state.gateways.is_mapped(&endpoint) => Ok(endpoint),
+        Gateway::Other => Err("its host is not on the public internet".to_owned()),
+        _ => Err("its host belongs to a push service".to_owned()),
+    }
 }
 
 /// Returns the target of a redirect.
 fn redirect(url: &Url, reply: &Reply) -> Option<Url> {
-    let location = reply.headers.get(LOCATION).filter(|_| (300..400).contains(&reply.status))?;
+    let location = reply.headers.get(LOCATION).filter(|_| matches!(reply.status, 301 | 302 | 303 | 307 | 308))?;
     url.join(location.to_str().ok()?).ok()
 }

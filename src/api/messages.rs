@@ -164,7 +164,7 @@ async fn view<S>(state: &ApiState, server: &Server<S>, id: MessageId) -> Result<
     let found = messages::account(&state.pool, app.id, id, now).await?;
     let (row, account) = found.ok_or_else(|| missing(state, id))?;
     let counts = MessageCounts::new(account, row.enveloped, row.expires_at <= now);
-    let title = titles(state, server, &[id]).await?.remove(&id);
+    let title = titles(&state.pool, state, server, &[id]).await?.remove(&id);
     Ok(axum::Json(MessageResponse::new(app, row, now).with_counts(title, counts)))
 }
 

@@ -155,7 +155,7 @@ fn check_text(pointer: &str, text: &str, faults: &mut Faults) {
 pub(crate) struct TopicText {
     /// Name of the topic for people, at most 300 characters.
     title: String,
-    /// What members receive, at most 300 characters.
+    /// Description for visitors, at most 300 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
 }
@@ -175,7 +175,7 @@ impl TopicText {
 pub(crate) struct TopicDisplay {
     /// Name of the topic for people, at most 300 characters.
     title: String,
-    /// What members receive, at most 300 characters.
+    /// Description for visitors, at most 300 characters.
     #[serde(default)]
     description: Option<String>,
     /// Order among the topics of the app, 0 to 1,000, the smallest first. Equal ones by title.
@@ -205,7 +205,7 @@ pub(crate) struct OfferedTopic {
     name: String,
     /// Name of the topic for people.
     title: String,
-    /// What members receive.
+    /// Description for visitors.
     description: Option<String>,
     /// Texts in other languages, by language tag.
     texts: BTreeMap<String, TopicText>,

@@ -35,6 +35,7 @@ use bellwire_vault::Vault;
 
 /// Imports and exports that one process makes at a time.
 const TRANSFERS_AT_ONCE: usize = 4;
+const LINK_CHECKS_AT_ONCE: usize = 8;
 /// Time for which the result of asking the database is kept.
 const READINESS_KEPT: Duration = Duration::from_secs(1);
 /// Time for which results of checks over the network are kept.
@@ -69,6 +70,8 @@ pub struct ApiContext {
     pub(super) searches: Places,
     /// Places for imports and exports, which keep a connection to the database busy for as long as their files take.
     pub(super) transfers: Places,
+    /// Places for link checks, each of which keeps a connection to a stranger's server.
+    pub(super) link_checks: Places,
     pub(super) known_keys: Arc<KnownKeys>,
     pub(super) passwords: Passwords,
     pub(super) known_apps: Arc<KnownApps>,
@@ -129,6 +132,7 @@ impl ApiState {
             simulations,
             searches,
             transfers: Places::new(TRANSFERS_AT_ONCE),
+            link_checks: Places::new(LINK_CHECKS_AT_ONCE),
             known_keys: Arc::default(),
             passwords: Passwords::new(),
             known_apps: Arc::default(),

@@ -154,7 +154,9 @@ pub(crate) async fn register(
     // The token of a user id that is left out proves nothing.
     let token = body.user_token.as_deref().filter(|_| details.is_empty());
     let user = user_id.as_ref().and_then(Option::as_deref);
-    check_user(&state, &client.app, client.server, user, token).await.map_err(|refused| faults.with(refused))?;
+    if says_user(&faults) {
+        check_user(&state, &client.app, client.server, user, token).await.map_err(|refused| faults.with(refused))?;
+    }
     let topics_named = texts_of(body.topics.as_ref());
     let said = SubscriptionInput {
         by: client.speaker(),
@@ -204,6 +206,11 @@ pub(crate) async fn register(
         [partial_warnings::tell(&client.app, &topics_named, refused), partial_warnings::unreadable(details)].concat()
     };
     answer_registered(&state, registered, warnings, refused)
+}
+
+/// Whether user id and token are those of the request. Members of a wrong shape are replaced by examples, which prove nothing.
+fn says_user(faults: &Faults) -> bool {
+    faults.is_well_formed("/user_id") && faults.is_well_formed("/user_token")
 }
 
 /// Returns the strings of an array, or a single one, as the caller named them.
@@ -289,10 +296,16 @@ pub(crate) async fn change(
 ) -> Result<axum::Json<SubscriptionResponse>, Problem> {
     client.must_show_something()?;
     // The person of a subscription is no detail: one who cannot be read must not be confused with the person before.
-    let user_id = user_id(body.user_id, &mut faults);
-    let (user, token) = (user_id.as_ref().and_then(Option::as_deref), body.user_token.as_deref());
-    let token = token.filter(|_| faults.is_empty());
-    check_user(&state, &client.app, client.server, user, token).await.map_err(|refused| faults.with(refused))?;
+    let mut of_user = Faults::default();
+    let user_id = user_id(body.user_id, &mut of_user);
+    let token = body.user_token.as_deref().filter(|_| of_user.is_empty());
+    for FieldError { pointer, detail, .. } in of_user.into_errors() {
+        faults.refuse(pointer.unwrap_or_default(), detail);
+    }
+    let user = user_id.as_ref().and_then(Option::as_deref);
+    if says_user(&faults) {
+        check_user(&state, &client.app, client.server, user, token).await.map_err(|refused| faults.with(refused))?;
+    }
     let no_attributes = body.attributes == Some(None);
     let topics_named = texts_of(body.topics.as_ref().and_then(Option::as_ref));
     let said = SubscriptionInput {

@@ -14,7 +14,13 @@ const CHECK: &str = "/v1/apps/shop/link-check";
 async fn with_pages() -> (TestApp, PushService) {
     let pages = PushService::start(&[(HOST, Gateway::Other)]).await;
     let app = TestApp::with(Setup { others: (pages.hosts.clone(), pages.ca_pem.clone()), ..Setup::default() }).await;
+    own(&app, &format!("https://{HOST}")).await;
     (app, pages)
+}
+
+/// Sets the only origin of the app.
+async fn own(app: &TestApp, origin: &str) {
+    app.operate(Method::PATCH, "/v1/apps/shop", json!({"origins": [origin]})).await.ok(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,10 +47,15 @@ async fn link_check_asks_public_servers_only() {
         "https://192.168.1.1/",
         "http://pages.example.test/",
         "ftp://x/",
+        "https://fcm.googleapis.com/fcm/send/x",
     ] {
         let reply = app.call(Method::POST, CHECK, json!({"url": url})).await;
         assert_eq!((reply.status, &reply.json["errors"][0]["pointer"]), (422, &json!("/url")), "{url}: {}", reply.json);
     }
+    // The operator has mapped the host to a private address, which is for the site of the host alone.
+    own(&app, "https://shop.example.com").await;
+    let mapped = app.call(Method::POST, CHECK, json!({"url": format!("https://{HOST}/")})).await;
+    assert_eq!((mapped.status, &mapped.json["errors"][0]["pointer"]), (422, &json!("/url")), "{}", mapped.json);
     let read = app.call(Method::POST, "/v1/apps/shop/api-keys", json!({"name": "n", "scopes": ["read"]})).await.ok(201);
     let key = read["secret"].as_str().unwrap();
     let url = json!({"url": format!("https://{HOST}/")});

@@ -125,6 +125,10 @@ impl HostTable {
         let known = KNOWN.into_iter().find(|(host, of)| *of == gateway && !host.starts_with("*."));
         mapped.or_else(|| known.map(|(host, _)| host.to_owned()))
     }
+    pub(super) fn is_mapped(&self, endpoint: &Endpoint) -> bool {
+        self.mapped.contains_key(split(endpoint.authority()).0)
+    }
+
     pub(super) fn recognise(&self, endpoint: &Endpoint) -> Result<Gateway, HostRefused> {
         if !sendable(endpoint.expose_path()) {
             return Err(HostRefused::Path);

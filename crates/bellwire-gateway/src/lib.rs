@@ -238,6 +238,11 @@ impl Gateways {
         self.inner.connector.dns.hosts.recognise(endpoint)
     }
 
+    /// Whether the operator has assigned the endpoint's host to a gateway, possibly with a private address.
+    pub fn is_mapped(&self, endpoint: &Endpoint) -> bool {
+        self.inner.connector.dns.hosts.is_mapped(endpoint)
+    }
+
     /// [Recognises](Self::recognise) an endpoint for registration, then resolves its host and checks that every address
     /// is public. Each connect repeats the check. Takes at most the connect timeout. Skips hosts that the proxy
     /// resolves.

@@ -248,7 +248,7 @@ pub(crate) async fn find(
         data.reverse();
     }
     let messages: Vec<MessageId> = data.iter().map(|row| row.message).collect();
-    let titles = titles(&state, &server, &messages).await?;
+    let titles = titles(state.reads.pool(), &state, &server, &messages).await?;
     data.iter_mut().for_each(|row| row.title = titles.get(&row.message).cloned());
     let link = paging::links(&uri, iterator.as_deref(), prev_iterator.as_deref());
     let page = Page { data, done: iterator.is_none(), iterator, prev_iterator, limit };

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Longest text that is shown, in characters.
 const SHOWN_MAX: usize = 60;
 /// Members that hold secrets, or what people wrote to people.
-const SECRET: [&str; 20] = [
+const SECRET: [&str; 21] = [
     "api_key",
     "attributes",
     "auth",
@@ -24,6 +24,7 @@ const SECRET: [&str; 20] = [
     "private_key",
     "private_key_pem",
     "secret",
+    "token",
     "user_token",
     "url",
 ];

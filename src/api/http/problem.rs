@@ -16,6 +16,8 @@ use super::found_values::add_value;
 pub(crate) use code::ProblemCode;
 pub(crate) use code::{PROBLEM_KINDS, ProblemKind};
 
+/// Maximum faults that one response lists.
+pub(crate) const TOLD_MAX: usize = 100;
 const MEDIA_TYPE: &str = "application/problem+json";
 
 /// Why a request is refused. Boxed, since every fallible function here returns one and hardly any does.
@@ -193,7 +195,6 @@ impl Problem {
         self
     }
 
-    /// The body, as the router's outermost layer writes it once path and request id are known.
     /// Body of a response that the server sends without the router: the head of the request is not acceptable, or there
     /// are too many connections.
     fn of_server(status: StatusCode, detail: &str) -> String {
@@ -206,6 +207,7 @@ impl Problem {
         serde_json::to_string(&*Self::new(code, detail).0).expect("a problem consists of strings and numbers")
     }
 
+    /// The body, as the router's outermost layer writes it once path and request id are known.
     pub(crate) fn body(&self) -> Vec<u8> {
         serde_json::to_vec(&*self.0).expect("a problem consists of strings and numbers")
     }
@@ -261,7 +263,8 @@ impl Faults {
         };
         let mut known = self.errors[..self.of_shape].iter().filter_map(|known| known.pointer.as_deref());
         let follows = known.any(|known| is_within(known, place) || is_within(place, known));
-        if !follows && !self.errors.contains(&error) {
+        // A body of a megabyte can have tens of thousands of faults. Those beyond the limit would help no one.
+        if self.errors.len() < TOLD_MAX && !follows && !self.errors.contains(&error) {
             self.errors.push(error);
         }
     }
@@ -288,6 +291,11 @@ impl Faults {
         if !holds {
             self.refuse(pointer, detail);
         }
+    }
+
+    /// Whether the shape of a member is right, so that its value is the given one.
+    pub(crate) fn is_well_formed(&self, pointer: &str) -> bool {
+        self.errors[..self.of_shape].iter().all(|known| known.pointer.as_deref() != Some(pointer))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -4,11 +4,8 @@
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::problem::{FieldError, pointer_segment};
+use super::problem::{FieldError, TOLD_MAX, pointer_segment};
 use crate::api::openapi::shapes::bound_schema;
-
-/// Maximum faults in a response.
-pub(crate) const TOLD_MAX: usize = 100;
 
 /// Returns the differences between a body and the schema of `T`: types, missing or unknown members, values outside of an enum.
 pub(crate) fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {

@@ -1,5 +1,7 @@
 //! Checks a new message from end to end before anything is stored.
 
+mod content;
+
 use std::collections::HashSet;
 use std::hash::Hash;
 
@@ -30,7 +32,7 @@ use bellwire_store::keys::apps::App;
 use bellwire_store::queue::sending::{Addressed, Audience, NewMessage, Sent};
 use bellwire_telemetry::otlp;
 use bellwire_vault::CONTENT;
-use bellwire_webpush::payload::PayloadTemplate;
+use content::{check_content, check_label, check_template};
 
 const NAMED_MAX: usize = 1000;
 /// Longest name that a sender gives a message, in characters.
@@ -437,68 +439,4 @@ fn check_policy(
     let mut parsed = parsed.unwrap_or_default();
     parsed.warnings.retain(|warning| retries.is_empty() || warning.detail != SILENT_OF_RETRIES);
     Ok(parsed)
-}
-
-/// Refuses a raw payload that leaves no room for the content type that its own policy names. Policies of other places
-/// name theirs only where it fits.
-fn check_label(content: &Content, request: &Request, faults: &mut Faults) {
-    let excess = PayloadTemplate::new(content).map_or(0, |template| template.excess_with(&request.header_content_type));
-    if excess > 0 {
-        let detail = format!("is {excess} octets too long to be sent with the policy's headerContentType");
-        faults.refuse("/payload", detail);
-    }
-}
-
-fn check_template(
-    template: ResolvedTemplate,
-    app: &App,
-    data: Option<Map<String, Value>>,
-    faults: &mut Faults,
-) -> Option<(MessageContent, Trial)> {
-    match template.compile(app, data) {
-        Ok((templated, compiled)) => {
-            Some((MessageContent::Template(Box::new(templated)), Trial { of: template, compiled }))
-        }
-        Err(errors) => {
-            for FieldError { pointer, detail, .. } in errors {
-                faults.refuse(pointer.unwrap_or_default(), detail);
-            }
-            None
-        }
-    }
-}
-
-fn check_content(
-    content: Option<Notification>,
-    compact: Option<Notification>,
-    payload: Option<Payload>,
-    envelope: Option<bool>,
-    faults: &mut Faults,
-) -> Option<Content> {
-    let content = match Content::from_request(content, compact, payload, envelope) {
-        Ok(content) => content,
-        Err(problems) => {
-            for problem in problems {
-                faults.refuse(problem.pointer, problem.detail);
-            }
-            return None;
-        }
-    };
-    let mut fits = true;
-    let mut measure = |content: &Content, pointer: &str| {
-        if let Err(error) = PayloadTemplate::new(content) {
-            faults.refuse(pointer, error.to_string());
-            fits = false;
-        }
-    };
-    match &content {
-        Content::Raw { .. } => measure(&content, "/payload"),
-        Content::Notification { content: full, compact } => {
-            measure(&content, "/content");
-            if let Some(compact) = compact.as_ref().filter(|compact| *compact != full) {
-                measure(&Content::Notification { content: compact.clone(), compact: None }, "/compact");
-            }
-        }
-    }
-    fits.then_some(content)
 }

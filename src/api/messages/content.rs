@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use sqlx::PgPool;
+use tracing::warn;
 use utoipa::ToSchema;
 
 use crate::api::ApiState;
@@ -120,6 +122,7 @@ pub(crate) async fn content(
 /// Returns the titles of these messages that the caller may read: of messages to many recipients, and of stored templates. A
 /// template's title is not rendered.
 pub(in crate::api) async fn titles<S>(
+    pool: &PgPool,
     state: &ApiState,
     server: &Server<S>,
     ids: &[MessageId],
@@ -128,9 +131,14 @@ pub(in crate::api) async fn titles<S>(
         return Ok(HashMap::new());
     }
     let mut titles = HashMap::new();
-    for message in messages::sealed(state.reads.pool(), server.app.id, ids).await? {
+    for message in messages::sealed(pool, server.app.id, ids).await? {
         let Some(sealed) = &message.content else { continue };
-        let title = match opened(state, message.id, sealed)? {
+        // A list without this title is better than none.
+        let Ok(content) = opened(state, message.id, sealed) else {
+            warn!(message = %message.id, "the content of a message cannot be read");
+            continue;
+        };
+        let title = match content {
             MessageContent::Template(it) if it.name.is_some() || is_for_many(&message) => it.template.content.title,
             MessageContent::Literal(Content::Notification { content, .. }) if is_for_many(&message) => content.title,
             _ => continue,

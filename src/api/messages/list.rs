@@ -86,7 +86,7 @@ pub(crate) async fn list(
     let ids: Vec<MessageId> = rows.iter().map(|row| row.id).collect();
     let ended = messages::ended(state.reads.pool(), &ids).await?;
     let mut ended: HashMap<MessageId, Ended> = ended.into_iter().map(|it| (it.message, it)).collect();
-    let mut titles = titles(&state, &server, &ids).await?;
+    let mut titles = titles(state.reads.pool(), &state, &server, &ids).await?;
     let show = |row: MessageRow| {
         let (id, progress) = (row.id, MessageProgress::new(ended.remove(&row.id), row.enveloped));
         MessageResponse::new(app, row, now).listed(titles.remove(&id), progress)

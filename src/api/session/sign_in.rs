@@ -47,7 +47,7 @@ impl From<String> for PresentedSecret {
 
 impl std::fmt::Debug for PresentedSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shown(…)")
+        f.write_str("PresentedSecret(…)")
     }
 }
 

@@ -27,6 +27,6 @@ fn origin_is_trusted_if_local_or_configured() {
         assert_eq!(origin(public, host).as_deref(), expected, "{public:?} {host}");
     }
     assert_eq!(Example::default().origin(here, &HeaderMap::new()), None);
-    assert_eq!(of(elsewhere, None, "localhost:8787"), None, "nobody elsewhere is at this machine");
+    assert_eq!(of(elsewhere, None, "localhost:8787"), None, "browsers elsewhere are not on this machine");
     assert!(of(elsewhere, Some("https://push.example.com/"), "localhost").is_some());
 }

@@ -243,19 +243,20 @@ pub async fn set_display(
     name: &str,
     display: Option<&Value>,
 ) -> sqlx::Result<WriteOutcome> {
-    let done = sqlx::query!("UPDATE topics SET display = $3 WHERE app = $1 AND name = $2", app.0, name, display);
-    Ok(WriteOutcome::by(done.execute(conn).await?.rows_affected()))
+    let done =
+        rows_affected!(conn, "UPDATE topics SET display = $3 WHERE app = $1 AND name = $2", (app.0, name, display))?;
+    Ok(WriteOutcome::by(done))
 }
 
 /// Names and entries of the topics that visitors may choose, at most [`DISPLAYED_MAX`].
 pub async fn displayed(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(String, Value)>> {
-    let rows = sqlx::query!(
-        r#"SELECT name, display AS "display!" FROM topics
-           WHERE app = $1 AND display IS NOT NULL AND join_by = 'anyone' ORDER BY id LIMIT $2"#,
-        app.0,
-        DISPLAYED_MAX
-    );
-    rows.map(|row| (row.name, row.display)).fetch_all(pool).await
+    let rows = fetch_all!(
+        pool,
+        r#"SELECT name, display AS "display!" FROM topics WHERE app = $1 AND display IS NOT NULL AND join_by = 'anyone'
+           ORDER BY coalesce((display->>'position')::bigint, 0), display->>'title', id LIMIT $2"#,
+        (app.0, DISPLAYED_MAX)
+    )?;
+    Ok(rows.into_iter().map(|row| (row.name, row.display)).collect())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

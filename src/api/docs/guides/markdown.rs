@@ -57,7 +57,7 @@ struct Reader<'a> {
     about: String,
     /// Index of the event that began the open heading.
     heading: Option<usize>,
-    /// How often an anchor occurred.
+    /// Number of headings with an anchor.
     anchors: HashMap<String, usize>,
     /// Path of the open link in the source, where a server has no such page.
     outside: Option<String>,
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         parts.join("/")
     }
 
-    /// Where a target is on a server. `None`: it has no such page.
+    /// Path of a target on a server. `None`: a server has no such page.
     fn resolved(&self, target: &str) -> Option<String> {
         if target.starts_with('#') || target.contains("://") || target.starts_with("mailto:") {
             return Some(target.to_owned());

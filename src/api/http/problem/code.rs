@@ -102,6 +102,7 @@ problem_codes! {
     InvalidPath = "invalid_path", BAD_REQUEST, "The path is not percent-encoded UTF-8.", "Percent-encode each value in the path.";
     InvalidReceipt = "invalid_receipt", BAD_REQUEST, "This server did not issue the token of the receipt.", "Report the token that came with the push, unchanged.";
     KeyListenersFull = "key_listeners_full", TOO_MANY_REQUESTS, "The API key has the maximum number of listeners on event streams.", "Close streams that are not read.";
+    LinkChecksBusy = "link_checks_busy", SERVICE_UNAVAILABLE, "This process already checks the maximum number of links.", LATER;
     ListenersFull = "listeners_full", SERVICE_UNAVAILABLE, "This process has the maximum number of listeners on event streams.", LATER;
     MalformedHead = "malformed_head", BAD_REQUEST, "The request line and headers are not valid HTTP/1.1, or are ambiguous.", "Use a common HTTP library. If a proxy forwards the request, check its settings.";
     MalformedJson = "malformed_json", BAD_REQUEST, "The body is not JSON, or was cut off.", "Send one JSON object.";

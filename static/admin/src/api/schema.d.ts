@@ -1254,8 +1254,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Requests a link as a browser would, without cookies.
-         * @description Only public servers are asked.
+         * Requests a link as a browser would, without cookies, within ten seconds.
+         * @description Only public servers and those of the app's origins are requested, and a few links at a time: 503 (`link_checks_busy`).
          *
          *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
@@ -5698,7 +5698,7 @@ export interface components {
         };
         /** @description Result of a link check. */
         LinkCheckResponse: {
-            /** @description Reason without a response, such as `timeout`. */
+            /** @description Reason without a response, such as `deadline`. */
             failure?: string | null;
             /**
              * Format: int32
@@ -6299,7 +6299,7 @@ export interface components {
         };
         /** @description Topic that pages offer in the preferences. */
         OfferedTopic: {
-            /** @description What members receive. */
+            /** @description Description for visitors. */
             description?: string | null;
             /** @description Name of the topic. */
             name: string;
@@ -6770,6 +6770,7 @@ export interface components {
              * @example invalid_path
              * @example invalid_receipt
              * @example key_listeners_full
+             * @example link_checks_busy
              * @example listeners_full
              * @example malformed_head
              * @example malformed_json
@@ -8061,7 +8062,7 @@ export interface components {
         };
         /** @description Entry of a topic in `<bellwire-preferences>`. */
         TopicDisplay: {
-            /** @description What members receive, at most 300 characters. */
+            /** @description Description for visitors, at most 300 characters. */
             description?: string | null;
             /**
              * Format: int64
@@ -8127,7 +8128,7 @@ export interface components {
         };
         /** @description Title and description of a topic. */
         TopicText: {
-            /** @description What members receive, at most 300 characters. */
+            /** @description Description for visitors, at most 300 characters. */
             description?: string | null;
             /** @description Name of the topic for people, at most 300 characters. */
             title: string;

@@ -16,7 +16,7 @@ fn only_trusted_https_requests_get_hsts() {
         came_by_https(&headers, &extensions, trusted_proxies)
     };
     assert!(came(0, true, &[]) && came(1, true, &["http"]));
-    assert!(!came(0, false, &["https"]), "nobody is believed");
+    assert!(!came(0, false, &["https"]), "no proxy is trusted");
     assert!(came(1, false, &["https"]) && came(1, false, &["http, HTTPS"]) && came(2, false, &["http", "https"]));
     assert!(!came(1, false, &["https, http"]) && !came(1, false, &["https", "http"]) && !came(1, false, &[]));
     assert!(came(1, false, &["\u{e4}, https"]) && !came(1, false, &["https, \u{e4}"]), "octets that are no text");

@@ -25,7 +25,7 @@ fn client_is_limited_to_its_burst() {
     assert!(ask("192.0.2.1").is_ok());
     assert!(ask("192.0.2.1").is_ok());
     assert_eq!(ask("192.0.2.1").unwrap_err().code, ProblemCode::RateLimited);
-    assert!(ask("192.0.2.2").is_ok(), "a header that nobody vouches for changes nothing");
+    assert!(ask("192.0.2.2").is_ok(), "a header of no trusted proxy changes nothing");
 }
 
 #[test]
