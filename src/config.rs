@@ -42,7 +42,7 @@ const PREFIX: &str = "BELLWIRE_";
 const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
 const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
 /// API key of a backend, as `bellwire init` prints it and the examples read it. The command line sends it to a server elsewhere.
-const BACKEND_KEY_VARIABLE: &str = "BELLWIRE_KEY";
+pub(crate) const BACKEND_KEY_VARIABLE: &str = "BELLWIRE_KEY";
 /// Address of the server that the command line asks.
 pub(crate) const SERVER_VARIABLE: &str = "BELLWIRE_SERVER";
 /// A machine or container with less memory than this, in MiB, is small,
@@ -198,7 +198,7 @@ impl Config {
 
     /// Whether the database was named by a variable that may be meant for another application.
     pub(crate) fn database_may_be_anothers(&self) -> bool {
-        self.database_url.is_some() && self.origin("database_url") == COMMON_DATABASE_VARIABLE
+        self.database_url.is_some() && self.origin("database_url").starts_with(COMMON_DATABASE_VARIABLE)
     }
 
     /// The server's figures of delivery policies.

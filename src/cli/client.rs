@@ -13,15 +13,12 @@ use serde_json::Value;
 use tower::ServiceExt as _;
 
 use super::refusal::{ArgumentNames, CommandError};
-use crate::config::Config;
+use crate::config::{BACKEND_KEY_VARIABLE, Config};
 use crate::server::context::Context;
 use bellwire_core::id::MessageId;
 use bellwire_store::{operations::workers, queue::opening};
 use local::Local;
 use remote::Remote;
-
-/// Variable of the API key for a server elsewhere.
-const KEY_VARIABLE: &str = "BELLWIRE_KEY";
 
 const ANSWER_MAX_OCTETS: usize = 64 << 20;
 
@@ -87,9 +84,9 @@ impl Client {
         })
     }
 
-    /// Calls the server at that address, with the key in [`KEY_VARIABLE`].
+    /// Calls the server at that address, with the key in [`BACKEND_KEY_VARIABLE`].
     pub(super) fn remote(server: &str) -> anyhow::Result<Self> {
-        let remote = Remote::new(server, std::env::var(KEY_VARIABLE).ok())?;
+        let remote = Remote::new(server, std::env::var(BACKEND_KEY_VARIABLE).ok())?;
         Ok(Self { server: remote.server.clone(), transport: Transport::Remote(remote) })
     }
 

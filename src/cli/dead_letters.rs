@@ -52,7 +52,7 @@ pub(super) fn dead_letters() -> Group {
     group("dead-letters", "List, replay, discard and export failed deliveries", verbs)
 }
 
-/// What narrows the dead letters down, in the query or in the body's `filter`.
+/// Filters of dead letters, in the query or in the body's `filter`.
 fn filter(is_query: bool) -> [Parameter; 10] {
     macro_rules! to {
         ($name:literal) => {

@@ -168,12 +168,13 @@ pub(super) fn seconds(text: &str) -> Result<Value, String> {
 
 /// Adds the names of similar topics to the error of a topic that does not exist.
 async fn with_similar_topics(call: &Call<'_>, error: anyhow::Error) -> anyhow::Error {
-    if !call.has("topic") || !error.to_string().contains("does not exist in this app") {
+    let topic = call.text("topic");
+    if !error.to_string().contains(&format!("topic {topic:?} does not exist in this app")) {
         return error;
     }
     let topics =
         call.client.list(ApiRequest::get(path(["apps", &call.text("app"), "topics"]))).await.unwrap_or_default();
-    let names = similar(&call.text("topic"), &topics);
+    let names = similar(&topic, &topics);
     if names.is_empty() { error } else { anyhow!("{error}; similar: {}", names.join(", ")) }
 }
 

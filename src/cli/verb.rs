@@ -46,7 +46,7 @@ pub(super) struct Call<'a> {
 /// Text that a verb prints for people.
 pub(super) type Words = fn(&Call<'_>, &Value) -> anyhow::Result<String>;
 
-/// What a verb prints of the answer.
+/// Printed part of the response.
 enum Shown {
     Table(&'static [TableColumn]),
     Fields(&'static [TableColumn]),

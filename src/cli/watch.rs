@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::client::{ApiRequest, Client};
 use super::help::MORE_SETTINGS;
 use super::output::{Output, Stdout, table, text, time};
+use super::refusal::CommandError;
 use super::serve::told_to_stop;
 use super::verb::{Call, Verb, option, verb, word};
 use bellwire_core::event_type::EventType;
@@ -53,15 +54,28 @@ async fn run(call: &Call<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Hands on the events of a stream. Reconnects to a stream that ended, after the last event. Returns only if the server refuses it.
+/// Hands on the events of a stream. Reconnects to a stream that ended or broke off, after the last event. Returns
+/// if the server refuses it or cannot be reached from the start, or if `take` fails.
 pub(super) async fn follow(
     client: &Client,
     mut request: ApiRequest,
     mut take: impl FnMut(&Frame) -> io::Result<()>,
 ) -> anyhow::Result<()> {
+    let mut has_begun = false;
     loop {
-        let mut frames = Frames::default();
-        client.stream(&request, |octets| frames.push(octets).iter().try_for_each(&mut take)).await?;
+        let (mut frames, mut is_shown) = (Frames::default(), true);
+        let streamed = client.stream(&request, |octets| {
+            has_begun = true;
+            let shown = frames.push(octets).iter().try_for_each(&mut take);
+            is_shown = shown.is_ok();
+            shown
+        });
+        // A server that restarts refuses connections for a while.
+        if let Err(error) = streamed.await
+            && (!has_begun || !is_shown || error.is::<CommandError>())
+        {
+            return Err(error);
+        }
         if let Some(last) = frames.last_id {
             request.headers = vec![(LAST_EVENT_ID, last)];
         }

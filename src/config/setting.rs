@@ -25,8 +25,8 @@ impl Setting {
 
     /// Variable that names a file with the value of a secret, as container platforms mount secrets.
     pub(super) fn file_variable(&self, variable: &str) -> Option<String> {
-        // A setting of its own has that name for the master key.
-        (self.secret && self.key != "master_key").then(|| format!("{variable}_FILE"))
+        // The master key has a setting of that name, and a command must not come from a file that others may write.
+        (self.secret && !self.key.starts_with("master_key")).then(|| format!("{variable}_FILE"))
     }
 
     pub(super) fn flag(&self) -> String {

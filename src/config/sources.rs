@@ -85,6 +85,7 @@ fn read_secret(variable: &str, file: &Path) -> Result<String, Error> {
     let mut text = String::new();
     let read = File::open(file).and_then(|open| open.take(SECRET_MAX_BYTES + 1).read_to_string(&mut text));
     match read {
+        Ok(_) if text.trim().is_empty() => Err(wrong(variable, "names an empty file", "a file with the value")),
         Ok(_) if text.len() as u64 <= SECRET_MAX_BYTES => Ok(text),
         Ok(_) => Err(wrong(variable, "names a larger file", &format!("a file of at most {SECRET_MAX_BYTES} bytes"))),
         Err(error) => {

@@ -248,8 +248,9 @@ fn opentelemetry_signals_have_their_own_urls() {
     let otlp = read(&[], &both, "").unwrap().otlp().unwrap();
     assert_eq!(otlp.traces.unwrap().as_str(), "https://traces.example.com/in/");
     assert_eq!(otlp.metrics.unwrap().as_str(), "http://127.0.0.1:4318/v1/metrics");
-    let disabled = [traces, ("OTEL_SDK_DISABLED", "true")];
-    assert!(read(&[], &disabled, "").unwrap().otlp().is_none());
+    for yes in ["true", "True"] {
+        assert!(read(&[], &[traces, ("OTEL_SDK_DISABLED", yes)], "").unwrap().otlp().is_none());
+    }
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn resource_attributes_are_decoded_and_name_the_service() {
     assert_eq!(otlp.resource, [("team".to_owned(), "web push".to_owned())].into());
     let named = [endpoint, attributes("service.name=shop"), ("OTEL_SERVICE_NAME", "push")];
     assert_eq!(read(&[], &named, "").unwrap().otlp().unwrap().service_name, "push");
-    for wrong in ["team", "=push", "team=", "team=%ff"] {
+    for wrong in ["team", "=push", "team=%ff"] {
         assert!(refused(&[], &[attributes(wrong)], "").starts_with("OTEL_RESOURCE_ATTRIBUTES is"), "{wrong}");
     }
 }
@@ -274,6 +275,7 @@ fn secrets_come_from_files_of_variables() {
     for variable in ["BELLWIRE_DATABASE_URL_FILE", "DATABASE_URL_FILE"] {
         let config = read(&[], &[(variable, path)], "").unwrap();
         assert_eq!(config.database_url.as_ref().unwrap().expose(), "postgres://user:hush@db.example.com/push");
+        assert_eq!(config.database_may_be_anothers(), variable == "DATABASE_URL_FILE");
         assert!(
             config.print().contains(&format!("# database_url = \"********\" # {variable}\n")),
             "{}",
@@ -288,10 +290,14 @@ fn secrets_come_from_files_of_variables() {
         refused(&[("BELLWIRE_DATABASE_URL_FILE", path)]),
         "BELLWIRE_DATABASE_URL_FILE is wrong, but must be a URL that begins with postgres://"
     );
+    std::fs::write(&file, " \n").unwrap();
+    assert!(refused(&[("BELLWIRE_DATABASE_URL_FILE", path)]).contains("names an empty file"));
     std::fs::write(&file, "x".repeat(20_000)).unwrap();
     assert!(refused(&[("BELLWIRE_DATABASE_URL_FILE", path)]).contains("at most 16384 bytes"));
     std::fs::remove_file(&file).unwrap();
     assert!(refused(&[("BELLWIRE_DATABASE_URL_FILE", path)]).contains("which cannot be read (No such file"));
+    // A command must not come from a file that others may write.
+    assert!(read(&[], &[("BELLWIRE_MASTER_KEY_COMMAND_FILE", path)], "").unwrap().master_key_command.is_none());
     // Secrets only: other settings have no such variable.
     assert!(read(&[], &[("BELLWIRE_LISTEN_FILE", path)], "").unwrap().is_default("listen"));
 }

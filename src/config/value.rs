@@ -121,13 +121,14 @@ pub(super) fn headers() -> ValueKind<HeaderMap> {
     })
 }
 
-/// Resource attributes, written like [`headers`]: at most 64, each name and value 1 to 255 characters.
+/// Resource attributes, written like [`headers`]: at most 64, each name and value at most 255 characters.
 pub(super) fn attributes() -> ValueKind<BTreeMap<String, String>> {
     let attribute = |item: &str| {
         let (name, value) = item.split_once('=')?;
         let value = percent_decode_str(value.trim()).decode_utf8().ok()?.into_owned();
-        let fits = |text: &str| (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-        (fits(name.trim()) && fits(&value)).then(|| (name.trim().to_owned(), value))
+        let fits = |text: &str| text.chars().count() <= 255 && !text.chars().any(char::is_control);
+        let is_named = !name.trim().is_empty() && fits(name.trim());
+        (is_named && fits(&value)).then(|| (name.trim().to_owned(), value))
     };
     ValueKind::new("at most 64 attributes, such as deployment.environment.name=test,team=push", move |text| {
         let attributes: BTreeMap<_, _> = items(text).map(attribute).collect::<Option<_>>()?;
@@ -136,7 +137,7 @@ pub(super) fn attributes() -> ValueKind<BTreeMap<String, String>> {
 }
 
 pub(super) fn switch() -> ValueKind<bool> {
-    parsed("true or false")
+    ValueKind::new("true or false", |text| text.to_ascii_lowercase().parse().ok())
 }
 
 pub(super) fn path() -> ValueKind<PathBuf> {

@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 use url::Url;
 
-use super::KEY_VARIABLE;
+use crate::config::BACKEND_KEY_VARIABLE as KEY_VARIABLE;
 use bellwire_net::outbound::{OutboundClient, OutboundLimits, PlainHttp};
 
 /// Limits that do not apply, because bodies are streamed.

@@ -23,6 +23,8 @@ pub(super) struct ConnectionProgress {
     pub(super) body_cut: AtomicBool,
     reads: AtomicU64,
     bare_lf: AtomicBool,
+    /// Whether octets of a response of the router may still have to be written.
+    responding: AtomicBool,
     /// The length of the last request's body, until the socket has read it; a chunked one has none.
     body: Mutex<Option<Option<u64>>>,
     pub(super) parsed: AtomicWaker,
@@ -47,9 +49,21 @@ impl ConnectionProgress {
     /// Notes that the library has parsed a head. Returns whether the head contains bare LF.
     pub(super) fn begin(&self, body: Option<u64>) -> bool {
         self.enter(ConnectionPhase::Exchange);
+        self.responding.store(true, Ordering::Relaxed);
         *self.body.lock() = Some(body);
         self.parsed.wake();
         self.bare_lf.swap(false, Ordering::Relaxed)
+    }
+
+    pub(super) fn is_responding(&self) -> bool {
+        self.responding.load(Ordering::Relaxed)
+    }
+
+    /// Notes that everything was written. Ends the response, unless more of it will come.
+    pub(super) fn note_flushed(&self) {
+        if self.phase() != ConnectionPhase::Exchange {
+            self.responding.store(false, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn take_body(&self) -> Option<Option<u64>> {

@@ -37,10 +37,10 @@ impl RefusalBody {
 }
 
 /// Returns the status and the reason if this is the response of the HTTP library to a head that it cannot parse. Such a
-/// response is complete, is the last one, and has no header of the application.
+/// response is the last one, and has a few headers only.
 pub(super) fn status_of_library(octets: &[u8], limits: &ListenerLimits) -> Option<(StatusCode, String)> {
     let head = str::from_utf8(octets).ok()?.strip_suffix("\r\n\r\n")?;
-    let (status, headers) = head.strip_prefix("HTTP/1.1 ")?.split_once("\r\n")?;
+    let (status, headers) = head.strip_prefix("HTTP/1.")?.get(2..)?.split_once("\r\n")?;
     let is_header = |name: &str, of: HeaderName| name.eq_ignore_ascii_case(of.as_str());
     let of_library = headers.split("\r\n").all(|line| {
         line.split_once(": ").is_some_and(|(name, value)| {

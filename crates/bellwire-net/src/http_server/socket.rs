@@ -132,7 +132,7 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
     /// Writes a response with a body in place of one that the library sends without a body, because it cannot parse a
     /// head. Returns `None` for all other octets.
     fn poll_replacement(&mut self, cx: &mut Context<'_>, octets: &[u8]) -> Option<Poll<io::Result<usize>>> {
-        if self.replacement.is_none() && self.progress.phase() != ConnectionPhase::Exchange {
+        if self.replacement.is_none() && !self.progress.is_responding() {
             let (status, detail) = status_of_library(octets, &self.limits)?;
             // The client may still be sending, and must receive the response nevertheless.
             self.progress.cut_body();
@@ -183,6 +183,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            this.progress.note_flushed();
+        }
         this.unless_stalled(cx, flushed)
     }
 

@@ -65,10 +65,10 @@ impl Collector {
         let sent = self.post(message.encode_to_vec()).await;
         match &sent {
             Err(error) if !self.failing.swap(true, Ordering::Relaxed) => {
-                warn!(host = self.host, %error, "the OpenTelemetry collector takes nothing; spans are lost until it does");
+                warn!(host = self.host, %error, "the OpenTelemetry collector accepts nothing; telemetry is lost until it does");
             }
             Ok(()) if self.failing.swap(false, Ordering::Relaxed) => {
-                info!(host = self.host, "the OpenTelemetry collector takes spans and metrics again");
+                info!(host = self.host, "the OpenTelemetry collector accepts telemetry again");
             }
             _ => {}
         }
