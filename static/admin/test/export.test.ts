@@ -9,6 +9,8 @@ describe("an export", () => {
 
   it("is a table for spreadsheets", () => {
     expect(csvOf(rows)).toBe('id,to.topic,n,done,note,to\r\n"msg_1","news",1200,true,,\r\n"\'=HYPERLINK(""x"")",,,,"say ""hi"", all",\r\n');
+    expect(csvOf([{ attributes: { "=a,b": "x" } }])).toBe('"attributes.=a,b"\r\n"x"\r\n');
+    expect(csvOf([{ "=a,b": "x" }])).toBe('"\'=a,b"\r\n"x"\r\n');
     expect(csvOf([])).toBe("\r\n");
   });
 

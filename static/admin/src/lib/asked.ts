@@ -12,10 +12,10 @@ export interface Asked<T> {
 }
 
 /** Delay, so that not every keystroke causes a request. */
-const PAUSE_MS = 300;
+export const PAUSE_MS = 300;
 
-/** Asks the first question at once, and another one when it has been left alone for a moment; an undefined one is not asked. */
-export function useAsked<Q, T>(question: Q | undefined, ask: (question: Q, stop: AbortSignal) => Promise<T>): Asked<T> {
+/** Asks the first question after `firstPauseMs`, and each later one once it has not changed for a moment. Undefined: asks nothing. */
+export function useAsked<Q, T>(question: Q | undefined, ask: (question: Q, stop: AbortSignal) => Promise<T>, firstPauseMs = 0): Asked<T> {
   const [known, setKnown] = useState<Omit<Asked<T>, "isOld"> & { of?: string }>({});
   const asked = question === undefined ? undefined : JSON.stringify(question);
   useEffect(() => {
@@ -29,7 +29,7 @@ export function useAsked<Q, T>(question: Q | undefined, ask: (question: Q, stop:
           const problem = refusal(thrown);
           setKnown(({ shown }) => ({ ...(shown === undefined ? {} : { shown }), problem, of: asked }));
         });
-    }, known.of === undefined ? 0 : PAUSE_MS);
+    }, known.of === undefined ? firstPauseMs : PAUSE_MS);
     return () => {
       clearTimeout(timer);
       stop.abort();

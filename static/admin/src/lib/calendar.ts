@@ -27,7 +27,7 @@ export interface Occasion {
   audience: Audience | undefined;
 }
 
-/** More than this many in one month are shown as far as they go. */
+/** Maximum occasions per campaign. */
 const OCCASIONS_MAX = 800;
 
 /** Audience of `to`, as the API shows it. */
@@ -100,7 +100,7 @@ export interface Day {
   isOfMonth: boolean;
 }
 
-/** `2026-11`; what is no month is that of now. */
+/** Month, such as `2026-11`; an invalid text gives the current month. */
 export function monthOf(text: string | undefined, now: Date, zone: Zone): string {
   return text && /^\d{4}-(?:0[1-9]|1[0-2])$/.test(text) ? text : dayKey(now, zone).slice(0, 7);
 }

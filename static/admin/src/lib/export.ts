@@ -28,12 +28,15 @@ const flat = (row: object): Record<string, unknown> =>
       .flatMap(([name, value]): [string, unknown][] => (value !== null && typeof value === "object" && !Array.isArray(value) ? Object.entries(flat(value)).map(([of, inner]) => [`${name}.${of}`, inner]) : [[name, value]])),
   );
 
+/** Name of a column. Names of attributes may hold anything. */
+const head = (name: string): string => (/^[A-Za-z0-9_.]+$/.test(name) ? name : cell(name));
+
 /** Members of all rows in the order of their first occurrence. Arrays are JSON. */
 export function csvOf(all: readonly object[]): string {
   const rows = all.map(flat);
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const lines = rows.map((row) => names.map((name) => valueOf(row[name])).join(","));
-  return [names.join(","), ...lines].map((line) => `${line}\r\n`).join("");
+  return [names.map(head).join(","), ...lines].map((line) => `${line}\r\n`).join("");
 }
 
 export const ndjsonOf = (rows: readonly object[]): string => rows.map((row) => `${JSON.stringify(row)}\n`).join("");

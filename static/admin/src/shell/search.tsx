@@ -54,8 +54,9 @@ export function Search({ input }: { input: RefObject<HTMLInputElement | null> })
   const name = text.trim();
   const searched = app ? [app] : apps;
   const user = useAsked(isOpen && name !== "" && name.length <= USER_MAX ? [name, ...searched.map(({ id }) => id)] : undefined, async (_, stop) => (await loader()).loadUsers(searched, name, stop));
+  const isCurrent = !user.isOld && !user.problem;
   const still = useMemo(() => fixed(apps), [apps]);
-  const found = useMemo(() => search([...byId(name), ...(user.isOld ? [] : (user.shown ?? [])), ...still, ...objects.entries], name), [name, user.shown, user.isOld, still, objects.entries]);
+  const found = useMemo(() => search([...byId(name), ...(isCurrent ? (user.shown ?? []) : []), ...still, ...objects.entries], name), [name, user.shown, isCurrent, still, objects.entries]);
   const close = () => {
     open(false);
     setAt(-1);

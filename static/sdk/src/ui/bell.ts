@@ -7,12 +7,16 @@ import { style } from "./style";
 const BELL = "M6 17v-6a6 6 0 0 1 12 0v6l2 1H4zM10 21h4";
 const OFF = `${BELL}M3 3l18 18`;
 
-/** Ids of the app's displayed notifications. */
+/** Ids of the app's displayed notifications. None where the browser does not list them, as in tabs on iPhones. */
 async function displayed(kit: Kit): Promise<string[]> {
   const own = base(kit.client.options);
-  const registrations = (await navigator.serviceWorker?.getRegistrations().catch(() => [])) ?? [];
-  const lists = await Promise.all(registrations.map((registration) => registration.getNotifications().catch(() => [])));
-  return lists.flat().flatMap(({ data }) => (data?.bellwire && (data.bellwire.app ?? own) === own ? [data.bellwire.id] : []));
+  try {
+    const registrations = await navigator.serviceWorker.getRegistrations();
+    const lists = await Promise.all(registrations.map((registration) => registration.getNotifications()));
+    return lists.flat().flatMap(({ data }) => (data?.bellwire && (data.bellwire.app ?? own) === own ? [data.bellwire.id] : []));
+  } catch {
+    return [];
+  }
 }
 
 export class Bell extends BellwireElement {

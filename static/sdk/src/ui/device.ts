@@ -1,6 +1,6 @@
 import type { Status } from "../api";
 
-/** What the person can do: answer, or follow one of the guides. */
+/** Action offered to the person: answer the question, or follow a guide. */
 export type Way = "ask" | "install_share" | "install_more" | "install_update" | "in_app";
 
 const APPS = /FBA[NV]|Instagram|\bLine\/|MicroMessenger|TikTok|musical_ly|Bytedance|Snapchat|Pinterest|LinkedInApp|Twitter|; wv\)/;

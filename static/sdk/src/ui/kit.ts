@@ -18,7 +18,7 @@ export interface Config {
   topics: OfferedTopic[];
 }
 
-/** What all elements of one client share. */
+/** State shared by the elements of one client. */
 export interface Kit {
   client: Client;
   memory: Memory;

@@ -28,13 +28,17 @@ export class Preferences extends BellwireElement {
   private draw({ client }: Kit, first: Status, { prompt, topics }: Config, { lang, dir, t }: Wording): (status: Status) => void {
     const on = isOn(first);
     const way = wayNow(first);
-    const former = this.boxes();
+    // What the person before left ticked must not become a wish of the next one.
+    const former = on ? this.boxes() : [];
     const hadFocus = this.root.activeElement;
     let now = first;
 
     const said = make("p", "status", { role: "status" });
+    let running = 0;
     const run = (work: () => Promise<Result>) => async () => {
+      running++;
       const result = await work();
+      running--;
       const words = result.ok ? t.saved : result.retrying ? t.pending : /^(dismissed|denied)$/.test(result.reason) ? "" : t.failed;
       (this.root.querySelector("[role=status]") ?? said).textContent = words;
     };
@@ -72,11 +76,15 @@ export class Preferences extends BellwireElement {
 
     return (status) => {
       now = status;
+      data.replaceChildren();
       if (status.state === "pending") said.textContent = t.pending;
+      // While the server has not answered, its topics are unknown.
+      for (const box of this.boxes()) box.disabled = status.state === "pending";
       if (status.state !== "subscribed") return;
-      for (const box of this.boxes()) box.checked = status.topics.includes(box.value);
+      // The response to an earlier change must not undo a later one.
+      if (running < 2) for (const box of this.boxes()) box.checked = status.topics.includes(box.value);
       const rows = [[t.data_id, status.id], [t.data_user, status.userId], [t.data_tags, status.tags.join(", ")]] as const;
-      data.replaceChildren(...rows.flatMap(([name, value]) => (value ? [make("dt", "", {}, name), make("dd", "", {}, value)] : [])));
+      for (const [name, value] of rows) if (value) data.append(make("dt", "", {}, name), make("dd", "", {}, value));
     };
   }
 

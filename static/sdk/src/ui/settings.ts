@@ -30,7 +30,7 @@ export interface PromptSettings {
 /** Settings while the server cannot be reached: the prompt does not appear by itself. */
 export const PLAIN = { topics: [] as string[], texts: {} } as PromptSettings;
 
-/** What is known about this browser and this view of the page. */
+/** State of this browser and of the page view. */
 export interface Situation {
   now: number;
   /** Time until which an answer suppresses the prompt. */

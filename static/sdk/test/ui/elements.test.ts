@@ -211,6 +211,37 @@ describe("the preferences", () => {
     expect(client.unsubscribe).toHaveBeenCalledOnce();
   });
 
+  it("forget the choices of the person before", async () => {
+    const { add, client, change } = await page({ status: SUBSCRIBED });
+    const preferences = await add("preferences");
+    await click(preferences, "[value=offers]");
+    change({ ...SUBSCRIBED, state: "pending" } as Status);
+    expect(text(preferences, "dl")).toBe("");
+    expect([...preferences.shadowRoot!.querySelectorAll("input")].every(({ disabled }) => disabled)).toBe(true);
+    change({ state: "unsubscribed" } as Status);
+    await click(preferences, ".on");
+    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: ["news"], consentSource: "Notification settings" });
+  });
+
+  it("keep quick changes", async () => {
+    const { add, client, change } = await page({ status: { ...SUBSCRIBED, topics: [] } });
+    const preferences = await add("preferences");
+    const responses: (() => void)[] = [];
+    client.setTopics.mockImplementation(() => new Promise((resolve) => responses.push(() => resolve({ ok: true, status: SUBSCRIBED }))));
+    const checked = () => [...preferences.shadowRoot!.querySelectorAll("input")].map(({ checked }) => checked);
+    await click(preferences, "[value=news]");
+    await click(preferences, "[value=offers]");
+    expect(client.setTopics).toHaveBeenLastCalledWith(["news", "offers"]);
+    for (const topics of [["news"], ["news", "offers"]]) {
+      change({ ...SUBSCRIBED, topics });
+      responses.shift()!();
+      await settle();
+      expect(checked()).toEqual([true, true]);
+    }
+    change({ ...SUBSCRIBED, topics: [] });
+    expect(checked()).toEqual([false, false]);
+  });
+
   it.each<[Status["state"], RegExp]>([["denied", /blocked/], ["unsupported", /no notifications/]])("explain %s", async (state, words) => {
     const { add } = await page({ status: { state } as Status });
     const preferences = await add("preferences");

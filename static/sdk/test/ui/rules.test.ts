@@ -18,7 +18,7 @@ describe("when the prompt is due", () => {
     ["the event happened", true, { event: "order" }, { suggested: new Set(["order"]) }],
     ["within the share", true, { share_percent: 51 }, {}],
     ["beyond the share", false, { share_percent: 50 }, {}],
-    ["a share of nobody", false, { share_percent: 0 }, { luck: 0 }],
+    ["a share of zero", false, { share_percent: 0 }, { luck: 0 }],
     ["an answer still counts", false, {}, { until: 1_001 }],
     ["an answer expired", true, {}, { until: 1_000 }],
     ["the first start from an icon", true, { event: "order", share_percent: 0 }, { visits: 1, isFirstStart: true }],

@@ -9,7 +9,7 @@ import { useMay } from "../../shell/context";
 import { OfApp } from "../../shell/of-app";
 import { Head } from "../../ui/card";
 import { Shown } from "../../ui/shown";
-import { CALENDAR_MAX, loadCalendar, MOVES } from "../campaigns/load";
+import { CALENDAR_MAX, loadCalendar, MOVES, PLANS_MAX } from "../campaigns/load";
 import { loadMessages } from "../messages/load";
 import "./calendar.css";
 
@@ -78,7 +78,9 @@ function SendCalendar({ app }: { app: AppResponse }) {
         }}
       </Shown>
       <p class="fine">
-        {known.known.value?.value.campaigns.length === CALENDAR_MAX && `Shows the newest ${CALENDAR_MAX} campaigns. `}Times are in {zone.value === "UTC" ? "UTC" : "the time zone of this computer"}. Shaded: sent; framed: due; dashed: draft; ▲: conflict.
+        {known.known.value?.value.campaigns.length === CALENDAR_MAX && `Shows the newest ${CALENDAR_MAX} campaigns. `}
+        {(known.known.value?.value.campaigns.length ?? 0) > PLANS_MAX && `Conflicts and later runs are those of the newest ${PLANS_MAX} campaigns. `}
+        Times are in {zone.value === "UTC" ? "UTC" : "the time zone of this computer"}. Shaded: sent; framed: due; dashed: draft; ▲: conflict.
         {!sender.may && " Conflicts of campaigns and runs after the next one are visible to the role sender."}
       </p>
     </>

@@ -24,7 +24,7 @@ export async function loadPage(app: string, query: { state: CampaignState | unde
 export const loadCampaigns = (app: string, { state, after }: Filters, signal: AbortSignal): Promise<CampaignPage> => loadPage(app, { state: state as CampaignState, limit: PER_PAGE, iterator: after }, signal);
 
 /** Number of campaigns whose plans are read for a calendar; for others the list's data is shown. */
-const PLANS_MAX = 60;
+export const PLANS_MAX = 60;
 
 /** Campaigns that a calendar is made of. */
 export const CALENDAR_MAX = 250;

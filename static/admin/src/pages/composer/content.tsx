@@ -6,7 +6,7 @@ import { things } from "../../lib/format";
 import { characters } from "../../lib/platforms";
 import type { Suggested } from "../../lib/recent";
 import { useResource } from "../../lib/resource";
-import { useAsked } from "../../lib/asked";
+import { PAUSE_MS, useAsked } from "../../lib/asked";
 import { linkWords } from "../../lib/link-check";
 import { Badge } from "../../ui/badge";
 import { Card } from "../../ui/card";
@@ -50,10 +50,10 @@ interface FieldsProps {
   isTemplate?: boolean;
 }
 
-/** Checks a link that has been left alone for a moment; nothing is shown of what is no link yet. */
+/** Checks the link after typing stops. Shows nothing of an incomplete link. */
 function LinkCheck({ app, url }: { app: AppResponse; url: string }) {
   const isLink = /^https:\/\/[^/]+\.[^/]+/i.test(url) || (url.startsWith("/") && app.origins[0]?.startsWith("https:") === true);
-  const { shown, problem, isOld } = useAsked(isLink ? url : undefined, (url, stop) => checkLink(app.id, url, stop));
+  const { shown, problem, isOld } = useAsked(isLink ? url : undefined, (url, stop) => checkLink(app.id, url, stop), PAUSE_MS);
   if (!isLink) return null;
   const { tone, words } = isOld ? { tone: "waiting" as const, words: "Checking the link…" } : problem || !shown ? { tone: "cancelled" as const, words: `Not checked: ${problem?.message ?? "no answer"}` } : linkWords(shown);
   return (

@@ -49,6 +49,8 @@ function OfApp({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
   // Outside of the list: when all are handled there is none, but the dialog has yet to say so.
   const [chosen, choose] = useState<Chosen>();
+  // Changes with each replay and discard, so that all lists are read again.
+  const [handled, setHandled] = useState(0);
   const { message } = filters;
   const kinds = useResource(`dead kinds ${app.id} ${message ?? ""}`, (stop) => loadKinds(app.id, message, stop), { on: ["dead_letter.created"] });
   return (
@@ -69,9 +71,13 @@ function OfApp({ app }: { app: AppResponse }) {
           {message && <a href={link(`/messages/${message}`)}>This message</a>}
         </p>
       )}
-      {filters.reason && <Errors app={app} reason={filters.reason} choose={choose} />}
-      {filters.reason && <Letters key={filters.reason} app={app} />}
-      {chosen && <HandleDialog app={app} handling={chosen.handling} kind={chosen.kind} error={chosen.error} message={message} onClose={() => choose(undefined)} onHandled={kinds.refresh} />}
+      {filters.reason && <Errors app={app} reason={filters.reason} handled={handled} choose={choose} />}
+      {filters.reason && <Letters key={filters.reason} app={app} handled={handled} />}
+      {chosen && <HandleDialog app={app} handling={chosen.handling} kind={chosen.kind} error={chosen.error} message={message} onClose={() => choose(undefined)} onHandled={() => {
+            setHandled((n) => n + 1);
+            return kinds.refresh();
+          }}
+        />}
     </>
   );
 }
@@ -86,11 +92,11 @@ interface Chosen {
 const ERRORS_MAX = 20;
 
 /** Letters of a reason, grouped by the words of the push service. */
-function Errors({ app, reason, choose }: { app: AppResponse; reason: string; choose: (chosen: Chosen) => void }) {
+function Errors({ app, reason, handled, choose }: { app: AppResponse; reason: string; handled: number; choose: (chosen: Chosen) => void }) {
   const { filters, link } = useFilters();
   const sender = useMay("sender", app.id);
   const { message } = filters;
-  const errors = useResource(`dead errors ${app.id} ${reason} ${message ?? ""}`, (stop) => loadErrors(app.id, reason, message, stop), { on: ["dead_letter.created"] });
+  const errors = useResource(`dead errors ${app.id} ${reason} ${message ?? ""} ${handled}`, (stop) => loadErrors(app.id, reason, message, stop), { on: ["dead_letter.created"] });
   return (
     <Card title="By error">
       <Shown of={errors} what="the errors" isEmpty={(errors) => errors.length === 0} empty={<p>No open dead letters of this reason.</p>}>
@@ -183,9 +189,9 @@ function trend({ lastDay, dayBefore }: Kind): string {
   return `${count(lastDay)} in the last 24 hours, ${count(dayBefore)} in the 24 hours before`;
 }
 
-function Letters({ app }: { app: AppResponse }) {
+function Letters({ app, handled }: { app: AppResponse; handled: number }) {
   const { filters, link } = useFilters();
-  const page = useResource(`letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.error ?? ""} ${filters.after ?? ""}`, (stop) => loadLetters(app.id, filters, stop));
+  const page = useResource(`letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.error ?? ""} ${filters.after ?? ""} ${handled}`, (stop) => loadLetters(app.id, filters, stop));
   return (
     <Shown of={page} what="dead letters" isEmpty={({ letters }) => letters.length === 0} empty={<p>No more dead letters.</p>}>
       {(known) => (

@@ -186,7 +186,7 @@ function NoSubscribers({ app }: { app: AppResponse }) {
     <div>
       <p>There are no subscriptions yet. Browsers subscribe with the SDK on a page of the site:</p>
       <pre>
-        <code>{`new Bellwire({ app: "${app.slug}" }).subscribe()`}</code>
+        <code>{`init({ app: "${app.slug}" }).subscribe()`}</code>
       </pre>
     </div>
   );
