@@ -1,4 +1,4 @@
-//! What product teams do every day on the admin page, in Chromium: read the list of messages, search, and read why deliveries
+//! Daily tasks of product teams on the admin page, in Chromium: read the list of messages, search, and read why deliveries
 //! failed.
 
 use axum::http::Method;

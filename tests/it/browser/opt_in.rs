@@ -22,7 +22,7 @@ const BOOTSTRAP: &str = "*,::before,::after{box-sizing:border-box}
     body{margin:0;font:400 1rem/1.5 system-ui,sans-serif;color:#212529;background:#fff}
     h1,h2{margin:0 0 .5rem;font-weight:500;line-height:1.2;color:#0d6efd}p{margin:0 0 1rem}ol{padding-left:2rem;margin:0 0 1rem}
     button{border-radius:0;text-transform:none;background:#eee}label{display:inline-block}fieldset{min-width:0}";
-/// What no site should be without: no markup from text, no style or script that is not in a file.
+/// Strict Content Security Policy: no markup from text, style and script from files only.
 const STRICT: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
     script-src 'self' {server}; connect-src 'self' {server}; style-src 'self'; img-src data:; worker-src 'self'; \
     require-trusted-types-for 'script'; trusted-types bellwire\">";
@@ -86,7 +86,7 @@ fn drawn() -> String {
     when(&format!("{} && {still}", parts.join(" && ")))
 }
 
-/// What is wrong with a page: text cut off, elements beyond its edges, what its policy refused, and the language.
+/// Faults of a page: text cut off, elements beyond its edges, what its policy refused, and the language.
 const FAULTS: &str = "(() => {
     const inside = (host) => [...document.querySelectorAll(host)].flatMap((it) => [...it.shadowRoot.querySelectorAll('*')]);
     const all = ['bellwire-prompt', 'bellwire-bell', 'bellwire-preferences'].flatMap(inside).filter((it) => it.checkVisibility());

@@ -11,7 +11,7 @@ fn lasting_trouble_is_logged_once_per_occurrence() {
     troubles.refused(Gateway::Fcm, &ProxyError::Status(403), now + TOLD_AFTER / 2);
     assert!(words(&troubles, now + TOLD_AFTER / 2).is_empty());
     assert_eq!(words(&troubles, now + TOLD_AFTER), ["it answered 403"]);
-    assert_eq!(words(&troubles, now + TOLD_AFTER), ["it answered 403"], "it is told until somebody was");
+    assert_eq!(words(&troubles, now + TOLD_AFTER), ["it answered 403"], "it is repeated until it was logged");
     troubles.told(Gateway::Fcm);
     assert!(words(&troubles, now + TOLD_AFTER * 2).is_empty());
     troubles.passed(Gateway::Fcm);

@@ -23,7 +23,7 @@ fn primary_has_the_highest_timeline() {
     assert_eq!(chosen(&[primary(2), primary(3)], Some((0, 2))), Some((1, 3)), "it was promoted");
     assert_eq!(chosen(&[primary(2), primary(3)], Some((1, 3))), Some((1, 3)), "an old one came back");
     assert_eq!(chosen(&[primary(2), standby()], Some((1, 3))), None, "an old one is not gone back to");
-    assert_eq!(chosen(&[primary(2), primary(2)], Some((1, 2))), Some((1, 2)), "nobody can tell");
+    assert_eq!(chosen(&[primary(2), primary(2)], Some((1, 2))), Some((1, 2)), "the terms are equal");
     assert_eq!(chosen(&[primary(2), primary(2)], None), Some((0, 2)), "the first that was named");
     assert_eq!(chosen(&[Sight::Down, standby()], Some((0, 2))), None);
 }
