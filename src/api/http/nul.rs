@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::problem::TOLD_MAX;
-use super::problem::{FieldError, Problem, pointer_segment};
+use super::problem::{FieldError, Problem, TOLD_MAX, pointer_segment};
 
 /// The only spelling of NUL in JSON.
 const NUL_ESCAPE: &[u8] = b"\\u0000";
