@@ -32,6 +32,7 @@ pub(crate) mod openapi;
 pub(crate) mod opt_in;
 pub(crate) mod policies;
 #[cfg(test)]
+#[path = "../tests/unit/api/properties.rs"]
 mod properties;
 pub(crate) mod receipts;
 mod restores;

@@ -336,4 +336,5 @@ fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
 }
 
 #[cfg(test)]
+#[path = "../tests/unit/config.rs"]
 mod tests;

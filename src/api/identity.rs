@@ -338,4 +338,5 @@ fn check_claims(claims: &IdentityClaims, user: &str, app: [&str; 2], now: Timest
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/api/identity.rs"]
 mod tests;

@@ -403,4 +403,5 @@ pub(super) fn runaways(held: &[String]) -> CheckResult {
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/checks/rules.rs"]
 mod tests;

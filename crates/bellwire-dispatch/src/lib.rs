@@ -52,6 +52,7 @@ mod stop_reader;
 mod stops;
 mod subscription_holds;
 #[cfg(test)]
+#[path = "../../../tests/crates/dispatch/unit/engine.rs"]
 mod tests;
 
 use std::sync::Arc;

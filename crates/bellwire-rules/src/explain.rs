@@ -12,6 +12,7 @@ mod present;
 mod retries;
 pub mod size_note;
 #[cfg(test)]
+#[path = "../../../tests/crates/rules/unit/explain.rs"]
 mod tests;
 
 use chrono::{DateTime, Utc};

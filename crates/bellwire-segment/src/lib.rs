@@ -109,4 +109,5 @@ impl AudienceFilter {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/crates/segment/unit/properties.rs"]
 mod properties;

@@ -210,4 +210,5 @@ fn is_real_host(host: &str) -> bool {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/crates/webpush/unit/keys.rs"]
 mod tests;

@@ -7,6 +7,7 @@
 
 mod lanes;
 #[cfg(test)]
+#[path = "../../../tests/crates/webpush/unit/sealer.rs"]
 mod tests;
 
 use std::array::from_fn;

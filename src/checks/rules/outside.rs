@@ -224,5 +224,5 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-#[path = "outside_tests.rs"]
+#[path = "../../../tests/unit/checks/rules/outside.rs"]
 mod tests;

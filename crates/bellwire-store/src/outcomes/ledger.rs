@@ -18,6 +18,7 @@ pub mod enqueue;
 pub mod forged;
 pub mod log;
 #[cfg(test)]
+#[path = "../../../../tests/crates/store/unit/outcomes/ledger/properties.rs"]
 mod properties;
 pub(crate) mod prune;
 mod rows;

@@ -35,7 +35,9 @@ use bellwire_store::queue::claims::{Batch, Recipient, Sendability};
 use bellwire_store::queue::flows::Flow;
 use bellwire_webpush::keys::SigningKey;
 
+#[path = "engine/properties.rs"]
 mod properties;
+#[path = "engine/sharing.rs"]
 mod sharing;
 
 const APP: AppId = AppId(Uuid::from_u128(1));
