@@ -15,6 +15,7 @@ mod template;
 mod value;
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -245,10 +246,13 @@ impl Config {
     }
 
     pub(crate) fn base_url(&self) -> Url {
-        self.public_url.clone().unwrap_or_else(|| {
-            let scheme = if self.speaks_https() { "https" } else { "http" };
-            Url::parse(&format!("{scheme}://{}", reachable(self.listen))).expect("an address and a port make a URL")
-        })
+        self.public_url.clone().unwrap_or_else(|| self.local_url(self.listen))
+    }
+
+    /// Returns the URL of a listener on this machine.
+    pub(crate) fn local_url(&self, address: SocketAddr) -> Url {
+        let scheme = if self.speaks_https() { "https" } else { "http" };
+        Url::parse(&format!("{scheme}://{}", reachable(address))).expect("an address and a port make a URL")
     }
 
     /// Proxy for outgoing connections, if one is configured.

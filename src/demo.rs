@@ -13,6 +13,7 @@ mod campaign;
 mod client;
 mod faults;
 mod furnish;
+mod history;
 mod progress;
 mod received;
 mod setup;
@@ -55,7 +56,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<bool> {
     let progress = Progress::new();
     progress.say("starting Postgres, the server and the simulated push services");
-    let mut setup = Setup::start(args.seed, args.subscriptions, SINGLES, args.keep).await?;
+    let mut setup = Setup::start(args.seed, args.subscriptions, SINGLES, args.keep, &progress).await?;
     progress.say(&format!("server at {}, data in {}", setup.api.base(), setup.data_dir().display()));
     tokio::pin!(interrupted);
     let performed = tokio::select! {

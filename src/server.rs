@@ -1,5 +1,6 @@
 //! One server process: runs the engines of its roles until a stop or the end of an engine.
 
+pub(crate) mod announced;
 pub(crate) mod campaigns;
 mod connections;
 pub(crate) mod context;
@@ -150,6 +151,8 @@ async fn serve(
     let served = routes(context, config, gateways, told, dispatcher.clone())?;
     let (stop_serving, stop) = channel(false);
     let mut serving = listeners.serve(tls, served, config, &stop)?;
+    let url = config.public_url.clone().unwrap_or_else(|| config.local_url(address));
+    let _announced = announced::announce(&config.data_dir, url.as_str().trim_end_matches('/'));
     started(address);
     service_manager::tell_ready();
     let failure = tokio::select! {
@@ -350,7 +353,12 @@ pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result
     Ok(api::local_router(api_state(context, config, gateways, EngineHandle::none())?))
 }
 
-fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: EngineHandle) -> anyhow::Result<ApiState> {
+pub(crate) fn api_state(
+    context: &Context,
+    config: &Config,
+    gateways: Gateways,
+    engine: EngineHandle,
+) -> anyhow::Result<ApiState> {
     let settings = api::ApiConfig {
         body_max_bytes: config.body_limit_octets as usize,
         public_body_max_bytes: config.public_body_limit_octets as usize,

@@ -14,6 +14,7 @@ use tower::ServiceExt as _;
 
 use super::refusal::{ArgumentNames, CommandError};
 use crate::config::{BACKEND_KEY_VARIABLE, Config};
+use crate::server::announced;
 use crate::server::context::Context;
 use bellwire_core::id::MessageId;
 use bellwire_store::{operations::workers, queue::opening};
@@ -78,8 +79,9 @@ impl Client {
     /// Opens the database on this machine.
     pub(super) async fn open(mut config: Config, beginning: DataDirState) -> anyhow::Result<Self> {
         let local = Local::open(&mut config, beginning).await?;
+        let configured = || config.base_url().as_str().trim_end_matches('/').to_owned();
         Ok(Self {
-            server: config.base_url().as_str().trim_end_matches('/').to_owned(),
+            server: announced::running(&config.data_dir).unwrap_or_else(configured),
             transport: Transport::Local(local),
         })
     }

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::admin;
 use super::output::{Output, Stdout};
 use super::{ServerSettings, invocation};
-use crate::config::{self, Config, LogFormat, reachable};
+use crate::config::{self, Config, LogFormat};
 use crate::server::{self, context::Migrations};
 use bellwire_core::origin::PageAudience;
 use bellwire_net::http_server::inherited::Inherited;
@@ -92,8 +92,7 @@ fn ignores_hangup() -> bool {
 
 /// Text for the first start: addresses, data directory and next steps.
 fn welcome(config: &Config, address: SocketAddr) -> String {
-    let scheme = if config.speaks_https() { "https" } else { "http" };
-    let here = format!("{scheme}://{}", reachable(address));
+    let here = config.local_url(address).as_str().trim_end_matches('/').to_owned();
     let url = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
         None => here.clone(),

@@ -74,5 +74,8 @@ fn read(status: StatusCode, body: &[u8]) -> anyhow::Result<Value> {
     if !status.is_success() {
         bail!("{status}: {}", String::from_utf8_lossy(body));
     }
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
     serde_json::from_slice(body).context("the answer is not JSON")
 }

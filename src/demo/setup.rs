@@ -14,6 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::client::{Caller, Client};
 use super::faults;
+use super::history;
+use super::progress::Progress;
 use crate::config::{Config, Flags};
 use crate::server::context::{Context, Migrations};
 use bellwire_core::base64url;
@@ -76,8 +78,15 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Starts everything and makes the app. `browsers`: how many will be registered at most.
-    pub(super) async fn start(seed: u64, browsers: u32, messages: u32, keep: bool) -> anyhow::Result<Self> {
+    /// Starts everything and makes the app. `browsers`: how many will be registered at most. A demo that stays up gets a shop with a
+    /// history, too.
+    pub(super) async fn start(
+        seed: u64,
+        browsers: u32,
+        messages: u32,
+        keep: bool,
+        progress: &Progress,
+    ) -> anyhow::Result<Self> {
         let records = (browsers + messages) as usize;
         let simulator = Simulator::start(gateways::Options {
             hosts: Gateway::ALL.map(|gateway| HostSpec::new(gateway, host_of(gateway))).to_vec(),
@@ -90,7 +99,7 @@ impl Setup {
         let ca_file = dir.path.join("simulator-ca.pem");
         tokio::fs::write(&ca_file, simulator.ca_pem()).await?;
         let settings = settings(&dir.path, &ca_file, &simulator);
-        let operator = first_key(&settings).await?;
+        let operator = prepare(&settings, seed, keep, progress).await?;
         let (server, leash, address) = start_server(&settings, &dir).await?;
         let mut setup = Self {
             simulator,
@@ -192,6 +201,12 @@ fn settings(dir: &Path, ca_file: &Path, simulator: &Simulator) -> Vec<(&'static 
         ("public_app_rate_per_minute", "1000000"),
         ("public_app_burst", "1000000"),
         ("circuit_open", faults::CIRCUIT_OPEN),
+        ("receipt_rate_per_minute", "1000000"),
+        ("receipt_burst", "1000000"),
+        // Longer than the shop's history.
+        ("retention_days", "120"),
+        ("dead_letter_retention_days", "120"),
+        ("subscription_retention_days", "120"),
         ("shutdown_deadline", "5s"),
     ]
     .map(|(key, value)| (key, value.to_owned()))
@@ -202,13 +217,34 @@ fn settings(dir: &Path, ca_file: &Path, simulator: &Simulator) -> Vec<(&'static 
     settings
 }
 
-async fn first_key(settings: &[(&'static str, String)]) -> anyhow::Result<String> {
+/// Makes the database and the operator's key and, for a demo that stays up, a shop with a history.
+async fn prepare(
+    settings: &[(&'static str, String)],
+    seed: u64,
+    keep: bool,
+    progress: &Progress,
+) -> anyhow::Result<String> {
     let config = Config::load(&Flags::from_pairs(settings.iter().cloned()))?;
-    let context = Context::open(&config, Migrations::Apply).await?;
-    let Context { pool, vault, clock, .. } = &context;
-    let made = api_keys::create(pool, vault, None, "operator", &[Scope::Operator], None, clock).await;
+    let mut context = Context::open(&config, Migrations::Apply).await?;
+    let made = prepare_in(&mut context, &config, seed, keep, progress).await;
     context.close().await;
-    Ok(made?.1)
+    made
+}
+
+async fn prepare_in(
+    context: &mut Context,
+    config: &Config,
+    seed: u64,
+    keep: bool,
+    progress: &Progress,
+) -> anyhow::Result<String> {
+    let Context { pool, vault, clock, .. } = &*context;
+    let (_, operator) = api_keys::create(pool, vault, None, "operator", &[Scope::Operator], None, clock).await?;
+    if keep {
+        progress.say("living through ninety days of a shop");
+        history::make(context, config, seed, &operator).await.context("making the history of the shop")?;
+    }
+    Ok(operator)
 }
 
 /// Starts `bellwire serve` and waits for its address in the log.

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use axum::http::{Method, Request};
 use bytes::Bytes;
+use chrono::{TimeDelta, Utc};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -93,6 +94,37 @@ fn told<'a>(lines: &'a [String], word: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("{word}: {lines:?}")).trim()
 }
 
+/// The shop has ninety days behind it, and plans ahead.
+async fn check_history(
+    read: &impl AsyncFn(&str) -> Value,
+    n: &impl AsyncFn(&str) -> usize,
+    states: &impl AsyncFn(&str) -> BTreeSet<String>,
+) {
+    let campaigns = states("/v1/apps/shop/campaigns").await;
+    assert_eq!(campaigns, BTreeSet::from(["done".to_owned(), "scheduled".to_owned()]));
+    let tested = read("/v1/apps/shop/campaigns/winter-preview").await;
+    assert_eq!(tested["progress"]["runs"][0]["winner"], "early access", "{tested}");
+    let weekly = read("/v1/apps/shop/campaigns/weekly-picks").await;
+    assert_eq!(weekly["runs"].as_i64().map(|runs| runs / 12), Some(1), "every week: {weekly}");
+    for (path, least) in [
+        ("/v1/apps/shop/segments", 3),
+        ("/v1/apps/shop/templates", 2),
+        ("/v1/apps/shop/imports", 1),
+        ("/v1/apps/shop/webhooks", 1),
+        ("/v1/apps/shop/topics", 2),
+        ("/v1/apps/shop/dead-letters", 3),
+        ("/v1/apps/shop/subscriptions?state=gone", 10),
+        ("/v1/apps/shop/subscriptions?state=unsubscribed", 10),
+    ] {
+        let found = n(path).await;
+        assert!(found >= least, "{path}: {found}");
+    }
+    let past = Utc::now() - TimeDelta::days(60);
+    let day = past.format("%Y-%m-%d").to_string();
+    let days = read(&format!("/v1/apps/shop/metrics?since={day}T00:00:00Z&step=day&measures=clicked")).await;
+    assert!(days["series"].as_array().is_some_and(|all| !all.is_empty()), "clicks of weeks ago: {days}");
+}
+
 #[tokio::test]
 async fn kept_demo_fills_pages_and_prints_sign_in() {
     let dir = TempDir::new();
@@ -117,7 +149,8 @@ async fn kept_demo_fills_pages_and_prints_sign_in() {
     let body = json!({"link": link, "new_password": "correct horse battery"});
     let session = ask(base, Method::POST, "/v1/session", operator, body).await;
     assert_eq!((&session["email"], &session["may_change_team"]), (&json!("ann@example.com"), &json!(true)));
-    assert_eq!(n("/v1/apps").await, 3);
+    assert_eq!(n("/v1/apps").await, 4);
+    check_history(&read, &n, &states).await;
     let messages = states("/v1/apps/journal/messages").await;
     for state in ["cancelled", "paused", "sending"] {
         assert!(messages.contains(state), "{state}: {messages:?}");

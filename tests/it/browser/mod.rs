@@ -19,6 +19,7 @@ mod examples;
 mod firefox;
 mod firefox_story;
 mod opt_in;
+mod pictures;
 mod recipes;
 mod shop;
 mod shop_clicks;
