@@ -13,5 +13,5 @@ export default defineConfig({
     reportCompressedSize: false,
   },
   server: { proxy: { "/v1": server } },
-  test: { include: ["test/**/*.test.{ts,mjs}"], maxWorkers: 2, restoreMocks: true, unstubGlobals: true },
+  test: { include: ["test/**/*.test.{ts,mjs}"], maxWorkers: 2, restoreMocks: true, unstubEnvs: true, unstubGlobals: true },
 });

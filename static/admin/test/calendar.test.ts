@@ -1,6 +1,7 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { Campaign, CampaignPlan, MessageResponse } from "../src/api/types";
-import { byDay, conflictsOf, monthOf, occasions, otherMonth, scheduled, weeksOf, type Audience, type Occasion } from "../src/lib/calendar";
+import { byDay, conflictsOf, dayKey, monthOf, occasions, otherMonth, scheduled, weeksOf, type Audience, type Occasion } from "../src/lib/calendar";
+import { clockTime, type Zone } from "../src/lib/format";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -28,7 +29,7 @@ describe("a month", () => {
   const from = new Date("2027-01-01T00:00:00Z");
   const until = new Date("2027-02-01T00:00:00Z");
   const found = (more: Partial<Campaign>, plan?: Partial<CampaignPlan>) =>
-    occasions(campaign(more), plan && ({ message: { to: { all: true } }, ...plan } as CampaignPlan), from, until, NOW).map(({ at, is }) => `${is} ${at.toISOString().slice(5, 16)}`);
+    occasions(campaign(more), plan && ({ message: { to: { all: true } }, ...plan } as CampaignPlan), from, until, NOW, "UTC").map(({ at, is }) => `${is} ${at.toISOString().slice(5, 16)}`);
 
   it("shows past, due and planned sends", () => {
     const weekly = { schedule: { cron: "0 9 * * MON", timezone: "UTC" } };
@@ -40,8 +41,15 @@ describe("a month", () => {
     expect(found({ state: "cancelled", runs: 0 }, { schedule: { at: "2027-01-20T09:00:00Z" } })).toEqual([]);
   });
 
+  it.each<Zone>(["UTC", "local"])("shows local times of recipients as planned (%s)", (zone) => {
+    vi.stubEnv("TZ", "America/New_York");
+    const plan = { message: { to: { all: true } }, schedule: { at: "2027-01-20T22:00", timezone: "recipient" } } as CampaignPlan;
+    const [occasion] = occasions(campaign({ state: "scheduled", runs: 0 }), plan, from, until, NOW, zone);
+    expect([occasion && dayKey(occasion.at, zone), occasion && clockTime(occasion.at, occasion.at, zone)]).toEqual(["2027-01-20", "22:00"]);
+  });
+
   it("has one line per campaign and day", () => {
-    const hourly = occasions(campaign({ state: "scheduled", started_at: NOW.toISOString() }), { slug: "h", message: { to: { all: true } } as never, schedule: { cron: "0 * * * *", timezone: "UTC" } }, from, until, NOW);
+    const hourly = occasions(campaign({ state: "scheduled", started_at: NOW.toISOString() }), { slug: "h", message: { to: { all: true } } as never, schedule: { cron: "0 * * * *", timezone: "UTC" } }, from, until, NOW, "UTC");
     const days = byDay(hourly, "UTC");
     expect(days.get("2027-01-15")?.map(({ at, times }) => [at.toISOString().slice(11, 16), times])).toEqual([["09:00", 15]]);
     expect(days.get("2027-01-16")?.[0]?.times).toBe(24);

@@ -36,8 +36,8 @@ function audienceOf(to: unknown): Audience | undefined {
   return all || topic !== undefined || segment !== undefined ? { topic, segment } : undefined;
 }
 
-/** Times of a campaign between two moments. Without its plan, only the next time is known. */
-export function occasions(campaign: Campaign, plan: CampaignPlan | undefined, from: Date, until: Date, now: Date): Occasion[] {
+/** Times of a campaign between two moments. Without its plan, only the next time is known. Local times of recipients are placed as clocks in `zone` show them. */
+export function occasions(campaign: Campaign, plan: CampaignPlan | undefined, from: Date, until: Date, now: Date, zone: Zone): Occasion[] {
   const { id, slug, name, state, started_at, changed_at, next_at, runs } = campaign;
   const isOver = state === "done" || state === "cancelled";
   const is = (at: Date): Occasion["is"] => (state === "draft" ? "planned" : at <= now ? "was" : "due");
@@ -51,7 +51,7 @@ export function occasions(campaign: Campaign, plan: CampaignPlan | undefined, fr
     if (times) return within(times);
   } else if (schedule?.at && (state !== "cancelled" || runs > 0)) {
     const isLocal = schedule.timezone === "recipient";
-    const at = isLocal ? valid(new Date(schedule.at.slice(0, 16))) : momentOf(schedule);
+    const at = isLocal ? valid(new Date(`${schedule.at.slice(0, 16)}${zone === "UTC" ? "Z" : ""}`)) : momentOf(schedule);
     if (at) return within([at], isLocal);
   }
   const times: Date[] = [];

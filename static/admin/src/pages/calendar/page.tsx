@@ -67,7 +67,7 @@ function SendCalendar({ app }: { app: AppResponse }) {
         {({ campaigns, messages }) => {
           const first = Date.parse(`${month}-01T00:00Z`);
           const [from, until] = [new Date(first - AROUND_MS), new Date(first + MONTH_MS + AROUND_MS)];
-          const found = [...campaigns.flatMap(([campaign, plan]) => occasions(campaign, plan, from, until, now)), ...scheduled(messages).filter(({ at }) => at >= from && at < until)];
+          const found = [...campaigns.flatMap(([campaign, plan]) => occasions(campaign, plan, from, until, now, zone.value)), ...scheduled(messages).filter(({ at }) => at >= from && at < until)];
           const conflicts = conflictsOf(found);
           return (
             <>
