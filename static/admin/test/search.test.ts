@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { AppResponse } from "../src/api/types";
-import { byId, fixed, search, stepped, type Entry } from "../src/lib/search";
+import { byId, fixed, keyOf, search, stepped, type Entry } from "../src/lib/search";
 import { SETTINGS } from "../src/pages";
 
 const UUID = "0198c1aa-0000-7000-8000-000000000000";
@@ -55,7 +55,21 @@ describe("a search", () => {
 });
 
 describe("a step through the results", () => {
+  const entries = (...titles: string[]): Entry[] => titles.map((title) => ({ kind: "Message", title, path: `/messages/${title}` }));
+  const [a, b] = entries("a", "b").map(keyOf);
+
   it("goes around by way of the field", () => {
-    expect([stepped(-1, 1, 2), stepped(0, 1, 2), stepped(1, 1, 2), stepped(-1, -1, 2), stepped(0, -1, 2), stepped(-1, 1, 0)]).toEqual([0, 1, -1, 1, -1, -1]);
+    const two = entries("a", "b");
+    expect([stepped(two, undefined, 1), stepped(two, a, 1), stepped(two, b, 1), stepped(two, undefined, -1), stepped(two, a, -1), stepped([], undefined, 1)]).toEqual([a, b, undefined, b, undefined, undefined]);
+  });
+
+  it("starts from its entry as results arrive", () => {
+    expect(stepped(entries("new", "a", "b"), a, 1)).toBe(b);
+    expect(stepped(entries("new", "b"), a, 1)).toBe(keyOf(entries("new")[0]!));
+  });
+
+  it("reaches each of several keys named by id", () => {
+    const found = byId(`vk_${UUID} vk_${UUID} ik_${UUID} ak_${UUID}`);
+    expect(new Set(found.map(keyOf)).size).toBe(found.length);
   });
 });

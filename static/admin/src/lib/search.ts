@@ -47,7 +47,7 @@ const ID = /^([a-z]+_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export function byId(text: string): Entry[] {
   const lane = /^(?:lane\s*)?(\d{1,9})$/i.exec(text.trim());
   if (lane) return [{ kind: "Id", title: `Lane ${lane[1]}`, about: "Push services", path: `/push-services/${lane[1]}` }];
-  const ids = text.trim().split(/[\s/,]+/).filter((id) => ID.test(id));
+  const ids = [...new Set(text.trim().split(/[\s/,]+/))].filter((id) => ID.test(id));
   const [message, subscription] = [ids.find((id) => id.startsWith("msg_")), ids.find((id) => id.startsWith("sub_"))];
   const delivery: Entry[] = message && subscription ? [{ kind: "Id", title: "Delivery of this message to this subscription", path: "/deliveries", filters: { message, who: subscription } }] : [];
   return [
@@ -106,5 +106,11 @@ export function search(entries: readonly Entry[], text: string): Entry[] {
     .slice(0, FOUND_MAX);
 }
 
-/** Position after a step through the results, from -1 (the field) around to it. */
-export const stepped = (at: number, by: number, length: number): number => (length === 0 ? -1 : ((at + 1 + by + length + 1) % (length + 1)) - 1);
+/** Identity of an entry, which stays as other results arrive. */
+export const keyOf = ({ kind, title, about, path, filters }: Entry): string => JSON.stringify([kind, title, about, path, filters]);
+
+/** Key of the entry after a step through the results. Undefined: the field, which lies between the last entry and the first. */
+export function stepped(found: readonly Entry[], chosen: string | undefined, by: number): string | undefined {
+  const keys = [undefined, ...found.map(keyOf)];
+  return keys.at((Math.max(0, keys.indexOf(chosen)) + by) % keys.length);
+}

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { clock } from "../lib/clock";
 import { useAsked } from "../lib/asked";
 import { refusal, type Refusal } from "../api/problem";
-import { APPS_MAX, byId, fixed, ROWS_MAX, search, stepped, type Entry } from "../lib/search";
+import { APPS_MAX, byId, fixed, keyOf, ROWS_MAX, search, stepped, type Entry } from "../lib/search";
 import { useFilters } from "../lib/url";
 import { useHere, useMay } from "./context";
 
@@ -48,7 +48,7 @@ export function Search({ input }: { input: RefObject<HTMLInputElement | null> })
   const { go } = useFilters();
   const [text, setText] = useState("");
   const [isOpen, open] = useState(false);
-  const [at, setAt] = useState(-1);
+  const [chosen, setChosen] = useState<string>();
   const place = useRef<HTMLFormElement>(null);
   const objects = useObjects(isOpen);
   const name = text.trim();
@@ -57,9 +57,10 @@ export function Search({ input }: { input: RefObject<HTMLInputElement | null> })
   const isCurrent = !user.isOld && !user.problem;
   const still = useMemo(() => fixed(apps), [apps]);
   const found = useMemo(() => search([...byId(name), ...(isCurrent ? (user.shown ?? []) : []), ...still, ...objects.entries], name), [name, user.shown, isCurrent, still, objects.entries]);
+  const at = chosen === undefined ? -1 : found.findIndex((entry) => keyOf(entry) === chosen);
   const close = () => {
     open(false);
-    setAt(-1);
+    setChosen(undefined);
   };
   const choose = (entry: Entry) => {
     setText("");
@@ -72,7 +73,7 @@ export function Search({ input }: { input: RefObject<HTMLInputElement | null> })
     if (by !== 0) {
       event.preventDefault();
       open(true);
-      setAt((at) => stepped(at, by, found.length));
+      setChosen((chosen) => stepped(found, chosen, by));
     }
     if (event.key === "Escape") {
       close();
@@ -111,14 +112,14 @@ export function Search({ input }: { input: RefObject<HTMLInputElement | null> })
           onInput={(event) => {
             setText(event.currentTarget.value);
             open(true);
-            setAt(-1);
+            setChosen(undefined);
           }}
           onKeyDown={onKeyDown}
         />
       </label>
       <div class="found" hidden={!isShown}>
         <ul role="listbox" id="found" aria-label="Results">
-          {isShown && found.map((entry, n) => <Result key={`${entry.kind} ${entry.path} ${JSON.stringify(entry.filters)}`} entry={entry} n={n} isChosen={n === at} choose={choose} isFirst={found[n - 1]?.kind !== entry.kind} />)}
+          {isShown && found.map((entry, n) => <Result key={keyOf(entry)} entry={entry} n={n} isChosen={n === at} choose={choose} isFirst={found[n - 1]?.kind !== entry.kind} />)}
         </ul>
         <p class="fine" role="status">
           {isShown && <Extent isLoading={objects.isLoading || user.isOld} n={found.length} name={name} problem={objects.problem} />}
