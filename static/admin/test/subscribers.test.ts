@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { CalendarSettings, ChartResponse, LaneResponse, VapidKeyResponse } from "../src/api/types";
-import { byGateway, byKey, erasureWords, growth, health, quiet, rangeOf, timeIn, whatErasureTakes, type Growth } from "../src/lib/subscribers";
+import { byGateway, byKey, erasureWords, growth, health, isBare, quiet, rangeOf, timeIn, whatErasureTakes, type Growth } from "../src/lib/subscribers";
 
 const NOW = new Date("2027-01-15T21:30:00Z");
 const DAYS = ["2027-01-13T00:00:00Z", "2027-01-14T00:00:00Z", "2027-01-15T00:00:00Z"];
@@ -38,6 +38,9 @@ describe("growth", () => {
     [grown(9, { replaced: [4] }, 105), "accepted", "105 active subscriptions, +5 within 30 days: 5 gained, 0 lost."],
     [grown(0, { gone: [40] }, 60), "lost", "60 active subscriptions, −40 within 30 days: 0 gained, 40 lost. 40 % were lost for one reason: gone."],
   ])("is told in one sentence", (of, tone, words) => expect(health(of, 30)).toEqual({ tone, words }));
+  it("is drawn for an empty part that was zoomed to", () => {
+    expect([isBare(grown(0, {}, 0), false), isBare(grown(0, {}, 0), true), isBare(grown(0, { gone: [1] }, 0), false)]).toEqual([true, false, false]);
+  });
   it("is requested in the available ranges", () => {
     expect([rangeOf("90"), rangeOf(undefined), rangeOf("31")]).toEqual([90, 30, 30]);
   });

@@ -59,6 +59,9 @@ export function growth(won: ChartResponse, lost: ChartResponse): Growth {
   };
 }
 
+/** Whether there is nothing to draw. An empty part of a range that was zoomed to is drawn, with the way back. */
+export const isBare = ({ active, won, lost }: Growth, isZoomed: boolean): boolean => !isZoomed && active === 0 && [won, ...LOSSES.map((loss) => lost[loss])].flat().every((n) => n === 0);
+
 const sum = (numbers: readonly number[]): number => numbers.reduce((sum, n) => sum + n, 0);
 
 /** Losing more than this share of the base for one cause within the range is worth a word. */

@@ -8,7 +8,7 @@ import { ctrWords, STATE_LOOKS } from "../../lib/campaigns";
 import { clockTime, duration, count, percent, things, type Zone } from "../../lib/format";
 import { because, laneState, STATE_WORDS } from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
-import { changeOf, pointsOf, RANGE_WORDS, RANGES, rangeOf, type TimeRange, type RangeId } from "../../lib/range";
+import { changeOf, pointsOf, RANGE_WORDS, RANGES, rangeOf, zoomOf, type TimeRange, type RangeId } from "../../lib/range";
 import { useResource } from "../../lib/resource";
 import { to, useFilters } from "../../lib/url";
 import { gatewayName, reasonWords } from "../../lib/words";
@@ -89,7 +89,7 @@ function Figures() {
           </Shown>
         </Card>
         <Card title="Throughput by outcome" class="wide" aside={<ZoomNote />}>
-          <Shown of={chart} what="the throughput" isEmpty={hasNoEnd} empty={<NothingSent />}>
+          <Shown of={chart} what="the throughput" isEmpty={(chart) => zoomOf(filters.zoom) === undefined && hasNoEnd(chart)} empty={<NothingSent />}>
             {(chart) => <Throughput chart={chart} created={created?.getTime()} />}
           </Shown>
         </Card>

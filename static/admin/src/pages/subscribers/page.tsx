@@ -4,7 +4,7 @@ import { isId, shortId } from "../../lib/deliveries";
 import { dayOf, percent, things } from "../../lib/format";
 import { daysOf, zoomOf } from "../../lib/range";
 import { useResource } from "../../lib/resource";
-import { health, LOSSES, LOSS_LOOKS, rangeOf, RANGES, SUBSCRIPTION_STATES, subscriptionWords, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
+import { health, isBare, LOSSES, LOSS_LOOKS, rangeOf, RANGES, SUBSCRIPTION_STATES, subscriptionWords, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
 import { useFilters } from "../../lib/url";
 import { GATEWAY_NAMES, gatewayName } from "../../lib/words";
 import { Badge } from "../../ui/badge";
@@ -147,18 +147,20 @@ function Base({ app }: { app: AppResponse }) {
   const keys = useResource(`base by key ${app.id}`, (stop) => loadKeys(app.id, stop), { everyS: 300 });
   return (
     <>
-      <Shown of={grown} what="the base" isEmpty={isEmptyBase} empty={<NoSubscribers app={app} />}>
+      <div class="row">
+        <div class="row" role="group" aria-label="Period">
+          {RANGES.map((range) => (
+            <button key={range} type="button" class={!zoom && range === days ? "primary" : ""} aria-pressed={!zoom && range === days} onClick={() => change({ zoom: undefined, days: range === 30 ? undefined : String(range) })}>
+              {things(range, "day")}
+            </button>
+          ))}
+        </div>
+        <ZoomNote />
+      </div>
+      <Shown of={grown} what="the base" isEmpty={(grown) => isBare(grown, zoom !== undefined)} empty={<NoSubscribers app={app} days={days} />}>
         {(grown) => (
           <>
             <HealthSentence grown={grown} days={days} />
-            <p class="row" role="group" aria-label="Period">
-              {RANGES.map((range) => (
-                <button key={range} type="button" class={range === days ? "primary" : ""} aria-pressed={range === days} onClick={() => change({ zoom: undefined, days: range === 30 ? undefined : String(range) })}>
-                  {things(range, "day")}
-                </button>
-              ))}
-            </p>
-            <ZoomNote />
             <GrowthCharts grown={grown} />
           </>
         )}
@@ -179,12 +181,10 @@ function Base({ app }: { app: AppResponse }) {
   );
 }
 
-const isEmptyBase = ({ active, won, lost }: Growth) => active === 0 && won.every((n) => n === 0) && LOSSES.every((loss) => lost[loss].every((n) => n === 0));
-
-function NoSubscribers({ app }: { app: AppResponse }) {
+function NoSubscribers({ app, days }: { app: AppResponse; days: number }) {
   return (
     <div>
-      <p>There are no subscriptions yet. Browsers subscribe with the SDK on a page of the site:</p>
+      <p>There are no active subscriptions, and none were gained or lost within {things(days, "day")}. Browsers subscribe with the SDK on a page of the site:</p>
       <pre>
         <code>{`init({ app: "${app.slug}" }).subscribe()`}</code>
       </pre>
