@@ -42,7 +42,7 @@ export function Shown<T>({ of, what, isEmpty, empty, children }: Props<T>) {
   );
 }
 
-function Loading({ what }: { what: string }) {
+export function Loading({ what }: { what: string }) {
   return (
     <p class="loading" role="status">
       Loading {what}…
@@ -72,7 +72,7 @@ export function Failed({ problem, what, retry }: { problem: Refusal; what: strin
 }
 
 /** Role with permission. */
-function Forbidden({ problem, what }: { problem: Refusal; what: string }) {
+export function Forbidden({ problem, what }: { problem: Refusal; what: string }) {
   return (
     <div class="forbidden">
       <p>

@@ -1,36 +1,38 @@
 import { useState } from "preact/hooks";
 import type { AppResponse } from "../../api/types";
+import { useBegin } from "../../lib/begin";
 import { CAP_TIERS, CAPS_MAX, capDraft, capOf, capsWords, NEW_CAP, UNITS, type CapDraft } from "../../lib/frequency";
-import { useResource } from "../../lib/resource";
 import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
+import { Draft, Notice } from "../../ui/draft";
 import { useEdit } from "../../ui/edit";
 import { Ask, Form } from "../../ui/form";
-import { Shown } from "../../ui/shown";
 import { Choice, Text } from "../composer/fields";
 import { loadCaps, setCaps, type Caps } from "./load";
 
 /** Frequency caps of an app. */
 export function CapsCard({ app }: { app: AppResponse }) {
-  const caps = useResource(`caps ${app.id}`, (stop) => loadCaps(app.id, stop), { everyS: 3_600 });
+  const caps = useBegin(app.id, (stop) => loadCaps(app.id, stop));
+  const [saved, setSaved] = useState(false);
   return (
     <Card title="Frequency caps">
       <p class="fine">Maximum number of messages to one person in a sliding window, over all browsers. Transactional messages have no caps.</p>
-      <Shown of={caps} what="the caps">
-        {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} refresh={caps.refresh} />}
-      </Shown>
+      <Draft of={caps} what="the caps">
+        {(known) => <Edit app={app} known={known} again={caps.again} setSaved={setSaved} />}
+      </Draft>
+      <Notice>{saved && "Saved."}</Notice>
     </Card>
   );
 }
 
-function Edit({ app, known, refresh }: { app: AppResponse; known: Caps; refresh: () => Promise<void> }) {
+function Edit({ app, known, again, setSaved }: { app: AppResponse; known: Caps; again: () => void; setSaved: (saved: boolean) => void }) {
   const operator = useMay("operator", app.id);
   const [begin] = useState(() => known.caps.map(capDraft));
   const [caps, write] = useState<readonly CapDraft[]>(begin);
   const [isAsked, ask] = useState(false);
-  const reload = async () => {
+  const reload = () => {
     ask(false);
-    await refresh();
+    again();
   };
   const edit = useEdit({ begun: known, load: (stop) => loadCaps(app.id, stop), written: ({ caps }) => ({ caps }), reload });
   const put = (n: number, changes: Partial<CapDraft>) => write(caps.map((cap, at) => (at === n ? { ...cap, ...changes } : cap)));
@@ -44,7 +46,10 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: Caps; refresh:
       {!operator.may ? (
         <p class="fine">Your role does not allow changing caps. {operator.why}</p>
       ) : (
-        <Form button="Review the change…" id="change-caps" work={async () => ask(true)}>
+        <Form button="Review the change…" id="change-caps" work={async () => {
+            setSaved(false);
+            ask(true);
+          }}>
           {caps.map((cap, n) => (
             <Row key={n} n={n} cap={cap} change={(changes) => put(n, changes)} remove={() => write(caps.filter((_, at) => at !== n))} />
           ))}
@@ -62,7 +67,8 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: Caps; refresh:
           says={<span id="consequence">{capsWords(caps).join(" ")} The change takes effect within a minute, also for waiting deliveries. Deliveries above a cap end as capped and are not sent later.</span>}
           work={async () => {
             await edit.save((condition) => setCaps(app.id, caps.map(capOf), condition));
-            await reload();
+            setSaved(true);
+            reload();
           }}
           onClose={() => ask(false)}
         />

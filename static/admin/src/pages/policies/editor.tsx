@@ -3,6 +3,7 @@ import { useRoute } from "preact-iso";
 import type { AppResponse, Policy, PolicyResponse, Tier } from "../../api/types";
 import { Refusal } from "../../api/problem";
 import { useAsked } from "../../lib/asked";
+import { useBegin } from "../../lib/begin";
 import { capital, duration, count, things } from "../../lib/format";
 import { formWords, placeWords, saysSomething, toDraft, toPolicy } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
@@ -11,8 +12,9 @@ import { useHere, useMay } from "../../shell/context";
 import { ChooseApp } from "../../shell/choose-app";
 import { Card, Head } from "../../ui/card";
 import { useDialog } from "../../ui/dialog";
+import { Draft } from "../../ui/draft";
 import { useEdit } from "../../ui/edit";
-import { Refused, Shown } from "../../ui/shown";
+import { Refused } from "../../ui/shown";
 import { PolicyForm } from "./form";
 import { about, begunOf, loadPlace, PLACES, preview, TIERS, type PlaceName } from "./load";
 import { SaveDialog } from "./save";
@@ -46,13 +48,13 @@ interface Of {
 function OfPlace({ app, place, name }: Of) {
   const { filters } = useFilters();
   const tier = place === "tiers" ? (name as Tier) : (TIERS.find((tier) => tier === filters.tier) ?? "promotional");
-  const stored = useResource(`policy ${app.id} ${place} ${name}`, (stop) => loadPlace(app.id, place, name, stop), { everyS: 600 });
+  const stored = useBegin(`${app.id} ${place} ${name}`, (stop) => loadPlace(app.id, place, name, stop));
   return (
     <>
       <Head title={titleOf(place, name)} lead={place === "subscriptions" ? <code>{name}</code> : "Retries after failures."} />
-      <Shown of={stored} what="this policy">
-        {(view) => <Editor key={JSON.stringify(view.policy)} app={app} place={place} name={name} tier={tier} view={view} onChanged={stored.refresh} />}
-      </Shown>
+      <Draft of={stored} what="this policy">
+        {(view) => <Editor app={app} place={place} name={name} tier={tier} view={view} onChanged={stored.again} />}
+      </Draft>
     </>
   );
 }

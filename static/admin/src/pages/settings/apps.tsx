@@ -4,6 +4,7 @@ import { things } from "../../lib/format";
 import { to, useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
+import { Notice } from "../../ui/draft";
 import { useEdit } from "../../ui/edit";
 import { Ask, Field, Form, type Written } from "../../ui/form";
 import { Time } from "../../ui/numbers";
@@ -163,11 +164,7 @@ function OneApp({ app }: { app: AppResponse }) {
             </span>
           </label>
         </Form>
-        {saved && (
-          <p role="status" class="done">
-            Saved.
-          </p>
-        )}
+        <Notice>{saved && "Saved."}</Notice>
         {!operator.may && <p class="fine">Your role does not allow changing the app. {operator.why}</p>}
       </Card>
       <Card title="Delete the app">

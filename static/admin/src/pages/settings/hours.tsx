@@ -1,12 +1,12 @@
 import { useState } from "preact/hooks";
 import type { AppResponse } from "../../api/types";
+import { useBegin } from "../../lib/begin";
 import { calendarFrom, calendarWords, DAYS } from "../../lib/hours";
-import { useResource } from "../../lib/resource";
 import { useHere, useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
+import { Draft, Notice } from "../../ui/draft";
 import { useEdit } from "../../ui/edit";
 import { Ask, Field, Form } from "../../ui/form";
-import { Shown } from "../../ui/shown";
 import { ChooseApp } from "../../shell/choose-app";
 import { loadCalendar, setCalendar, type CalendarSettings, type OffPeak } from "./load";
 
@@ -16,13 +16,15 @@ export function Hours() {
 }
 
 function HoursOf({ app }: { app: AppResponse }) {
-  const calendar = useResource(`calendar ${app.id}`, (stop) => loadCalendar(app.id, stop), { everyS: 3_600 });
+  const calendar = useBegin(app.id, (stop) => loadCalendar(app.id, stop));
+  const [saved, setSaved] = useState(false);
   return (
     <Card title="Quiet hours and send windows">
       <p class="fine">Transactional messages, such as one-time codes, are sent at any time. Other messages wait, if their time to live is long enough.</p>
-      <Shown of={calendar} what="the quiet hours">
-        {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} refresh={calendar.refresh} />}
-      </Shown>
+      <Draft of={calendar} what="the quiet hours">
+        {(known) => <Edit app={app} known={known} again={calendar.again} setSaved={setSaved} />}
+      </Draft>
+      <Notice>{saved && "Saved."}</Notice>
     </Card>
   );
 }
@@ -30,19 +32,22 @@ function HoursOf({ app }: { app: AppResponse }) {
 /** Zones of this browser, as suggestions. */
 const ZONES = Intl.supportedValuesOf?.("timeZone") ?? [];
 
-function Edit({ app, known, refresh }: { app: AppResponse; known: CalendarSettings; refresh: () => unknown }) {
+function Edit({ app, known, again, setSaved }: { app: AppResponse; known: CalendarSettings; again: () => void; setSaved: (saved: boolean) => void }) {
   const operator = useMay("operator", app.id);
   const [isQuiet, setQuiet] = useState(known.quiet_hours != null);
   const [windows, setWindows] = useState<OffPeak[]>(known.off_peak ?? []);
   const [proposed, propose] = useState<CalendarSettings>();
-  const reload = async () => {
+  const reload = () => {
     propose(undefined);
-    await refresh();
+    again();
   };
   const edit = useEdit({ begun: known, load: (stop) => loadCalendar(app.id, stop), written: (it) => it, reload });
   return (
     <>
-      <Form button="Review the change…" id="change-hours" isOff={!operator.may} work={async (written) => propose(calendarFrom(written, windows.length))}>
+      <Form button="Review the change…" id="change-hours" isOff={!operator.may} work={async (written) => {
+          setSaved(false);
+          propose(calendarFrom(written, windows.length));
+        }}>
         <Field label="Time zone" hint="For the windows below, and for recipients without a known time zone.">
           {(tie) => <input name="timezone" list="zones" required defaultValue={known.timezone} autocomplete="off" {...tie} />}
         </Field>
@@ -109,7 +114,8 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: CalendarSettin
           says={`${calendarWords(proposed)} The change takes effect within a minute, also for waiting deliveries.`}
           work={async () => {
             await edit.save((condition) => setCalendar(app.id, proposed, condition));
-            await reload();
+            setSaved(true);
+            reload();
           }}
           onClose={() => propose(undefined)}
         />

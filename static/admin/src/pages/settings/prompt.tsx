@@ -1,13 +1,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { AppResponse } from "../../api/types";
+import { useBegin } from "../../lib/begin";
 import { LANGUAGES, promptFrom, TEXTS } from "../../lib/prompt";
-import { useResource } from "../../lib/resource";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
+import { Draft, Notice } from "../../ui/draft";
 import { useEdit } from "../../ui/edit";
 import { Field, Form, Written } from "../../ui/form";
-import { Shown } from "../../ui/shown";
 import { loadPrompt, setPrompt, type PromptSettings } from "./load";
 
 export function Prompt() {
@@ -16,15 +16,17 @@ export function Prompt() {
 }
 
 function PromptOf({ app }: { app: AppResponse }) {
-  const prompt = useResource(`prompt ${app.id}`, (stop) => loadPrompt(app.id, stop), { everyS: 3_600 });
+  const prompt = useBegin(app.id, (stop) => loadPrompt(app.id, stop));
+  const [language, setLanguage] = useState("en");
+  const [saved, setSaved] = useState(false);
   return (
     <Card title="Prompt for notifications">
       <p class="fine">
         Pages with <code>&lt;bellwire-prompt&gt;</code> ask visitors in your words before the browser asks. It appears once all conditions hold.
       </p>
-      <Shown of={prompt} what="the prompt">
-        {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} refresh={prompt.refresh} />}
-      </Shown>
+      <Draft of={prompt} what="the prompt">
+        {(known) => <Edit app={app} known={known} reload={prompt.again} language={language} setLanguage={setLanguage} saved={saved} setSaved={setSaved} />}
+      </Draft>
     </Card>
   );
 }
@@ -39,12 +41,21 @@ const CONDITIONS = [
   ["not_now_days", "Days of silence after “not now”", 1, 365],
 ] as const;
 
-function Edit({ app, known, refresh }: { app: AppResponse; known: PromptSettings; refresh: () => unknown }) {
+interface EditProps {
+  app: AppResponse;
+  known: PromptSettings;
+  reload: () => void;
+  /** Language whose texts are edited. */
+  language: string;
+  setLanguage: (language: string) => void;
+  saved: boolean;
+  setSaved: (saved: boolean) => void;
+}
+
+function Edit({ app, known, reload, language, setLanguage, saved, setSaved }: EditProps) {
   const operator = useMay("operator", app.id);
-  const [language, setLanguage] = useState("en");
   const [draft, setDraft] = useState(known);
-  const [saved, setSaved] = useState(false);
-  const edit = useEdit({ begun: known, load: (stop) => loadPrompt(app.id, stop), written: (it) => it, reload: async () => void (await refresh()) });
+  const edit = useEdit({ begun: known, load: (stop) => loadPrompt(app.id, stop), written: (it) => it, reload });
   const languages = [...new Set([...LANGUAGES, ...Object.keys(known.texts ?? {})])].sort();
   const read = (form: HTMLFormElement | null) => {
     setSaved(false);
@@ -60,7 +71,7 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: PromptSettings
           work={async () => {
             await edit.save((condition) => setPrompt(app.id, draft, condition));
             setSaved(true);
-            await refresh();
+            reload();
           }}
         >
           <label class="check">
@@ -102,11 +113,7 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: PromptSettings
             </Field>
           ))}
         </Form>
-        {saved && (
-          <p role="status" class="done">
-            Saved.
-          </p>
-        )}
+        <Notice>{saved && "Saved."}</Notice>
         {!operator.may && <p class="fine">Your role does not allow changing the prompt. {operator.why}</p>}
       </div>
       <Preview settings={draft} language={language} />
@@ -121,6 +128,7 @@ const MODULE = "/sdk/ui.js";
 /** The prompt as visitors see it. */
 function Preview({ settings, language }: { settings: PromptSettings; language: string }) {
   const place = useRef<HTMLDivElement>(null);
+  const [isLost, lose] = useState(false);
   const shown = JSON.stringify(settings);
   useEffect(() => {
     const show = async () => {
@@ -128,13 +136,14 @@ function Preview({ settings, language }: { settings: PromptSettings; language: s
       define();
       await place.current?.querySelector<PromptElement>("bellwire-prompt")?.preview(settings);
     };
-    void show();
+    show().catch(() => lose(true));
   }, [shown, language]);
   return (
     <section class="preview-of-prompt" aria-label="Preview">
       <div class="stage" ref={place} lang={language}>
         <bellwire-prompt />
       </div>
+      {isLost && <p class="fine">The preview could not be loaded.</p>}
     </section>
   );
 }

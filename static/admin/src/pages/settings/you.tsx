@@ -8,6 +8,7 @@ import { signOut } from "../../session";
 import { useHere } from "../../shell/context";
 import { useAction } from "../../ui/action";
 import { Card } from "../../ui/card";
+import { Notice } from "../../ui/draft";
 import { Ask, Field, Form } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Refused, Shown } from "../../ui/shown";
@@ -58,11 +59,7 @@ function Password() {
           {(tie) => <input type="password" name="new_password" autocomplete="new-password" required minLength={12} {...tie} />}
         </Field>
       </Form>
-      {isSet && (
-        <p role="status" class="done">
-          Your password is changed, and your other sessions have ended.
-        </p>
-      )}
+      <Notice>{isSet && "Your password is changed, and your other sessions have ended."}</Notice>
     </Card>
   );
 }
@@ -220,9 +217,7 @@ function Sessions() {
         )}
       </Shown>
       <Refused problem={end.problem} />
-      <p role="status" class="done">
-        {ended}
-      </p>
+      <Notice>{ended}</Notice>
     </Card>
   );
 }
