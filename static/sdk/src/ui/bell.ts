@@ -2,7 +2,6 @@ import { base } from "../shared/saved";
 import { button, icon, make } from "./dom";
 import { BellwireElement, isOn, type Kit } from "./kit";
 import { Preferences } from "./preferences";
-import { style } from "./style";
 
 const BELL = "M6 17v-6a6 6 0 0 1 12 0v6l2 1H4zM10 21h4";
 const OFF = `${BELL}M3 3l18 18`;
@@ -20,12 +19,11 @@ async function displayed(kit: Kit): Promise<string[]> {
 }
 
 export class Bell extends BellwireElement {
-  private root = this.attachShadow({ mode: "open" });
 
-  protected async start(kit: Kit): Promise<void> {
+  protected async start(kit: Kit, isCurrent: () => boolean): Promise<void> {
     const { prompt } = await kit.config;
     const { lang, dir, t } = await this.wording(prompt, kit);
-    if (!this.isConnected) return;
+    if (!isCurrent()) return;
     const badge = make("span", "badge", { "aria-hidden": "true" });
     const bell = button("bell", "", async () => {
       kit.memory.save({ read: await displayed(kit) });
@@ -39,8 +37,11 @@ export class Bell extends BellwireElement {
       dialog.prepend(preferences);
       dialog.showModal();
     };
+    let latest = 0;
     const update = async () => {
+      const turn = ++latest;
       const [status, shown] = await Promise.all([kit.client.status(), displayed(kit)]);
+      if (turn !== latest) return;
       const { read } = kit.memory.load();
       const unread = shown.filter((id) => !read.includes(id)).length;
       const words = [t.bell, isOn(status) ? t.bell_on : t.bell_off, unread && t.unread.replace("{n}", `${unread}`)];
@@ -50,7 +51,6 @@ export class Bell extends BellwireElement {
       bell.replaceChildren(icon(isOn(status) ? BELL : OFF), badge);
     };
     bell.setAttribute("aria-haspopup", "dialog");
-    style(this.root);
     this.root.replaceChildren(make("div", "", { lang, dir }, bell, dialog));
     for (const event of ["change", "message"] as const) this.ends.push(kit.client.on(event, () => void update()));
     this.listen(document, "visibilitychange", update);

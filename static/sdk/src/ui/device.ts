@@ -9,7 +9,7 @@ const WEB_VIEW = /iP(hone|ad|od)(?!.*Safari\/)/;
 
 /** Major and minor version of iOS. Newer ones freeze the system's in favour of Safari's. Unknown for other browsers on iPads. */
 function iosVersion(agent: string): number {
-  const found = [...agent.matchAll(/(?:iPhone OS|CPU OS|Version)[ /](\d+)[._](\d+)/g)].map(([, major, minor]) => Number(major) * 100 + Number(minor));
+  const found = [...agent.matchAll(/(?:iPhone OS|CPU OS|Version)[ /](\d+)[._](\d+)/g)].map(([, major, minor]) => +major! * 100 + +minor!);
   return Math.max(...found, 0);
 }
 

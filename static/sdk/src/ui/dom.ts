@@ -3,19 +3,19 @@
 type Child = Node | string | false | undefined;
 
 /** Creates an element with properties, attributes and children. Its `part` is `name`, by which pages can style it. */
-export function make<K extends keyof HTMLElementTagNameMap>(tag: K, name = "", attributes: Record<string, string | (() => void) | boolean | undefined> = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+export function make<K extends keyof HTMLElementTagNameMap>(tag: K, name = "", attributes: Record<string, string | (() => void)> = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
   const made = document.createElement(tag);
   if (name) made.setAttribute("part", (made.className = name));
   for (const [key, value] of Object.entries(attributes)) {
     if (typeof value === "function") made.addEventListener(key, value);
-    else if (value !== undefined && value !== false) made.setAttribute(key, value === true ? "" : value);
+    else made.setAttribute(key, value);
   }
-  made.append(...children.filter((child): child is Node | string => !!child));
+  made.append(...(children.filter(Boolean) as Node[]));
   return made;
 }
 
 /** Button, which submits no form. */
-export const button = (name: string, text: string, click: () => void) => make("button", name, { type: "button", click }, text);
+export const button = (name: string, text: string, click = () => {}) => make("button", name, { type: "button", click }, text);
 
 /** Decorative icon with one path. */
 export function icon(path: string): SVGElement {

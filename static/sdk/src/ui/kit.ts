@@ -3,6 +3,7 @@ import { base } from "../shared/saved";
 import { type Way, wayOf } from "./device";
 import { Memory } from "./memory";
 import { PLAIN, type PromptSettings } from "./settings";
+import { style } from "./style";
 import { type Overrides, type Wording, wording } from "./texts";
 
 /** Topic that the app offers in the preferences. */
@@ -46,9 +47,13 @@ export function kitOf(client: Client, texts?: Overrides): Kit {
 }
 
 async function load({ options }: Client): Promise<Config> {
-  const response = await fetch(`${base(options)}/config`, { credentials: "omit" }).catch(() => undefined);
-  const body = response?.ok ? await response.json().catch(() => undefined) : undefined;
-  return { prompt: PLAIN, topics: [], ...body };
+  const config = { prompt: PLAIN, topics: [] };
+  try {
+    const response = await fetch(`${base(options)}/config`, { credentials: "omit" });
+    return response.ok ? { ...config, ...(await response.json()) } : config;
+  } catch {
+    return config; // the network failed
+  }
 }
 
 /** Whether the page was started from an icon on an iPhone or iPad. */
@@ -63,6 +68,7 @@ const Base = (globalThis.HTMLElement ?? class {}) as typeof HTMLElement;
 
 /** Part of all elements: client, texts, and what ends when the element leaves the page. */
 export abstract class BellwireElement extends Base {
+  protected root = style(this.attachShadow({ mode: "open" }));
   protected ends: (() => void)[] = [];
   #client: Client | undefined;
 
@@ -81,16 +87,24 @@ export abstract class BellwireElement extends Base {
     return this.client && kitOf(this.client);
   }
 
+  /** Returns whether the element is on the page and was not restarted since. Results that come later must not be drawn. */
+  protected run(): () => boolean {
+    const { ends } = this;
+    return () => ends === this.ends && this.isConnected;
+  }
+
   /** Starts the element once it has a client. */
-  protected abstract start(kit: Kit): Promise<void>;
+  protected abstract start(kit: Kit, isCurrent: () => boolean): Promise<void>;
 
   connectedCallback(): void {
     const { kit } = this;
-    if (kit) this.start(kit).catch(console.error);
+    if (kit) this.start(kit, this.run()).catch(console.error);
   }
 
   disconnectedCallback(): void {
-    this.ends.splice(0).forEach((end) => end());
+    const { ends } = this;
+    this.ends = [];
+    ends.forEach((end) => end());
   }
 
   protected listen(target: EventTarget, event: string, work: () => void): void {

@@ -2,16 +2,18 @@ import type { Result, Status } from "../api";
 import { button, make } from "./dom";
 import { BellwireElement, type Config, isOn, type Kit, wayNow } from "./kit";
 import { guide } from "./prompt";
-import { style } from "./style";
 import { inLanguage, type Wording } from "./texts";
 
 export class Preferences extends BellwireElement {
-  private root = this.attachShadow({ mode: "open" });
+  // It stays on the page, so that screen readers announce its text.
+  private said = this.root.appendChild(make("p", "status", { role: "status" }));
+  private section: HTMLElement | undefined;
 
-  protected async start(kit: Kit): Promise<void> {
-    const [config, status] = await Promise.all([kit.config, kit.client.ready]);
+  protected async start(kit: Kit, isCurrent: () => boolean): Promise<void> {
+    const [config] = await Promise.all([kit.config, kit.client.ready]);
     const wording = await this.wording(config.prompt, kit);
-    if (!this.isConnected) return;
+    const status = await kit.client.status();
+    if (!isCurrent()) return;
     let drawn = "";
     let sync = (_: Status) => {};
     const update = (now: Status) => {
@@ -25,7 +27,9 @@ export class Preferences extends BellwireElement {
   }
 
   /** Draws the element for a state. Returns what keeps it up to date while the state lasts, so that the focus stays. */
-  private draw({ client }: Kit, first: Status, { prompt, topics }: Config, { lang, dir, t }: Wording): (status: Status) => void {
+  private draw({ client }: Kit, first: Status, { topics }: Config, { lang, dir, t }: Wording): (status: Status) => void {
+    const { said } = this;
+    const isCurrent = this.run();
     const on = isOn(first);
     const way = wayNow(first);
     // What the person before left ticked must not become a wish of the next one.
@@ -33,14 +37,14 @@ export class Preferences extends BellwireElement {
     const hadFocus = this.root.activeElement;
     let now = first;
 
-    const said = make("p", "status", { role: "status" });
     let running = 0;
     const run = (work: () => Promise<Result>) => async () => {
       running++;
       const result = await work();
       running--;
+      if (!isCurrent()) return;
       const words = result.ok ? t.saved : result.retrying ? t.pending : /^(dismissed|denied)$/.test(result.reason) ? "" : t.failed;
-      (this.root.querySelector("[role=status]") ?? said).textContent = words;
+      said.textContent = words;
     };
     const checked = () => this.boxes().flatMap(({ checked, value }) => (checked ? value : []));
     const save = run(() => {
@@ -51,27 +55,27 @@ export class Preferences extends BellwireElement {
     const list = topics.map((topic) => {
       const { title, description } = inLanguage(topic.texts, lang) ?? topic;
       const box = make("input", "", { type: "checkbox", value: topic.name, change: () => void (on && save()) });
-      box.checked = former.find(({ value }) => value === topic.name)?.checked ?? prompt.topics.includes(topic.name);
+      // Consent is a choice, so that no topic is ticked before it.
+      box.checked = former.some(({ value, checked }) => checked && value === topic.name);
       return make("label", "topic", {}, box, make("span", "", {}, title, !!description && make("span", "description", {}, description)));
     });
     const subscribe = () => client.subscribe({ ...(topics.length && { topics: checked() }), consentSource: t.preferences.slice(0, 200) });
     const act = on ? button("off", t.turn_off, run(() => client.unsubscribe())) : way === "ask" && button("on", t.turn_on, run(subscribe));
     const hint = way && way !== "ask" ? guide(way, t) : !act && make("p", "hint", {}, first.state === "denied" ? t.denied : t.unsupported);
     const data = make("dl");
-    style(this.root);
-    this.root.replaceChildren(
-      make(
-        "section",
-        "settings",
-        { "aria-labelledby": "title", lang, dir },
-        make("h2", "title", { id: "title" }, t.preferences),
-        hint,
-        !!act && !!list.length && make("fieldset", "topics", {}, make("legend", "", {}, t.topics), ...list),
-        act && make("div", "actions", {}, act),
-        said,
-        on && make("details", "data", {}, make("summary", "", {}, t.data), data),
-      ),
+    Object.assign(said, { lang, dir, textContent: "" });
+    this.section?.remove();
+    this.section = make(
+      "section",
+      "settings",
+      { "aria-labelledby": "title", lang, dir },
+      make("h2", "title", { id: "title" }, t.preferences),
+      hint,
+      !!act && !!list.length && make("fieldset", "topics", {}, make("legend", "", {}, t.topics), ...list),
+      act && make("div", "actions", {}, act),
+      on && make("details", "data", {}, make("summary", "", {}, t.data), data),
     );
+    said.before(this.section);
     if (hadFocus && act) act.focus();
 
     return (status) => {

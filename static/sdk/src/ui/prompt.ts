@@ -3,7 +3,6 @@ import type { Way } from "./device";
 import { button, icon, make } from "./dom";
 import { BellwireElement, isStandalone, type Kit, wayNow } from "./kit";
 import { isDue, type Layout, PLAIN, type PromptSettings } from "./settings";
-import { style } from "./style";
 import type { Texts, Wording } from "./texts";
 
 const DAY_MS = 86_400_000;
@@ -17,12 +16,16 @@ export function guide(way: Exclude<Way, "ask">, t: Texts): HTMLElement {
 }
 
 export class Prompt extends BellwireElement {
-  private root = this.attachShadow({ mode: "open" });
+  // The region is there before its content, so that screen readers announce the content.
+  private region = this.root.appendChild(make("div", "", { "aria-live": "polite" }));
+  private isHeard: Promise<void> | undefined;
+  private box: HTMLElement | undefined;
   private focused: Element | null = null;
 
-  protected async start(kit: Kit): Promise<void> {
+  protected async start(kit: Kit, isCurrent: () => boolean): Promise<void> {
+    this.isHeard = clock.wait(100); // until then screen readers do not know the region
     const [{ prompt }] = await Promise.all([kit.config, kit.client.ready]);
-    if (!prompt.enabled || !this.isConnected) return;
+    if (!prompt.enabled || !isCurrent()) return;
     const began = clock.now();
     const isFirstStart = isStandalone() && kit.memory.load().visits < 2;
     let isDone = false;
@@ -31,9 +34,7 @@ export class Prompt extends BellwireElement {
       const now = clock.now();
       const { scrollHeight } = document.documentElement;
       const scrolled = ((scrollY + innerHeight) / scrollHeight) * 100;
-      const { visits, until, luck } = kit.memory.load();
-      const at = { now, visits, until, luck, scrolled, seconds: (now - began) / 1000, suggested: kit.suggested, isFirstStart };
-      if (!isDue(prompt, at)) return;
+      if (!isDue(prompt, { ...kit.memory.load(), now, scrolled, seconds: (now - began) / 1000, suggested: kit.suggested, isFirstStart })) return;
       isDone = true; // before waiting: other events call this in the meantime
       await this.show();
     };
@@ -47,14 +48,17 @@ export class Prompt extends BellwireElement {
   async show(): Promise<boolean> {
     const { kit } = this;
     if (!kit) return false;
-    const [{ prompt }, status] = await Promise.all([kit.config, kit.client.status()]);
-    const way = wayNow(status);
+    const isCurrent = this.run();
+    const { prompt } = await kit.config;
     const wording = await this.wording(prompt, kit);
-    if (!way || !this.isConnected || this.root.firstChild?.firstChild) return false;
+    await this.isHeard;
+    const way = wayNow(await kit.client.status());
+    if (!way || !isCurrent() || this.box?.isConnected) return false;
     this.ends.push(kit.client.on("change", (now) => wayNow(now) || this.close()));
+    const wait = (days: number) => kit.memory.save({ until: clock.now() + days * DAY_MS });
     const later = (days: number, step: "later" | "no") => () => {
-      if (!this.root.firstChild) return;
-      kit.memory.save({ until: clock.now() + days * DAY_MS });
+      if (!this.box?.isConnected) return;
+      wait(days);
       this.close();
       this.report(step);
     };
@@ -66,7 +70,7 @@ export class Prompt extends BellwireElement {
       this.close();
       this.report("accepted");
       const result = await asked;
-      if (!result.ok && result.reason === "dismissed") kit.memory.save({ until: clock.now() + prompt.not_now_days * DAY_MS });
+      if (!result.ok && result.reason === "dismissed") wait(prompt.not_now_days);
     });
     this.report("shown");
     return true;
@@ -74,27 +78,27 @@ export class Prompt extends BellwireElement {
 
   /** Shows what visitors would see with these settings. Its buttons do nothing. */
   async preview(settings: Partial<PromptSettings>, way: Way = "ask"): Promise<void> {
+    super.disconnectedCallback();
+    const isCurrent = this.run();
     const prompt: PromptSettings = { ...PLAIN, ...settings };
-    this.draw(prompt, await this.wording(prompt), way);
+    const wording = await this.wording(prompt);
+    if (isCurrent()) this.draw(prompt, wording, way);
   }
 
-  private draw(prompt: PromptSettings, wording: Wording, way: Way, later?: () => void, no = () => {}, accept = () => {}): void {
+  private draw(prompt: PromptSettings, wording: Wording, way: Way, later?: () => void, no?: () => void, accept?: () => void): void {
     const { lang, dir, t } = wording;
     const layout = (this.getAttribute("layout") as Layout | null) ?? prompt.layout ?? "card";
     const isModal = layout === "dialog" && !!later;
-    const close = later ?? (() => {});
     const title = make("h2", "title", { id: "title" }, way === "ask" ? t.title : t.install_title);
-    const notNow = button("later", way === "ask" ? t.later : t.close, close);
+    const notNow = button("later", way === "ask" ? t.later : t.close, later);
     notNow.autofocus = isModal; // Enter must not answer for good
     const choices = way === "ask" ? [button("no", t.no, no), notNow, button("accept", t.accept, accept)] : [notNow];
     const content = [title, way === "ask" ? make("p", "body", {}, t.body) : guide(way, t), make("div", "actions", {}, ...choices)];
     const labels = { "aria-labelledby": "title", lang, dir };
     const box = isModal ? make("dialog", "dialog", labels, ...content) : make("section", layout, labels, ...content);
-    style(this.root);
-    // The region is there before its content, so that screen readers announce the content.
-    const region = make("div", "", isModal ? {} : { "aria-live": "polite" });
-    this.root.replaceChildren(region);
-    region.append(box);
+    this.box?.remove();
+    this.box = box;
+    (isModal || !later ? this.root : this.region).append(box);
     if (!later) return;
     this.focused = document.activeElement;
     box.addEventListener("focusin", ({ relatedTarget }) => (this.focused = (relatedTarget as Element | null) ?? this.focused), { once: true });
@@ -108,13 +112,12 @@ export class Prompt extends BellwireElement {
   /** Closes the prompt and returns the focus to where it was. */
   private close(): void {
     const hadFocus = this.root.activeElement;
-    this.root.querySelector("dialog")?.close();
-    this.root.replaceChildren();
+    this.box?.remove();
     if (hadFocus) (this.focused as HTMLElement | null)?.focus?.();
   }
 
   override disconnectedCallback(): void {
     super.disconnectedCallback();
-    this.root.replaceChildren();
+    this.close();
   }
 }

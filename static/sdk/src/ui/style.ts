@@ -5,14 +5,14 @@ const STYLE = `:host{all:initial;color-scheme:inherit;font:inherit;line-height:1
 --l:var(--bellwire-border,color-mix(in srgb,CanvasText 25%,transparent));--r:var(--bellwire-radius,.75rem);--g:var(--bellwire-gap,1rem)}
 :host(bellwire-preferences){display:block}
 :host([hidden]),[hidden]{display:none!important}
-*{box-sizing:border-box;margin:0;font-family:var(--bellwire-font,inherit)}
-section,dialog{display:grid;gap:.75rem;overflow-wrap:anywhere;text-align:start}
+*{box-sizing:border-box;margin:0;padding:0;font-family:var(--bellwire-font,inherit)}
+section,dialog[open]{display:grid;gap:.75rem;overflow-wrap:anywhere;text-align:start}
 .card,.bar,.dialog{background:var(--b);color:inherit;border:1px solid var(--l);padding:1.25rem;max-height:calc(100% - 2*var(--g));overflow:auto}
 .card,.bar{position:fixed;z-index:var(--bellwire-z-index,2147483000);box-shadow:var(--bellwire-shadow,0 .5rem 2rem #0003)}
-.card{inset-block-end:calc(var(--g) + env(safe-area-inset-bottom,0px));inset-inline-end:var(--g);width:27rem;max-width:calc(100% - 2*var(--g));border-radius:var(--r)}
+.card,.dialog{width:27rem;max-width:calc(100% - 2*var(--g));border-radius:var(--r)}
+.card{inset-block-end:calc(var(--g) + env(safe-area-inset-bottom,0px));inset-inline-end:var(--g)}
 .bar{inset:auto 0 0;border-width:1px 0 0;padding-block-end:calc(1.25rem + env(safe-area-inset-bottom,0px))}
-.dialog{width:27rem;max-width:calc(100% - 2*var(--g));margin:auto;border-radius:var(--r)}
-dialog:not([open]){display:none}
+.dialog{margin:auto}
 dialog::backdrop{background:#0008}
 h2{font-size:1.1em}
 ol{padding-inline-start:1.5em}
@@ -23,13 +23,13 @@ button{min-height:2.75rem;max-width:100%;padding:0 1rem;border:1px solid var(--l
 .no{border-color:#0000;text-decoration:underline}
 :focus-visible{outline:3px solid var(--a);outline-offset:2px}
 svg{width:1.5rem;height:1.5rem;fill:none;stroke:currentColor;stroke-width:2;vertical-align:middle}
-fieldset{border:0;padding:0;display:grid;gap:.5rem}
-legend{padding:0;font-weight:bold}
+fieldset{border:0;display:grid;gap:.5rem}
+legend,dt{font-weight:bold}
 .topic{display:flex;gap:.75rem;align-items:start;padding-block:.25rem}
 input{flex:none;width:1.25rem;height:1.25rem;margin-block:.125rem;accent-color:var(--a)}
 .description{display:block;font-size:.9em}
 dl{display:grid;grid-template-columns:auto 1fr;gap:.25rem .75rem;font-size:.9em}
-dt{font-weight:bold}
+.status{margin-top:.75rem}
 summary{cursor:pointer;min-height:1.5rem}
 .bell{position:relative;width:2.75rem;padding:0;background:var(--b)}
 .badge{position:absolute;inset-block-start:-.4rem;inset-inline-end:-.4rem;min-width:1.25rem;padding:0 .3rem;border-radius:1rem;font-size:.75rem;line-height:1.25rem;background:#b00020;color:#fff}
@@ -43,8 +43,11 @@ summary{cursor:pointer;min-height:1.5rem}
 let sheet: CSSStyleSheet | undefined;
 
 /** Styles a shadow root by a constructed sheet, which every `style-src` allows. */
-export function style(root: ShadowRoot): void {
-  if (!("adoptedStyleSheets" in root)) return; // iOS before 16.4 shows the text without style
-  if (!sheet) (sheet = new CSSStyleSheet()).replaceSync(STYLE.replace(/\n/g, ""));
-  root.adoptedStyleSheets = [sheet];
+export function style(root: ShadowRoot): ShadowRoot {
+  // iOS before 16.4 shows the text without style.
+  if ("adoptedStyleSheets" in root) {
+    if (!sheet) (sheet = new CSSStyleSheet()).replaceSync(STYLE);
+    root.adoptedStyleSheets = [sheet];
+  }
+  return root;
 }

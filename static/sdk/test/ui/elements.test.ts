@@ -24,6 +24,8 @@ async function page({ status = UNSUBSCRIBED, prompt = {}, lang = "en", result = 
   const planned: { ms: number; work: () => void }[] = [];
   const time = { now };
   clock.now = () => time.now;
+  const waits: number[] = [];
+  clock.wait = (ms) => (waits.push(ms), new Promise((resolve) => setTimeout(resolve)));
   clock.later = (ms, work) => (planned.push({ ms, work }), () => {});
   const json = async () => ({ application_server_key: "k", prompt: { ...PROMPT, ...prompt }, topics: TOPICS });
   vi.stubGlobal("fetch", vi.fn(async () => ({ ok: true, json })));
@@ -45,12 +47,12 @@ async function page({ status = UNSUBSCRIBED, prompt = {}, lang = "en", result = 
   const names = { prompt: "", bell: "", preferences: "" };
   for (const name of Object.keys(parts) as (keyof typeof parts)[]) customElements.define((names[name] = `x-${name}-${++serial}`), parts[name]);
   const add = async (name: keyof typeof parts) => {
-    const element = document.createElement(names[name]) as HTMLElement & { show(): Promise<boolean> };
+    const element = document.createElement(names[name]) as HTMLElement & { client: unknown; show(): Promise<boolean>; preview(settings: object): Promise<void> };
     document.body.append(element);
     await settle();
     return element;
   };
-  return { client, bellwire, change, add, planned, time };
+  return { client, bellwire, change, add, planned, waits, time };
 }
 let serial = 0;
 
@@ -71,7 +73,49 @@ beforeEach(() => {
   delete (navigator as any).standalone;
 });
 
+describe("each element", () => {
+  it.each(["prompt", "bell", "preferences"] as const)("draws for its newer client only: %s", async (name) => {
+    const { add, client } = await page({ status: name === "prompt" ? UNSUBSCRIBED : SUBSCRIBED });
+    const respond: Record<string, () => void> = {};
+    vi.stubGlobal("fetch", (url: string) => {
+      const [, app] = /apps\/(\w+)/.exec(url)!;
+      const texts = { en: { title: app, bell: app, preferences: app } };
+      return new Promise((resolve) => (respond[app!] = () => resolve({ ok: true, json: async () => ({ prompt: { ...PROMPT, texts }, topics: [] }) })));
+    });
+    const element = await add(name);
+    for (const app of ["slow", "quick"]) element.client = { ...client, options: { ...client.options, app } };
+    for (const app of ["quick", "slow"]) {
+      respond[app]!();
+      await settle();
+    }
+    expect(name === "bell" ? find(element, ".bell")!.getAttribute("aria-label") : text(element, "h2")).toMatch(/^quick/);
+  });
+});
+
 describe("the prompt", () => {
+  it("is announced by a region that was there before", async () => {
+    const { add, waits } = await page({ prompt: { enabled: false } });
+    const prompt = await add("prompt");
+    const region = find(prompt, "[aria-live=polite]")!;
+    expect(region.childElementCount).toBe(0);
+    await prompt.show();
+    expect(region.querySelector("section")).not.toBeNull();
+    expect(waits).toEqual([100]);
+  });
+
+  it("shows the latest preview", async () => {
+    const { add } = await page({ prompt: { enabled: false } });
+    const prompt = await add("prompt");
+    const done: ((title: string) => void)[] = [];
+    Object.assign(prompt, { wording: () => new Promise((resolve) => done.push((title) => resolve({ lang: "en", dir: "ltr", t: { title } }))) });
+    const previews = [prompt.preview({}), prompt.preview({})];
+    done[1]!("second");
+    done[0]!("first");
+    await Promise.all(previews);
+    expect(text(prompt, "h2")).toBe("second");
+    expect(find(prompt, "[aria-live] section")).toBeNull();
+  });
+
   it("asks the browser in the click on yes", async () => {
     const { add, client } = await page();
     const prompt = await add("prompt");
@@ -205,7 +249,7 @@ describe("the preferences", () => {
     await click(preferences, "[value=offers]");
     expect(client.setTopics).not.toHaveBeenCalled();
     await click(preferences, ".on");
-    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: ["news", "offers"], consentSource: "Notification settings" });
+    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: ["offers"], consentSource: "Notification settings" });
     change(SUBSCRIBED);
     await click(preferences, ".off");
     expect(client.unsubscribe).toHaveBeenCalledOnce();
@@ -220,7 +264,29 @@ describe("the preferences", () => {
     expect([...preferences.shadowRoot!.querySelectorAll("input")].every(({ disabled }) => disabled)).toBe(true);
     change({ state: "unsubscribed" } as Status);
     await click(preferences, ".on");
-    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: ["news"], consentSource: "Notification settings" });
+    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: [], consentSource: "Notification settings" });
+  });
+
+  it("tick no topic before the consent", async () => {
+    const { add } = await page();
+    const boxes = [...(await add("preferences")).shadowRoot!.querySelectorAll("input")];
+    expect(boxes.map(({ checked }) => checked)).toEqual([false, false]);
+  });
+
+  it("announce a result where the status was before", async () => {
+    const { add, client, change } = await page();
+    const preferences = await add("preferences");
+    const status = find(preferences, "[role=status]");
+    client.subscribe.mockImplementation(async () => (change(SUBSCRIBED), { ok: true, status: SUBSCRIBED }));
+    await click(preferences, ".on");
+    expect(find(preferences, "[role=status]")).toBe(status);
+    expect(status!.textContent).toBe("Saved.");
+  });
+
+  it("show the present state, not that of the page's start", async () => {
+    const { add, change } = await page();
+    change(SUBSCRIBED);
+    expect(find(await add("preferences"), ".off")).not.toBeNull();
   });
 
   it("keep quick changes", async () => {
@@ -251,6 +317,20 @@ describe("the preferences", () => {
 });
 
 describe("the bell", () => {
+  it("shows the latest of several states", async () => {
+    const { add, client, change } = await page({ status: SUBSCRIBED });
+    const bell = await add("bell");
+    const answers: ((status: Status) => void)[] = [];
+    client.status = () => new Promise((resolve) => answers.push(resolve));
+    change(SUBSCRIBED);
+    change(UNSUBSCRIBED);
+    answers[1]!(UNSUBSCRIBED);
+    await settle();
+    answers[0]!(SUBSCRIBED);
+    await settle();
+    expect(find(bell, ".bell")!.getAttribute("aria-label")).toBe("Notifications, turned off");
+  });
+
   it("counts unread notifications and opens the preferences", async () => {
     const shown = [{ data: { bellwire: { id: "d1" } } }, { data: { bellwire: { id: "d2", app: "https://push.example/v1/apps/blog" } } }, { data: {} }];
     const registration = { getNotifications: async () => shown };
