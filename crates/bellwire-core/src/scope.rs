@@ -16,7 +16,7 @@ named! {
         Messages = "messages",
         /// Set delivery policies, calendar, frequency caps, SLAs and flow control; release a held app.
         Policies = "policies",
-        /// Change the app: its name and origins.
+        /// Change the app: its name, origins and prompt.
         Settings = "settings",
         /// Create and revoke API keys, identity keys and VAPID keys; manage webhooks.
         Keys = "keys",

@@ -5,6 +5,7 @@ import { actorWords } from "../../lib/audit";
 import { clock } from "../../lib/clock";
 import { things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
+import { SCOPES } from "../../lib/scopes";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
@@ -17,18 +18,6 @@ import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { loadApiKeys, makeApiKey, revokeApiKey, type ApiKey, type NewApiKey, type Scope } from "./load";
-
-/** Permissions of each scope of an app's keys. */
-export const SCOPES: readonly [Scope, string][] = [
-  ["send", "Send messages"],
-  ["read", "Read everything except secrets"],
-  ["subscribers", "Register, change and erase subscribers"],
-  ["messages", "Stop and resend messages, handle dead letters"],
-  ["policies", "Set policies, quiet hours and limits"],
-  ["settings", "Change the app’s name and origins"],
-  ["keys", "Create and revoke keys"],
-  ["export", "Export private keys and dead letters"],
-];
 
 /** API keys of the app's servers. */
 export function ApiKeys({ app }: { app: AppResponse }) {
