@@ -6,8 +6,9 @@ const letter = (more: object) => ({ reason: "bad_request", state: "open", status
 
 describe("the advice", () => {
   it("quotes the error of the letter", () => {
-    expect(adviceOf(letter({}))).toMatch(/^Google responded with 400: “The request is malformed.”. A replay sends the same request/);
+    expect(adviceOf(letter({}))).toMatch(/^Google responded with 400: “The request is malformed”. A replay sends the same request/);
     expect(adviceOf(letter({ reason: "retries_exhausted", status: null, detail: null, gateway: "mozilla", retries: 3 }))).toBe("Mozilla did not respond, after 3 retries. Replay this letter when the push service is healthy.");
+    expect(adviceOf(letter({ gateway: "other", detail: null }))).toMatch(/^Another push service responded with 400. A replay/);
     expect(adviceOf(letter({ reason: "unrenderable", status: null, detail: "name is undefined" }))).toMatch(/^The error of this delivery: “name is undefined”. Set the attribute/);
   });
 

@@ -34,7 +34,7 @@ describe("whether it is too much", () => {
 
 it("names the base of shares and unknown ones", () => {
   expect(shareWords(0.003, 1_000)).toEqual({ words: "0.3 %", of: "of 1,000" });
-  expect([shareWords(null, 1_000), shareWords(undefined, 0)]).toEqual([{ words: "unknown", of: undefined }, { words: "unknown", of: undefined }]);
+  expect([shareWords(null, 1_000), shareWords(undefined, 0)]).toEqual([{ words: "–", of: undefined }, { words: "–", of: undefined }]);
   expect([beforeWords(0.12), beforeWords(null)]).toEqual(["12 % before", undefined]);
 });
 

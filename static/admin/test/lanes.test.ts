@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LaneResponse, GatewayOrigin } from "../src/api/types";
-import { because, consequence, laneState, ORDERS, restoreWords, sensible, services, stateOf, worstOrigin } from "../src/lib/lanes";
+import { because, consequence, laneState, ORDERS, restoreWords, sensible, services, stateOf, worstOrigin, originsOf } from "../src/lib/lanes";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -93,4 +93,12 @@ describe("an order", () => {
   it("admits unknown numbers", () => {
     for (const order of ORDERS) expect(consequence(order, lane(), undefined)).toContain("unknown at the moment");
   });
+});
+
+it("lists a hold of all origins once", () => {
+  const held = { held_until: "2027-01-15T09:00:00Z", held_reason: "operator" } as const;
+  const all = origin({ ...held, origin: "*" });
+  const [same, other, broken] = [origin(held), origin({ held_until: "2027-01-15T10:00:00Z", held_reason: "throttled" }), origin({ ...held, breaker: "open" })];
+  expect(originsOf(lane(all, same, other, broken))).toEqual([all, other, broken]);
+  expect(originsOf(lane(same))).toEqual([same]);
 });

@@ -100,7 +100,7 @@ async fn a_failure_is_explained(page: &mut Chromium, site: &Site) {
     page.evaluate(&when(error)).await;
     page.evaluate(&when("document.querySelectorAll('a[href*=\"/dead-letters/dl_\"]').length === 4")).await;
     page.evaluate("document.querySelector('a[href*=\"/dead-letters/dl_\"]').click()").await;
-    let advice = "Google responded with 400: “The request is malformed.”. A replay sends the same request";
+    let advice = "Google responded with 400: “The request is malformed”. A replay sends the same request";
     page.evaluate(&when(&format!("document.getElementById('advice')?.innerText.startsWith({advice:?})"))).await;
     page.evaluate("document.getElementById('story').click()").await;
     appears(page, "#delivery-state[data-state=dead]").await;

@@ -5,7 +5,7 @@ import { capital, clockTime, count, duration, percent, rate, relative, things, t
 import type { Going, Part } from "./messages";
 import { nextTimes } from "./cron";
 import { recurrenceWords } from "./recurrence";
-import { gatewayName, type Tone } from "./words";
+import { serviceName, type Tone } from "./words";
 
 export const STATES = ["draft", "scheduled", "sending", "paused", "done", "cancelled"] as const;
 export type CampaignState = (typeof STATES)[number];
@@ -109,7 +109,7 @@ function underWay(it: Standing, progress: CampaignProgress, measured: number | u
   const [hold] = progress.held;
   if (hold) {
     const when = hold.until ? `wait until ${clockTime(new Date(hold.until), now, zone)}` : "wait";
-    return { tone: "retrying", words: `Sending: ${outOf(it)} done, the others ${when}: ${gatewayName(hold.gateway)} is on hold.`, path: "/push-services" };
+    return { tone: "retrying", words: `Sending: ${outOf(it)} done, the others ${when}: ${serviceName(hold.gateway)} is on hold.`, path: "/push-services" };
   }
   if (!progress.rate_per_second && measured !== undefined && measured < STILL) {
     return { tone: "retrying", words: `Stalled: ${outOf(it)} done, no progress at the moment.`, path: "/push-services" };

@@ -1,7 +1,7 @@
 /** Advice for one dead letter. Pure. */
 import type { DeadLetterDetail } from "../api/types";
-import { things } from "./format";
-import { gatewayName, reasonWords } from "./words";
+import { capital, things } from "./format";
+import { serviceName, reasonWords } from "./words";
 
 type Letter = Pick<DeadLetterDetail, "reason" | "state" | "status" | "detail" | "gateway" | "retries" | "subscription">;
 
@@ -10,9 +10,9 @@ const ANSWERED = new Set(["bad_request", "unauthorized", "payload_too_large", "n
 
 /** Response that ended the delivery, in one sentence. */
 function answer({ reason, status, detail, gateway, retries }: Letter): string {
-  const words = detail?.trim().replace(/\s+/g, " ");
+  const words = detail?.trim().replace(/\s+/g, " ").replace(/\.$/, "");
   if (!ANSWERED.has(reason)) return words ? `The error of this delivery: “${words}”.` : "";
-  const said = status == null ? `${gatewayName(gateway)} did not respond` : `${gatewayName(gateway)} responded with ${status}`;
+  const said = `${capital(serviceName(gateway))} ${status == null ? "did not respond" : `responded with ${status}`}`;
   return `${said}${words ? `: “${words}”` : ""}${retries > 0 ? `, after ${things(retries, "retry", "retries")}` : ""}.`;
 }
 

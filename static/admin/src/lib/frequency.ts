@@ -43,7 +43,7 @@ function held({ held, held_at }: GuardResponse, now: Date, zone: Zone): string {
 
 /** A share with its denominator; unreported values are unknown, not zero. */
 export function shareWords(share: number | null | undefined, of: number): { words: string; of: string | undefined } {
-  return share == null ? { words: "unknown", of: undefined } : { words: percent(share), of: `of ${count(of)}` };
+  return share == null ? { words: "–", of: undefined } : { words: percent(share), of: `of ${count(of)}` };
 }
 
 /** The same in as many days before. */

@@ -1,7 +1,7 @@
 /** Meaning of a lane's state, and effect of an order, as texts. Pure. */
 import type { FlowResponse, LaneResponse, GatewayOrigin } from "../api/types";
 import { atLeast, capital, clockTime, duration, things, type Zone } from "./format";
-import { gatewayName, type Tone } from "./words";
+import { serviceName, type Tone } from "./words";
 
 /** Origins' states, from the gravest. */
 export const STATES = ["held", "open", "probing", "flowing"] as const;
@@ -25,6 +25,13 @@ export function originState(origin: GatewayOrigin): LaneState {
 export function worstOrigin(lane: LaneResponse): GatewayOrigin | undefined {
   const gravity = (origin: GatewayOrigin) => STATES.indexOf(originState(origin));
   return [...lane.origins].sort((a, b) => gravity(a) - gravity(b) || until(b) - until(a))[0];
+}
+
+/** Origins to list: those in the hold of all origins repeat it, unless something else holds them, too. */
+export function originsOf({ origins }: LaneResponse): GatewayOrigin[] {
+  const all = origins.find(({ origin }) => origin === "*");
+  const repeats = (one: GatewayOrigin) => one.breaker === "closed" && one.held_until === all?.held_until && one.held_reason === all?.held_reason;
+  return origins.filter((one) => one === all || !all?.held_until || !repeats(one));
 }
 
 const until = (origin: GatewayOrigin) => Date.parse(origin.held_until ?? origin.open_until ?? "") || 0;
@@ -67,7 +74,11 @@ export function stateOf(lanes: readonly LaneResponse[]): { word: string; tone: T
 
 /** Reason of the state: `Mozilla asked for a pause until 14:32`. */
 export function because(lane: LaneResponse, now: Date, zone: Zone): string {
-  const gateway = gatewayName(lane.gateway);
+  return capital(reasonOf(lane, now, zone));
+}
+
+function reasonOf(lane: LaneResponse, now: Date, zone: Zone): string {
+  const gateway = serviceName(lane.gateway);
   const origin = worstOrigin(lane);
   const at = (time: string | null | undefined) => (time ? ` until ${clockTime(new Date(time), now, zone)}` : "");
   switch (origin ? originState(origin) : "flowing") {
@@ -120,7 +131,7 @@ export function sensible(state: LaneState): readonly Order[] {
 
 /** Effect of an order, with counts. */
 export function consequence(order: Order, lane: LaneResponse, flow: Pick<FlowResponse, "waiting" | "waiting_or_more"> | undefined): string {
-  const gateway = gatewayName(lane.gateway);
+  const gateway = serviceName(lane.gateway);
   const many = flow && `${flow.waiting_or_more ? atLeast(flow.waiting, true) : things(flow.waiting, "delivery", "deliveries")}${flow.waiting_or_more ? " deliveries" : ""}`;
   const now = many ? `${capital(many)} ${flow.waiting === 1 ? "waits" : "wait"} there now.` : "The number of waiting deliveries is unknown at the moment.";
   const reach = `The lane has ${things(lane.subscriptions, "active subscription")}.`;

@@ -68,7 +68,7 @@ const BREAKER = "Breaker and retry tokens";
 const breaker = (name: string, label: string, more: Partial<Field> = {}): Field => ({
   pointer: `/${name}`,
   label,
-  standard: "server default",
+  standard: "default",
   kind: "integer",
   group: BREAKER,
   ...more,

@@ -8,6 +8,9 @@ export const GATEWAY_NAMES: readonly string[] = Object.keys(GATEWAYS);
 /** A push service by its company; a name that is new here stays as it is. */
 export const gatewayName = (gateway: string): string => (GATEWAYS as Record<string, string>)[gateway] ?? gateway;
 
+/** Name of a push service within a sentence. */
+export const serviceName = (gateway: string): string => (gateway === "other" ? "another push service" : gatewayName(gateway));
+
 /** Outcome with colour, shape and word: see `Badge`. */
 export type Tone = "accepted" | "waiting" | "retrying" | "lost" | "cancelled";
 

@@ -122,6 +122,7 @@ function CampaignTable({ campaigns }: { campaigns: Campaign[] }) {
       caption="Campaigns"
       rows={campaigns}
       id={({ id }) => id}
+      look={() => "stacked"}
       columns={[
         {
           head: "Campaign",

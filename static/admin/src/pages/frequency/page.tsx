@@ -99,7 +99,7 @@ function Share({ share, of, before }: { share: number | null | undefined; of: nu
     <>
       {told.of ? <strong class="number">{told.words}</strong> : <span class="soft">{told.words}</span>}
       {told.of && <span class="fine number share-of"> {told.of}</span>}
-      <span class="fine number was">{was ?? "–"}</span>
+      {(told.of || was) && <span class="fine number was">{was ?? "–"}</span>}
     </>
   );
 }

@@ -3,7 +3,7 @@ import type { FlowResponse, LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { endOf } from "../../lib/figures";
 import { count, duration, things } from "../../lib/format";
-import { because, laneState, ORDERS, ORDER_WORDS, originState, sensible, STATE_WORDS, type Order } from "../../lib/lanes";
+import { because, laneState, ORDERS, ORDER_WORDS, originsOf, originState, sensible, STATE_WORDS, type Order } from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -204,8 +204,9 @@ function Origins({ lane }: { lane: LaneResponse }) {
   return (
     <Table
       caption="Origins"
-      rows={lane.origins}
+      rows={originsOf(lane)}
       id={({ origin, breaker_of }) => `${origin} ${breaker_of ?? ""}`}
+      look={() => "stacked"}
       columns={[
         { head: "Origin", cell: ({ origin }) => (origin === "*" ? "All origins" : <code>{origin}</code>) },
         {
@@ -215,7 +216,7 @@ function Origins({ lane }: { lane: LaneResponse }) {
             return <Badge tone={tone}>{word}</Badge>;
           },
         },
-        { head: "Until", cell: (origin) => endOf(origin.held_until ?? origin.open_until, clock.shown.value, zone.value) || "–" },
+        { head: "Until", isNumber: true, cell: (origin) => endOf(origin.held_until ?? origin.open_until, clock.shown.value, zone.value) || "–" },
         { head: "Reason", cell: ({ held_reason, held_note }) => [held_reason && (REASON_WORDS[held_reason] ?? held_reason), held_note].filter(Boolean).join(": ") || "–" },
         { head: "Changed", isExtra: true, cell: ({ changed_at }) => <Time at={changed_at} /> },
       ]}

@@ -93,7 +93,7 @@ function ServiceTable({ lanes, apps, attempts }: { lanes: LaneResponse[]; apps: 
       caption="Push services"
       rows={services(lanes).flatMap(rowsOf)}
       id={({ service, lane }) => lane?.lane ?? service.gateway}
-      look={({ service, lane }) => (lane && service.lanes.length > 1 ? "within" : "")}
+      look={({ service, lane }) => (lane && service.lanes.length > 1 ? "stacked within" : "stacked")}
       columns={[
         {
           head: "Push service",

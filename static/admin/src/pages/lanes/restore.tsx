@@ -2,7 +2,7 @@ import type { LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { duration } from "../../lib/format";
 import { PRUNED_WITHIN, restoreWords } from "../../lib/lanes";
-import { gatewayName } from "../../lib/words";
+import { serviceName } from "../../lib/words";
 import { useAction } from "../../ui/action";
 import { Dialog } from "../../ui/dialog";
 import { Refused } from "../../ui/shown";
@@ -27,7 +27,7 @@ export function RestoreDialog({ lane, onClose, onDone }: { lane: LaneResponse; o
   const isBusy = count.isBusy || restore.isBusy;
   return (
     <Dialog title="Restore pruned subscriptions?" onClose={onClose}>
-      <p>Subscriptions that {gatewayName(lane.gateway)} reported as gone become active again. Unsubscribed, erased and replaced subscriptions are not restored. A subscription that does not exist is pruned again with the next message.</p>
+      <p>Subscriptions that {serviceName(lane.gateway)} reported as gone become active again. Unsubscribed, erased and replaced subscriptions are not restored. A subscription that does not exist is pruned again with the next message.</p>
       <label class="field">
         <span>Pruned within the last</span>
         <select

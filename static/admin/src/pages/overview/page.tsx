@@ -406,6 +406,7 @@ function ReliabilityTable({ now, before }: { now: ReliabilityResponse; before: R
       caption="Reliability"
       rows={rows}
       id={({ title }) => title}
+      look={() => "stacked"}
       columns={[
         { head: "Figure", cell: ({ title, samples }) => <span title={samples}>{title}</span> },
         { head: "Now", isNumber: true, cell: ({ value }) => value },

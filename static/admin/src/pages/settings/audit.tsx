@@ -116,6 +116,7 @@ function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: Readonl
       caption="Audit log"
       rows={entries}
       id={({ id }) => id}
+      look={() => "stacked"}
       columns={[
         {
           head: "Time",
@@ -156,8 +157,8 @@ function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: Readonl
             </>
           ),
         },
-        { head: "Object", isExtra: true, cell: ({ target }) => <Target of={target} names={names} /> },
-        { head: "Details", isExtra: true, cell: ({ detail }) => <span class="fine">{detailWords(detail)}</span> },
+        { head: "Object", cell: ({ target }) => <Target of={target} names={names} /> },
+        { head: "Details", cell: ({ detail }) => <span class="fine">{detailWords(detail)}</span> },
       ]}
     />
   );

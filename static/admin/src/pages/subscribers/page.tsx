@@ -251,7 +251,7 @@ function Keys({ keys }: { keys: KeyAge[] }) {
         columns={[
           { head: "Key", cell: ({ key }) => <code class="keep">{shortId(key.id)}</code> },
           { head: "State", cell: ({ key }) => <Badge tone={key.state === "active" ? "accepted" : "cancelled"}>{key.state}</Badge> },
-          { head: "Created", cell: ({ key }) => <Time at={key.created_at} /> },
+          { head: "Created", isExtra: true, cell: ({ key }) => <Time at={key.created_at} /> },
           { head: "Active", isNumber: true, cell: ({ active }) => <Count n={active} /> },
           { head: "Share", isNumber: true, isExtra: true, cell: ({ active }) => (all === 0 ? "–" : percent(active / all)) },
         ]}

@@ -71,6 +71,7 @@ function WebhookTable({ webhooks }: { webhooks: WebhookResponse[] }) {
       caption="Webhooks"
       rows={webhooks}
       id={({ id }) => id}
+      look={() => "stacked"}
       columns={[
         {
           head: "Webhook",
