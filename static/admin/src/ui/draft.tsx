@@ -1,3 +1,4 @@
+import "./form.css";
 import { Fragment, type ComponentChildren } from "preact";
 import type { Begun } from "../lib/begin";
 import { Failed, Forbidden, Loading } from "./shown";

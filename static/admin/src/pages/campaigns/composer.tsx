@@ -160,7 +160,7 @@ function Form({ app, writing, existing, reload = () => {} }: FormProps) {
   const part = { app, draft, change, problem };
   return (
     <div class="composer">
-      <div class="form">
+      <div class="draft">
         <NameCard {...part} />
         <AudienceCard {...part} check={check} changeMessage={changeMessage} />
         <VariantsBar draft={draft} change={change} chosen={chosen} choose={choose} />

@@ -76,7 +76,7 @@ function Form({ app, begin }: { app: AppResponse; begin: Draft | undefined }) {
   const part = { app, draft, change, check };
   return (
     <div class="composer">
-      <div class="form">
+      <div class="draft">
         <AudienceCard {...part} />
         <ContentCard {...part} sight={sight} to={recipients(draft)} />
         <TimingCard {...part} />

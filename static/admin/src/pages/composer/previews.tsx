@@ -86,7 +86,7 @@ function Drawing({ id, said, site, name, onDrawn }: Props & { id: PlatformId; on
       {id === "chrome" && said.image && <ImageField url={said.image} site={site} />}
       <div class="text">
         {id !== "android" && icon}
-        <div class="lines">
+        <div class="texts">
           {id === "ios" && <span class="now">now</span>}
           <p class="title" ref={title}>{said.title || "Title"}</p>
           {id === "ios" && <p class="from">from {name}</p>}
@@ -99,7 +99,7 @@ function Drawing({ id, said, site, name, onDrawn }: Props & { id: PlatformId; on
       </div>
       {id === "android" && image && said.image && <ImageField url={said.image} site={site} />}
       {shownButtons.length > 0 && (
-        <p class="acts">
+        <p class="answers">
           {shownButtons.map(({ title }, n) => (
             <span key={n}>{title || `Button ${n + 1}`}</span>
           ))}

@@ -6,6 +6,7 @@ import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
 import { Shown } from "../../ui/shown";
 import { loadSaid } from "./load";
+import "./messages.css";
 
 /** Content of a sent message, as far as the user may read it. */
 export function SaidCard({ app, message }: { app: AppResponse; message: MessageResponse }) {

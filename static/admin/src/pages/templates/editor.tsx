@@ -66,7 +66,7 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
   const lacking = name === "" ? "Enter a name." : isTitled ? undefined : "Enter a title in each language.";
   return (
     <div class="composer">
-      <div class="form">
+      <div class="draft">
         {children}
         <Card title="Content">
           <Languages draft={draft} change={change} chosen={n} choose={choose} />
