@@ -1,6 +1,9 @@
 import { render } from "preact";
 import "../../shared/tokens.css";
-import "./style.css";
+import "./styles/frame.css";
+import "./styles/parts.css";
+import "./styles/controls.css";
+import "./styles/narrow.css";
 import { Admin } from "./shell/admin";
 import { clock } from "./lib/clock";
 
