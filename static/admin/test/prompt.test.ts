@@ -45,7 +45,7 @@ beforeEach(() => {
   };
 });
 
-it("reports that the prompt was saved, until it is edited", async () => {
+it("reports a saved prompt until the next edit", async () => {
   const { server, place, fill, save } = await editor();
   await fill("seconds", "10");
   await save();
@@ -54,7 +54,7 @@ it("reports that the prompt was saved, until it is edited", async () => {
   expect(place.querySelector("[role=status]")?.textContent).toBe("");
 });
 
-it("keeps the edits of a prompt as others change it", async () => {
+it("keeps edits while others change the prompt", async () => {
   const { server, field, fill } = await editor();
   await fill("seconds", "10");
   server.prompt = { ...BEGIN, visits: 3 };

@@ -38,7 +38,7 @@ describe("growth", () => {
     [grown(9, { replaced: [4] }, 105), "accepted", "105 active subscriptions, +5 within 30 days: 5 gained, 0 lost."],
     [grown(0, { gone: [40] }, 60), "lost", "60 active subscriptions, −40 within 30 days: 0 gained, 40 lost. 40 % were lost for one reason: gone."],
   ])("is told in one sentence", (of, tone, words) => expect(health(of, 30)).toEqual({ tone, words }));
-  it("is drawn for an empty part that was zoomed to", () => {
+  it("is drawn for an empty zoomed part", () => {
     expect([isBare(grown(0, {}, 0), false), isBare(grown(0, {}, 0), true), isBare(grown(0, { gone: [1] }, 0), false)]).toEqual([true, false, false]);
   });
   it("is requested in the available ranges", () => {

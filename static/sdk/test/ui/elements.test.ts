@@ -93,7 +93,7 @@ describe("each element", () => {
 });
 
 describe("the prompt", () => {
-  it("is announced by a region that was there before", async () => {
+  it("is announced by an earlier region", async () => {
     const { add, waits } = await page({ prompt: { enabled: false } });
     const prompt = await add("prompt");
     const region = find(prompt, "[aria-live=polite]")!;
@@ -283,7 +283,7 @@ describe("the preferences", () => {
     expect(status!.textContent).toBe("Saved.");
   });
 
-  it("show the present state, not that of the page's start", async () => {
+  it("show the present state", async () => {
     const { add, change } = await page();
     change(SUBSCRIBED);
     expect(find(await add("preferences"), ".off")).not.toBeNull();
