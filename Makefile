@@ -18,6 +18,7 @@ run: deps web ## Start the real server with a Postgres of its own
 # What `npm test` does but for the build, which would have cargo embed the same once more. Rust is linted as it is compiled.
 test: deps web clients $(addsuffix /node_modules/.package-lock.json,tests/clients examples/node-backend examples/react-site examples/recipes/vite) ## Check style, then run all tests, those in Firefox and Chromium included
 	cargo fmt --all --check
+	scripts/format --check
 	scripts/words
 	node --test tests/words/words.test.mjs
 	tests/install-deps
@@ -30,6 +31,7 @@ test: export RUSTC_WORKSPACE_WRAPPER = $(CURDIR)/scripts/strict-rustc
 
 lint: web ## Check formatting and language, let clippy complain, and check dependencies against deny.toml
 	cargo fmt --all --check
+	scripts/format --check
 	scripts/words
 	node --test tests/words/words.test.mjs
 	scripts/install-deps --lint
