@@ -16,8 +16,10 @@ function unfilter(kind, line, above) {
   }
 }
 
-const distance = (a, b) => Math.hypot((a >> 16) - (b >> 16), ((a >> 8) & 255) - ((b >> 8) & 255), (a & 255) - (b & 255));
-const nearest = (colour, palette) => palette.reduce((best, one) => (distance(one, colour) < distance(best, colour) ? one : best));
+const distance = (a, b) =>
+  Math.hypot((a >> 16) - (b >> 16), ((a >> 8) & 255) - ((b >> 8) & 255), (a & 255) - (b & 255));
+const nearest = (colour, palette) =>
+  palette.reduce((best, one) => (distance(one, colour) < distance(best, colour) ? one : best));
 
 /** The most common colours, each at least a distance from all others: the smallest distance at which all pixels have a colour near them. */
 function paletteOf(uses) {
@@ -44,7 +46,8 @@ export function withPalette(png) {
   }
   const header = Buffer.from(chunks[0][1]);
   const [width, height] = [header.readUInt32BE(0), header.readUInt32BE(4)];
-  if (header[8] !== 8 || header[9] !== 2 || header[12] !== 0) throw new Error("the picture is not 8-bit RGB without interlacing");
+  if (header[8] !== 8 || header[9] !== 2 || header[12] !== 0)
+    throw new Error("the picture is not 8-bit RGB without interlacing");
   const filtered = inflateSync(Buffer.concat(chunks.filter(([type]) => type === "IDAT").map(([, data]) => data)));
   const pixels = new Uint32Array(width * height);
   let above = new Uint8Array(width * 3);
@@ -52,7 +55,8 @@ export function withPalette(png) {
     const start = y * (width * 3 + 1);
     const line = filtered.subarray(start + 1, start + 1 + width * 3);
     unfilter(filtered[start], line, above);
-    for (let x = 0; x < width; x++) pixels[y * width + x] = (line[x * 3] << 16) | (line[x * 3 + 1] << 8) | line[x * 3 + 2];
+    for (let x = 0; x < width; x++)
+      pixels[y * width + x] = (line[x * 3] << 16) | (line[x * 3 + 1] << 8) | line[x * 3 + 2];
     above = line;
   }
   const uses = new Map();
@@ -63,6 +67,11 @@ export function withPalette(png) {
   pixels.forEach((colour, n) => (lines[n + Math.floor(n / width) + 1] = index.get(colour)));
   header[9] = 3;
   const colours = Buffer.from(palette.flatMap((colour) => [colour >> 16, (colour >> 8) & 255, colour & 255]));
-  const parts = [["IHDR", header], ["PLTE", colours], ["IDAT", deflateSync(lines, { level: 9, memLevel: 9 })], ["IEND", Buffer.alloc(0)]];
+  const parts = [
+    ["IHDR", header],
+    ["PLTE", colours],
+    ["IDAT", deflateSync(lines, { level: 9, memLevel: 9 })],
+    ["IEND", Buffer.alloc(0)],
+  ];
   return Buffer.concat([png.subarray(0, 8), ...parts.map(([type, data]) => chunk(type, data))]);
 }

@@ -12,7 +12,10 @@ const types = join(root, "static/admin/src/api/schema.d.ts"); // by openapi-type
 
 copyFileSync(types, join(here, "src/schema.d.ts"));
 rmSync(join(here, "dist"), { recursive: true, force: true });
-execFileSync(process.execPath, [join(here, "node_modules/typescript/bin/tsc"), "-p", "."], { cwd: here, stdio: "inherit" });
+execFileSync(process.execPath, [join(here, "node_modules/typescript/bin/tsc"), "-p", "."], {
+  cwd: here,
+  stdio: "inherit",
+});
 copyFileSync(types, join(here, "dist/schema.d.ts"));
 
 const temporary = mkdtempSync(join(tmpdir(), "bellwire-client-"));
@@ -20,7 +23,12 @@ const staged = join(temporary, "package");
 const { scripts, devDependencies, ...manifest } = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
 const [, version] = readFileSync(join(root, "Cargo.toml"), "utf8").match(/^version = "(.+)"$/m);
 mkdirSync(staged);
-for (const name of ["dist", "README.md", "LICENSE", ...manifest.bundleDependencies.map((name) => `node_modules/${name}`)]) {
+for (const name of [
+  "dist",
+  "README.md",
+  "LICENSE",
+  ...manifest.bundleDependencies.map((name) => `node_modules/${name}`),
+]) {
   cpSync(join(here, name), join(staged, name), { recursive: true });
 }
 for (const name of ["LICENSE-MIT", "LICENSE-APACHE"]) copyFileSync(join(root, name), join(staged, name));

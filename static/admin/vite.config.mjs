@@ -12,8 +12,18 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     // Small parts of most pages are one file: each alone takes a request, and compresses badly.
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "ui", test: /\/(?:shared\/tokens|src\/styles|src\/ui\/(?!chart|zoom))/ }] } } },
+    rolldownOptions: {
+      output: {
+        codeSplitting: { groups: [{ name: "ui", test: /\/(?:shared\/tokens|src\/styles|src\/ui\/(?!chart|zoom))/ }] },
+      },
+    },
   },
   server: { proxy: { "/v1": server } },
-  test: { include: ["test/**/*.test.{ts,mjs}"], maxWorkers: 2, restoreMocks: true, unstubEnvs: true, unstubGlobals: true },
+  test: {
+    include: ["test/**/*.test.{ts,mjs}"],
+    maxWorkers: 2,
+    restoreMocks: true,
+    unstubEnvs: true,
+    unstubGlobals: true,
+  },
 });

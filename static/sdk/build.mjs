@@ -9,30 +9,82 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 // The guide names them.
-const MAX_OCTETS = { "bellwire.js": 8_000, "index.js": 8_000, "diagnose.js": 8_000, "service-worker.js": 8_000, "ui.js": 6_100 };
+const MAX_OCTETS = {
+  "bellwire.js": 8_000,
+  "index.js": 8_000,
+  "diagnose.js": 8_000,
+  "service-worker.js": 8_000,
+  "ui.js": 6_100,
+};
 const here = dirname(fileURLToPath(import.meta.url));
 const dist = join(here, "dist");
-const common = { absWorkingDir: here, bundle: true, minify: true, target: "es2022", legalComments: "none", logLevel: "warning" };
+const common = {
+  absWorkingDir: here,
+  bundle: true,
+  minify: true,
+  target: "es2022",
+  legalComments: "none",
+  logLevel: "warning",
+};
 
 // Pages load it when they need it, from beside the module.
 const lazy = {
   name: "lazy",
   setup: (build) => {
-    build.onResolve({ filter: /\/(diagnose|ui)\.js$/ }, ({ path }) => ({ path: `./${basename(path)}`, external: true }));
-    build.onResolve({ filter: /texts\/..\.json$/ }, ({ path }) => ({ path: `./ui/${basename(path, ".json")}.js`, external: true }));
+    build.onResolve({ filter: /\/(diagnose|ui)\.js$/ }, ({ path }) => ({
+      path: `./${basename(path)}`,
+      external: true,
+    }));
+    build.onResolve({ filter: /texts\/..\.json$/ }, ({ path }) => ({
+      path: `./ui/${basename(path, ".json")}.js`,
+      external: true,
+    }));
   },
 };
 
 rmSync(dist, { recursive: true, force: true });
-await build({ ...common, plugins: [lazy], entryPoints: ["src/bellwire.ts"], format: "esm", outfile: "dist/bellwire.js" });
+await build({
+  ...common,
+  plugins: [lazy],
+  entryPoints: ["src/bellwire.ts"],
+  format: "esm",
+  outfile: "dist/bellwire.js",
+});
 // For bundlers, which would replace `import.meta.url` by a path of the build machine, or by nothing.
 const define = { "import.meta.url": "undefined" };
-await build({ ...common, plugins: [lazy], entryPoints: ["src/bellwire.ts"], format: "esm", define, outfile: "dist/index.js" });
-await build({ ...common, entryPoints: ["src/worker/service-worker.ts"], format: "iife", outfile: "dist/service-worker.js" });
+await build({
+  ...common,
+  plugins: [lazy],
+  entryPoints: ["src/bellwire.ts"],
+  format: "esm",
+  define,
+  outfile: "dist/index.js",
+});
+await build({
+  ...common,
+  entryPoints: ["src/worker/service-worker.ts"],
+  format: "iife",
+  outfile: "dist/service-worker.js",
+});
 // Frameworks that render on a server load hooks only from modules that are marked for the browser.
 const banner = { js: '"use client";' };
-await build({ ...common, plugins: [lazy], entryPoints: ["src/react.ts"], format: "esm", external: ["react"], banner, outfile: "dist/react.js" });
-await build({ ...common, plugins: [lazy], entryPoints: ["src/vue.ts"], format: "esm", external: ["vue"], outfile: "dist/vue.js" });
+await build({
+  ...common,
+  plugins: [lazy],
+  entryPoints: ["src/react.ts"],
+  format: "esm",
+  external: ["react"],
+  banner,
+  outfile: "dist/react.js",
+});
+await build({
+  ...common,
+  plugins: [lazy],
+  entryPoints: ["src/vue.ts"],
+  format: "esm",
+  external: ["vue"],
+  outfile: "dist/vue.js",
+});
 await build({ ...common, entryPoints: ["src/diagnose.ts"], format: "esm", define, outfile: "dist/diagnose.js" });
 await build({ ...common, plugins: [lazy], entryPoints: ["src/ui.ts"], format: "esm", define, outfile: "dist/ui.js" });
 mkdirSync(join(dist, "ui"));
@@ -75,7 +127,9 @@ rmSync(temporary, { recursive: true });
 
 /** Packs dist/bellwire-web.tgz. `npm pack` sorts the entries and gives all of them one time, so equal sources make equal octets. */
 function pack() {
-  const { scripts, devDependencies, exports, ...manifest } = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
+  const { scripts, devDependencies, exports, ...manifest } = JSON.parse(
+    readFileSync(join(here, "package.json"), "utf8"),
+  );
   const [, version] = readFileSync(join(here, "../../Cargo.toml"), "utf8").match(/^version = "(.+)"$/m);
   const staged = join(temporary, "package");
   const put = (from, to) => {
@@ -84,7 +138,8 @@ function pack() {
   };
   const loaded = Object.values(exports).map((entry) => entry.default);
   const texts = languages.map((language) => `dist/ui/${language}.js`);
-  for (const name of [...loaded, ...[...typed].map((name) => `dist/${name}`), ...texts].filter(Boolean)) put(join(here, name), name);
+  for (const name of [...loaded, ...[...typed].map((name) => `dist/${name}`), ...texts].filter(Boolean))
+    put(join(here, name), name);
   for (const name of ["README.md", "LICENSE"]) put(join(here, name), name);
   for (const name of ["LICENSE-MIT", "LICENSE-APACHE"]) put(join(here, "../..", name), name);
   manifest.files.push("LICENSE-*");

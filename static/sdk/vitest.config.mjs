@@ -1,3 +1,5 @@
 import { defineConfig } from "vitest/config";
 
-export default defineConfig({ test: { include: ["test/**/*.test.{ts,mjs}"], maxWorkers: 2, restoreMocks: true, unstubGlobals: true } });
+export default defineConfig({
+  test: { include: ["test/**/*.test.{ts,mjs}"], maxWorkers: 2, restoreMocks: true, unstubGlobals: true },
+});

@@ -13,8 +13,16 @@ const directories = [];
 after(() => directories.forEach((directory) => rmSync(directory, { recursive: true })));
 
 function run(root, ...args) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [script, ...args], { env: { ...process.env, ROOT: root }, encoding: "utf8" });
-  return { status, stdout, stderr, findings: [...stdout.matchAll(/^\S+:\d+: \w+(?=: )/gm)].map(([finding]) => finding).sort() };
+  const { status, stdout, stderr } = spawnSync(process.execPath, [script, ...args], {
+    env: { ...process.env, ROOT: root },
+    encoding: "utf8",
+  });
+  return {
+    status,
+    stdout,
+    stderr,
+    findings: [...stdout.matchAll(/^\S+:\d+: \w+(?=: )/gm)].map(([finding]) => finding).sort(),
+  };
 }
 
 /** Writes files into a new directory; `areas` becomes its record. */
@@ -84,7 +92,9 @@ const CONSTRUCTIONS = [
 ];
 for (const sentence of CONSTRUCTIONS) {
   test(`reports: ${sentence}`, () => {
-    assert.deepEqual(run(tree({ "docs/page.md": `${sentence}\n` }), "--all").findings, ["docs/page.md:1: construction"]);
+    assert.deepEqual(run(tree({ "docs/page.md": `${sentence}\n` }), "--all").findings, [
+      "docs/page.md:1: construction",
+    ]);
   });
 }
 
@@ -101,7 +111,8 @@ test("allows people to say what they know", () => {
 });
 
 test("allows the share of openings in its limit, not more", () => {
-  const comments = (n) => "/// Returns the number of seats.\nfn seats() {}\n".repeat(n - 1) + "/// What a seat costs today.\n";
+  const comments = (n) =>
+    "/// Returns the number of seats.\nfn seats() {}\n".repeat(n - 1) + "/// What a seat costs today.\n";
   assert.equal(run(tree({ "src/a.rs": comments(50) })).status, 0);
   assert.equal(run(tree({ "src/a.rs": comments(49) })).status, 1);
 });
@@ -122,12 +133,20 @@ test("a strict area and an area without a record allow nothing", () => {
 });
 
 test("the record is lowered and never raised", () => {
-  const root = tree({ "src/a.rs": vague(1), "src/b.rs": vague(3), "src/c.rs": vague(1), "src/e.rs": "//! Seats of a theatre, in rows.\n" }, {
-    a: { vague: 2 },
-    b: { vague: 2 },
-    d: { vague: 4 },
-    e: { opening: 1 },
-  });
+  const root = tree(
+    {
+      "src/a.rs": vague(1),
+      "src/b.rs": vague(3),
+      "src/c.rs": vague(1),
+      "src/e.rs": "//! Seats of a theatre, in rows.\n",
+    },
+    {
+      a: { vague: 2 },
+      b: { vague: 2 },
+      d: { vague: 4 },
+      e: { opening: 1 },
+    },
+  );
   assert.equal(run(root, "--record").status, 0);
   assert.deepEqual(record(root), { a: { vague: 1 }, b: { vague: 2 }, c: "strict", e: "strict" });
   assert.equal(run(root).status, 1);
@@ -141,7 +160,10 @@ test("the first record holds the counts of today", () => {
 });
 
 test("moved findings change areas, and their sum stays", () => {
-  const root = tree({ "src/a.rs": vague(1), "crates/bellwire-core/src/b.rs": vague(3) }, { a: { vague: 3, short: 1 }, core: { vague: 1 } });
+  const root = tree(
+    { "src/a.rs": vague(1), "crates/bellwire-core/src/b.rs": vague(3) },
+    { a: { vague: 3, short: 1 }, core: { vague: 1 } },
+  );
   assert.equal(run(root).status, 1);
   assert.equal(run(root, "--move", "a", "core").status, 0);
   assert.deepEqual(record(root), { a: { vague: 1, short: 1 }, core: { vague: 3 } });
@@ -164,14 +186,20 @@ test("an area keeps its name in a crate", () => {
 });
 
 test("a listed type name may repeat", () => {
-  const files = Object.fromEntries(["a", "b", "c"].map((name) => [`src/x/${name}.rs`, "struct Error;\nstruct Place;\n"]));
+  const files = Object.fromEntries(
+    ["a", "b", "c"].map((name) => [`src/x/${name}.rs`, "struct Error;\nstruct Place;\n"]),
+  );
   const { findings } = run(tree(files, {}, { Error: "a reason" }), "--all");
   assert.deepEqual(findings, ["src/x/a.rs:2: type", "src/x/b.rs:2: type", "src/x/c.rs:2: type"]);
 });
 
 test("shows the findings on lines that changed", () => {
   const root = tree({ "src/a.rs": vague(2) }, { a: { vague: 2 } });
-  const git = (...args) => assert.equal(spawnSync("git", ["-c", "user.name=a", "-c", "user.email=a@localhost", ...args], { cwd: root }).status, 0);
+  const git = (...args) =>
+    assert.equal(
+      spawnSync("git", ["-c", "user.name=a", "-c", "user.email=a@localhost", ...args], { cwd: root }).status,
+      0,
+    );
   git("init", "-q");
   git("add", ".");
   git("commit", "-qm", "a");

@@ -26,7 +26,10 @@ export interface ClientOptions {
 
 type Init<I> = RequiredKeysOf<I> extends never ? [I?] : [I];
 type Success<R> = Extract<R, { data: unknown }>;
-type Call<M extends HttpMethod> = <P extends PathsWithMethod<paths, M>, I extends MaybeOptionalInit<paths[P], M & keyof paths[P]>>(
+type Call<M extends HttpMethod> = <
+  P extends PathsWithMethod<paths, M>,
+  I extends MaybeOptionalInit<paths[P], M & keyof paths[P]>,
+>(
   path: P,
   ...init: Init<I>
 ) => Promise<Success<FetchResponse<paths[P][M & keyof paths[P]] & {}, I, MediaType>>>;
@@ -44,7 +47,8 @@ export interface Client {
 export function createClient(options: ClientOptions): Client {
   const { url, key, attempts = 4, timeoutMs = 30_000, attemptTimeoutMs = 10_000, fetch = globalThis.fetch } = options;
   async function retry(request: Request): Promise<Response> {
-    if (request.method === "POST" && !request.headers.has("Idempotency-Key")) request.headers.set("Idempotency-Key", randomUUID());
+    if (request.method === "POST" && !request.headers.has("Idempotency-Key"))
+      request.headers.set("Idempotency-Key", randomUUID());
     const deadline = performance.now() + timeoutMs;
     for (let attempt = 1; ; attempt++) {
       const remaining = deadline - performance.now();
@@ -73,7 +77,10 @@ export function createClient(options: ClientOptions): Client {
 /** Sends one request and reads its JSON, so that an interrupted response is retried. Other bodies remain streams without a timeout. */
 async function fetchOnce(fetch: typeof globalThis.fetch, request: Request, timeoutMs: number): Promise<Response> {
   const timeout = new AbortController();
-  const timer = setTimeout(() => timeout.abort(new DOMException(`no response within ${Math.round(timeoutMs)} ms`, "TimeoutError")), timeoutMs);
+  const timer = setTimeout(
+    () => timeout.abort(new DOMException(`no response within ${Math.round(timeoutMs)} ms`, "TimeoutError")),
+    timeoutMs,
+  );
   try {
     const response = await fetch(request, { signal: AbortSignal.any([request.signal, timeout.signal]) });
     if (response.ok && !/\bjson\b/.test(response.headers.get("Content-Type") ?? "")) return response;
@@ -87,8 +94,14 @@ async function fetchOnce(fetch: typeof globalThis.fetch, request: Request, timeo
 /** An error response (RFC 9457). `code` is stable; it is `unexpected_response` if something between client and server answered. */
 export class ProblemError extends Error {
   override readonly name = "ProblemError";
-  constructor(readonly status: number, readonly code: string, readonly title: string, readonly detail: string,
-    readonly errors: readonly Schemas["FieldError"][], readonly requestId: string | undefined) {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    readonly title: string,
+    readonly detail: string,
+    readonly errors: readonly Schemas["FieldError"][],
+    readonly requestId: string | undefined,
+  ) {
     super(`${status} ${code}: ${detail}`);
   }
 
@@ -96,7 +109,13 @@ export class ProblemError extends Error {
     const text = await response.text();
     let problem: Partial<Schemas["Problem"]> = {};
     if (response.headers.get("Content-Type")?.startsWith("application/problem+json")) problem = JSON.parse(text);
-    const { code = "unexpected_response", title = response.statusText, detail = text.slice(0, 200), errors = [], request_id } = problem;
+    const {
+      code = "unexpected_response",
+      title = response.statusText,
+      detail = text.slice(0, 200),
+      errors = [],
+      request_id,
+    } = problem;
     return new ProblemError(response.status, code, title, detail, errors, request_id ?? undefined);
   }
 }
@@ -113,7 +132,11 @@ export async function* paginate<Row>(
 }
 
 /** Signs a user token, a JWT with HS256. It is valid for `expiresInS` seconds: one hour by default, at most 7 days. */
-export function signUserToken(userId: string, secret: string, { expiresInS = 3600, app }: { expiresInS?: number; app?: string } = {}): string {
+export function signUserToken(
+  userId: string,
+  secret: string,
+  { expiresInS = 3600, app }: { expiresInS?: number; app?: string } = {},
+): string {
   const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
   const claims = { sub: userId, exp: Math.floor(Date.now() / 1000) + expiresInS, aud: app };
   const content = `${encode({ alg: "HS256", typ: "JWT" })}.${encode(claims)}`;
@@ -121,7 +144,8 @@ export function signUserToken(userId: string, secret: string, { expiresInS = 360
 }
 
 /** Signs a user token with an identity key of the form `hmac`. It is valid until that key is deleted. */
-export const signUserHmac = (userId: string, secret: string): string => createHmac("sha256", secret).update(userId).digest("hex");
+export const signUserHmac = (userId: string, secret: string): string =>
+  createHmac("sha256", secret).update(userId).digest("hex");
 
 /** An event of a webhook; `data` depends on `type`. */
 export interface WebhookEvent extends Record<"id" | "timestamp", string> {
@@ -135,7 +159,12 @@ export type WebhookHeaders = Headers | Record<string, string | string[] | undefi
 export class WebhookVerificationError extends Error {}
 
 /** Verifies a webhook request and returns its events. `body` is the raw body; `toleranceS` is the maximum age of the signature. */
-export function verifyWebhook(body: string | Uint8Array, headers: WebhookHeaders, secret: string, toleranceS = 300): WebhookEvent[] {
+export function verifyWebhook(
+  body: string | Uint8Array,
+  headers: WebhookHeaders,
+  secret: string,
+  toleranceS = 300,
+): WebhookEvent[] {
   const all = headers instanceof Headers ? [...headers] : Object.entries(headers);
   const header = (name: string) => String(all.find(([given]) => given.toLowerCase() === name)?.[1] ?? "");
   const [id, timestamp] = [header("webhook-id"), header("webhook-timestamp")];
@@ -144,7 +173,10 @@ export function verifyWebhook(body: string | Uint8Array, headers: WebhookHeaders
   const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
   if (key.length === 0) throw new WebhookVerificationError("the secret is empty");
   const expected = createHmac("sha256", key).update(`${id}.${timestamp}.`).update(body).digest();
-  const given = header("webhook-signature").split(" ").map((text) => Buffer.from(text.replace(/^v1,/, ""), "base64"));
-  if (!given.some((one) => one.length === 32 && timingSafeEqual(one, expected))) throw new WebhookVerificationError("no signature in webhook-signature matches");
+  const given = header("webhook-signature")
+    .split(" ")
+    .map((text) => Buffer.from(text.replace(/^v1,/, ""), "base64"));
+  if (!given.some((one) => one.length === 32 && timingSafeEqual(one, expected)))
+    throw new WebhookVerificationError("no signature in webhook-signature matches");
   return JSON.parse(typeof body === "string" ? body : new TextDecoder().decode(body));
 }

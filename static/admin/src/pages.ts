@@ -9,34 +9,113 @@ export interface Page {
   words?: string;
 }
 
-const OVERVIEW: Page = { path: "/", title: "Overview", letter: "o", about: "State, throughput, subscribers and recent campaigns.", guide: "operate/admin-page" };
+const OVERVIEW: Page = {
+  path: "/",
+  title: "Overview",
+  letter: "o",
+  about: "State, throughput, subscribers and recent campaigns.",
+  guide: "operate/admin-page",
+};
 
 /** Groups of the navigation, in its order. */
 export const GROUPS: readonly { title: string; pages: readonly Page[] }[] = [
   {
     title: "Send",
     pages: [
-      { path: "/messages", title: "Messages", letter: "m", about: "Sent and scheduled messages with progress and results.", guide: "send" },
-      { path: "/campaigns", title: "Campaigns", letter: "a", about: "Scheduled and recurring messages, A/B tests and results.", guide: "campaigns" },
-      { path: "/calendar", title: "Calendar", letter: "r", about: "Campaigns and scheduled messages by day, with conflicts.", guide: "campaigns", words: "schedule" },
-      { path: "/templates", title: "Templates", letter: "w", about: "Personal content, reused in messages and campaigns.", guide: "templates" },
+      {
+        path: "/messages",
+        title: "Messages",
+        letter: "m",
+        about: "Sent and scheduled messages with progress and results.",
+        guide: "send",
+      },
+      {
+        path: "/campaigns",
+        title: "Campaigns",
+        letter: "a",
+        about: "Scheduled and recurring messages, A/B tests and results.",
+        guide: "campaigns",
+      },
+      {
+        path: "/calendar",
+        title: "Calendar",
+        letter: "r",
+        about: "Campaigns and scheduled messages by day, with conflicts.",
+        guide: "campaigns",
+        words: "schedule",
+      },
+      {
+        path: "/templates",
+        title: "Templates",
+        letter: "w",
+        about: "Personal content, reused in messages and campaigns.",
+        guide: "templates",
+      },
     ],
   },
   {
     title: "Audience",
     pages: [
-      { path: "/subscribers", title: "Subscribers", letter: "s", about: "Growth and losses of the audience, and the devices of a person.", guide: "browser", words: "users people diagnosis erase" },
-      { path: "/segments", title: "Segments", letter: "t", about: "Subscriptions that match conditions, and their number.", guide: "segments" },
-      { path: "/frequency", title: "Frequency", letter: "q", about: "Engagement, frequency caps and the runaway guard.", guide: "frequency", words: "limits sunset" },
+      {
+        path: "/subscribers",
+        title: "Subscribers",
+        letter: "s",
+        about: "Growth and losses of the audience, and the devices of a person.",
+        guide: "browser",
+        words: "users people diagnosis erase",
+      },
+      {
+        path: "/segments",
+        title: "Segments",
+        letter: "t",
+        about: "Subscriptions that match conditions, and their number.",
+        guide: "segments",
+      },
+      {
+        path: "/frequency",
+        title: "Frequency",
+        letter: "q",
+        about: "Engagement, frequency caps and the runaway guard.",
+        guide: "frequency",
+        words: "limits sunset",
+      },
     ],
   },
   {
     title: "Delivery",
     pages: [
-      { path: "/deliveries", title: "Deliveries", letter: "d", about: "One message to one device: attempts and outcome.", guide: "delivery", words: "history why" },
-      { path: "/push-services", title: "Push services", letter: "l", about: "State of each push service and of its apps.", guide: "operate/push-services", words: "lanes breaker hold" },
-      { path: "/dead-letters", title: "Failed deliveries", letter: "x", about: "Failures by reason, with replay and discard.", guide: "operate/dead-letters", words: "dead letters errors" },
-      { path: "/policies", title: "Policies", letter: "p", about: "Retries after failures, by tier, topic and subscription.", guide: "policies", words: "backoff" },
+      {
+        path: "/deliveries",
+        title: "Deliveries",
+        letter: "d",
+        about: "One message to one device: attempts and outcome.",
+        guide: "delivery",
+        words: "history why",
+      },
+      {
+        path: "/push-services",
+        title: "Push services",
+        letter: "l",
+        about: "State of each push service and of its apps.",
+        guide: "operate/push-services",
+        words: "lanes breaker hold",
+      },
+      {
+        path: "/dead-letters",
+        title: "Failed deliveries",
+        letter: "x",
+        about: "Failures by reason, with replay and discard.",
+        guide: "operate/dead-letters",
+        words: "dead letters errors",
+      },
+      {
+        path: "/policies",
+        title: "Policies",
+        letter: "p",
+        about: "Retries after failures, by tier, topic and subscription.",
+        guide: "policies",
+        words: "backoff",
+      },
     ],
   },
   {
@@ -49,8 +128,20 @@ export const GROUPS: readonly { title: string; pages: readonly Page[] }[] = [
   {
     title: "Admin",
     pages: [
-      { path: "/settings", title: "Settings", letter: "e", about: "Apps, keys, prompt, quiet hours, team and audit log.", guide: "operate/keys" },
-      { path: "/checks", title: "Checks", letter: "c", about: "Set-up of this server, as bellwire doctor reports it.", guide: "operate/watch" },
+      {
+        path: "/settings",
+        title: "Settings",
+        letter: "e",
+        about: "Apps, keys, prompt, quiet hours, team and audit log.",
+        guide: "operate/keys",
+      },
+      {
+        path: "/checks",
+        title: "Checks",
+        letter: "c",
+        about: "Set-up of this server, as bellwire doctor reports it.",
+        guide: "operate/watch",
+      },
     ],
   },
 ];
@@ -71,7 +162,13 @@ export const SETTINGS: readonly { path: string; title: string; words: string }[]
 ];
 
 /** First run on an empty server. It has no entry in the navigation. */
-export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", about: "Five steps to a notification in this browser.", guide: "browser" };
+export const FIRST_RUN: Page = {
+  path: "/first-run",
+  title: "First run",
+  letter: "f",
+  about: "Five steps to a notification in this browser.",
+  guide: "browser",
+};
 
 /** All pages. */
 export const ALL_PAGES: readonly Page[] = [...PAGES, FIRST_RUN];

@@ -9,7 +9,11 @@ import type { SessionResponse } from "./api/types";
 export const session = signal<SessionResponse | null | undefined>(undefined);
 
 /** The ways in, as `POST /v1/session` takes them. */
-export type SignIn = { email: string; password: string } | { api_key: string } | { link: string; new_password?: string } | { oidc: true };
+export type SignIn =
+  | { email: string; password: string }
+  | { api_key: string }
+  | { link: string; new_password?: string }
+  | { oidc: true };
 
 export async function lookWhoIsIn(): Promise<void> {
   session.value = await told(api.GET("/v1/session"));
@@ -25,7 +29,10 @@ async function confirm(options: object): Promise<SessionResponse> {
   const asked = PublicKeyCredential.parseRequestOptionsFromJSON(options as PublicKeyCredentialRequestOptionsJSON);
   const passkey = await navigator.credentials.get({ publicKey: asked }).catch(() => null);
   if (!(passkey instanceof PublicKeyCredential)) {
-    throw new Refusal(0, { code: "no_passkey", detail: "No passkey was received. Sign in again, and confirm when the browser asks." });
+    throw new Refusal(0, {
+      code: "no_passkey",
+      detail: "No passkey was received. Sign in again, and confirm when the browser asks.",
+    });
   }
   const answer = await told(api.POST("/v1/session", { body: { passkey: passkey.toJSON() as never } }));
   if ("options" in answer) throw new Error("a passkey is asked for once");

@@ -12,8 +12,10 @@ beforeEach(() => {
 
 /** Answers that the test gives one by one. */
 function answers() {
-  const all: { about: string; resolve: (value: string) => void; reject: (why: unknown) => void; stop: AbortSignal }[] = [];
-  const ask = (about: string, stop: AbortSignal) => new Promise<string>((resolve, reject) => all.push({ about, resolve, reject, stop }));
+  const all: { about: string; resolve: (value: string) => void; reject: (why: unknown) => void; stop: AbortSignal }[] =
+    [];
+  const ask = (about: string, stop: AbortSignal) =>
+    new Promise<string>((resolve, reject) => all.push({ about, resolve, reject, stop }));
   return { all, ask };
 }
 

@@ -54,13 +54,27 @@ describe("what needs somebody", () => {
       apiKey({ last_used_on: null, created_at: daysFromNow(-5) }),
       apiKey({ revoked_at: daysFromNow(-1), expires_at: daysFromNow(1) }),
     ].map((key) => keyState(key, NOW));
-    expect(states).toEqual(["valid", "expires soon", "valid", "expired", "unused", "valid", "unused", "valid", "revoked"]);
+    expect(states).toEqual([
+      "valid",
+      "expires soon",
+      "valid",
+      "expired",
+      "unused",
+      "valid",
+      "unused",
+      "valid",
+      "revoked",
+    ]);
   });
 
   it("is a rotation while retired keys are used", () => {
     expect(rotation([vapidKey("active", 62), vapidKey("retired", 38)])).toMatchObject({ moved: 62, of: 100 });
     expect(rotation([vapidKey("active", 0), vapidKey("retired", 5)])).toMatchObject({ moved: 0, of: 5 });
-    expect([rotation([vapidKey("active", 5), vapidKey("retired", 0)]), rotation([vapidKey("active", 0)]), rotation([])]).toEqual([undefined, undefined, undefined]);
+    expect([
+      rotation([vapidKey("active", 5), vapidKey("retired", 0)]),
+      rotation([vapidKey("active", 0)]),
+      rotation([]),
+    ]).toEqual([undefined, undefined, undefined]);
   });
 
   it("is a teammate without access", () => {
@@ -75,7 +89,11 @@ describe("what needs somebody", () => {
   });
 
   it("lists the gravest first with its page", () => {
-    const known = { app: shop, vapidKeys: [vapidKey("active", 62), vapidKey("retired", 38)], apiKeys: [apiKey({ id: "ak_2", last_used_on: null }), apiKey({ expires_at: daysFromNow(9) })] };
+    const known = {
+      app: shop,
+      vapidKeys: [vapidKey("active", 62), vapidKey("retired", 38)],
+      apiKeys: [apiKey({ id: "ak_2", last_used_on: null }), apiKey({ expires_at: daysFromNow(9) })],
+    };
     const found = notes([known], [teammate({ has_password: false, link_expires_at: daysFromNow(2) })], NOW);
     expect(found.map(({ tone, words, path, app }) => [tone, words, path, app])).toEqual([
       ["lost", "The API key “backend” of Shop expires in 9 days", "/settings/keys", "shop"],

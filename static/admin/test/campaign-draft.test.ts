@@ -1,29 +1,123 @@
 import { describe, expect, it } from "vitest";
 import type { CampaignPlan } from "../src/api/types";
-import { fromMessage, BLANK, draftOf, lacks, messageOf, planOf, slugOf, withoutVariant, withVariant, type Draft } from "../src/lib/campaign-draft";
+import {
+  fromMessage,
+  BLANK,
+  draftOf,
+  lacks,
+  messageOf,
+  planOf,
+  slugOf,
+  withoutVariant,
+  withVariant,
+  type Draft,
+} from "../src/lib/campaign-draft";
 
-const titled = (title: string, more: Partial<Draft> = {}): Draft => ({ ...BLANK, name: "Spring sale", ...more, message: { ...BLANK.message, title, ...more.message } });
+const titled = (title: string, more: Partial<Draft> = {}): Draft => ({
+  ...BLANK,
+  name: "Spring sale",
+  ...more,
+  message: { ...BLANK.message, title, ...more.message },
+});
 
 describe("a draft as a plan", () => {
   it("leaves out what was not written", () => {
-    expect(planOf(titled("Hello"))).toEqual({ slug: "spring-sale", name: "Spring sale", message: { to: { all: true }, tier: "promotional", content: { title: "Hello" } } });
+    expect(planOf(titled("Hello"))).toEqual({
+      slug: "spring-sale",
+      name: "Spring sale",
+      message: { to: { all: true }, tier: "promotional", content: { title: "Hello" } },
+    });
   });
 
   it.each<[CampaignPlan]>([
     [{ slug: "a", message: { to: { all: true }, tier: "promotional", content: { title: "Hello", body: "x" } } }],
-    [{ slug: "a", name: "A", message: { to: { topic: "news", segment: "keen" }, tier: "engagement", ttl: 3_600, urgency: "low", collapse_key: "k", content: { title: "Hello" } }, schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" }, pace: { per_minute: 60 }, holdout: 0.05 }],
-    [{ slug: "a", message: { to: { all: true, segment: 'plan = "pro"' }, tier: "promotional", content: { title: "Hello" } }, schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" }, expires_at: "2027-03-02T09:00:00.000Z" }],
-    [{ slug: "a", message: { to: { all: true }, tier: "promotional", policy: { preset: "qstash" } as never, content: { title: "Hello" } }, schedule: { cron: "0 9 * * MON", timezone: "Asia/Tokyo" }, pace: { spread_over: 5_400 } }],
-    [{ slug: "a", message: { to: { all: true }, tier: "promotional", policy: { maxAttempts: 2 } as never, compact: { title: "H" } as never, content: { title: "Hello" } }, follows: { campaign: "spring", did_not: "display", after: 90_000 } }],
-    [{ slug: "a", message: { to: { all: true }, tier: "promotional", sunset: { unclicked: 10, unclicked_for: "60d", welcome: "7d" }, content: { title: "Hello" } }, schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna", hour: "best" } }],
-    [{ slug: "a", message: { to: { all: true }, tier: "promotional", sunset: { unclicked_for: "36h" }, content: { title: "Hello" } }, schedule: { cron: "0 9 * * MON", timezone: "Asia/Tokyo", hour: "best" } }],
+    [
+      {
+        slug: "a",
+        name: "A",
+        message: {
+          to: { topic: "news", segment: "keen" },
+          tier: "engagement",
+          ttl: 3_600,
+          urgency: "low",
+          collapse_key: "k",
+          content: { title: "Hello" },
+        },
+        schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" },
+        pace: { per_minute: 60 },
+        holdout: 0.05,
+      },
+    ],
+    [
+      {
+        slug: "a",
+        message: { to: { all: true, segment: 'plan = "pro"' }, tier: "promotional", content: { title: "Hello" } },
+        schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" },
+        expires_at: "2027-03-02T09:00:00.000Z",
+      },
+    ],
+    [
+      {
+        slug: "a",
+        message: {
+          to: { all: true },
+          tier: "promotional",
+          policy: { preset: "qstash" } as never,
+          content: { title: "Hello" },
+        },
+        schedule: { cron: "0 9 * * MON", timezone: "Asia/Tokyo" },
+        pace: { spread_over: 5_400 },
+      },
+    ],
+    [
+      {
+        slug: "a",
+        message: {
+          to: { all: true },
+          tier: "promotional",
+          policy: { maxAttempts: 2 } as never,
+          compact: { title: "H" } as never,
+          content: { title: "Hello" },
+        },
+        follows: { campaign: "spring", did_not: "display", after: 90_000 },
+      },
+    ],
+    [
+      {
+        slug: "a",
+        message: {
+          to: { all: true },
+          tier: "promotional",
+          sunset: { unclicked: 10, unclicked_for: "60d", welcome: "7d" },
+          content: { title: "Hello" },
+        },
+        schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna", hour: "best" },
+      },
+    ],
+    [
+      {
+        slug: "a",
+        message: {
+          to: { all: true },
+          tier: "promotional",
+          sunset: { unclicked_for: "36h" },
+          content: { title: "Hello" },
+        },
+        schedule: { cron: "0 9 * * MON", timezone: "Asia/Tokyo", hour: "best" },
+      },
+    ],
     [
       {
         slug: "a",
         message: { to: { all: true }, tier: "promotional", content: { title: "Hello" } },
         schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" },
         variants: [
-          { name: "own", weight: 1, hour: "best", message: { content: { title: "Hello" }, sunset: { unclicked: 5 } } as never },
+          {
+            name: "own",
+            weight: 1,
+            hour: "best",
+            message: { content: { title: "Hello" }, sunset: { unclicked: 5 } } as never,
+          },
           { name: "due", weight: 1, hour: "campaign", message: { content: { title: "Hello" } } as never },
         ],
       },
@@ -56,25 +150,55 @@ describe("a draft as a plan", () => {
   });
 
   it("shows a given time in its zone", () => {
-    const draft = draftOf({ slug: "a", message: { to: { all: true }, content: { title: "Hello" } }, schedule: { at: "2027-03-01T09:00:00Z" } }, "Europe/Vienna");
+    const draft = draftOf(
+      {
+        slug: "a",
+        message: { to: { all: true }, content: { title: "Hello" } },
+        schedule: { at: "2027-03-01T09:00:00Z" },
+      },
+      "Europe/Vienna",
+    );
     expect(draft && planOf(draft).schedule).toEqual({ at: "2027-03-01T10:00", timezone: "Europe/Vienna" });
   });
 
   it("is none for what only programs write", () => {
     const to = { all: true };
     expect(draftOf({ slug: "a", message: { to, payload: "x" } }, "UTC")).toBeUndefined();
-    expect(draftOf({ slug: "a", message: { to, template: { content: { title: "{{ user_id }}" } } } }, "UTC")).toBeUndefined();
-    expect(draftOf({ slug: "a", message: { to, content: { title: "a" } }, variants: [{ name: "a", message: { payload: "x" } as never }, { name: "b", message: {} as never }] }, "UTC")).toBeUndefined();
+    expect(
+      draftOf({ slug: "a", message: { to, template: { content: { title: "{{ user_id }}" } } } }, "UTC"),
+    ).toBeUndefined();
+    expect(
+      draftOf(
+        {
+          slug: "a",
+          message: { to, content: { title: "a" } },
+          variants: [
+            { name: "a", message: { payload: "x" } as never },
+            { name: "b", message: {} as never },
+          ],
+        },
+        "UTC",
+      ),
+    ).toBeUndefined();
   });
 });
 
 describe("variants", () => {
   it("start with two and end with one", () => {
     const two = withVariant(titled("Hello"));
-    expect(two.variants.map(({ name, said }) => [name, said.title])).toEqual([["A", "Hello"], ["B", "Hello"]]);
+    expect(two.variants.map(({ name, said }) => [name, said.title])).toEqual([
+      ["A", "Hello"],
+      ["B", "Hello"],
+    ]);
     const three = withVariant(two);
     expect(three.variants.map(({ name }) => name)).toEqual(["A", "B", "C"]);
-    const changed = { ...two, isTested: true, variants: two.variants.map((variant, n) => (n === 1 ? { ...variant, said: { ...variant.said, title: "Other" } } : variant)) };
+    const changed = {
+      ...two,
+      isTested: true,
+      variants: two.variants.map((variant, n) =>
+        n === 1 ? { ...variant, said: { ...variant.said, title: "Other" } } : variant,
+      ),
+    };
     expect(messageOf(changed, 1).content?.title).toBe("Other");
     const one = withoutVariant(changed, 0);
     expect([one.variants.length, one.message.title, one.isTested]).toEqual([0, "Other", false]);
@@ -91,7 +215,12 @@ it("says what is lacking", () => {
 });
 
 it("makes addresses of names", () => {
-  expect(["Spring sale 2027!", "Größe & Maß", "  ", "a".repeat(80)].map(slugOf)).toEqual(["spring-sale-2027", "grosse-mass", "", "a".repeat(64)]);
+  expect(["Spring sale 2027!", "Größe & Maß", "  ", "a".repeat(80)].map(slugOf)).toEqual([
+    "spring-sale-2027",
+    "grosse-mass",
+    "",
+    "a".repeat(64),
+  ]);
 });
 
 it("copies a sent message", () => {
@@ -100,8 +229,16 @@ it("copies a sent message", () => {
   expect(made && planOf(made)).toEqual({
     slug: "hello",
     name: "Hello",
-    message: { to: { topic: "news", segment: "keen" }, tier: "engagement", ttl: 3_600, urgency: "low", content: { title: "Hello", body: "World" } },
+    message: {
+      to: { topic: "news", segment: "keen" },
+      tier: "engagement",
+      ttl: 3_600,
+      urgency: "low",
+      content: { title: "Hello", body: "World" },
+    },
   });
-  expect(fromMessage({ ...sent, to: { all: true, segment: 'plan = "pro"' } }, { content: { title: "Hello" } }, "UTC")).toMatchObject({ narrowed: "own", expression: 'plan = "pro"' });
+  expect(
+    fromMessage({ ...sent, to: { all: true, segment: 'plan = "pro"' } }, { content: { title: "Hello" } }, "UTC"),
+  ).toMatchObject({ narrowed: "own", expression: 'plan = "pro"' });
   expect(fromMessage(sent, { content: null }, "UTC")).toBeUndefined();
 });

@@ -2,7 +2,13 @@ import { expect, test } from "vitest";
 import type { CheckResult } from "../src/api/types";
 import { grouped, separated, state, titleOf } from "../src/lib/checks";
 
-const finding = (check: string, health: CheckResult["health"]): CheckResult => ({ check, health, detail: "So it is.", advice: null, line: null });
+const finding = (check: string, health: CheckResult["health"]): CheckResult => ({
+  check,
+  health,
+  detail: "So it is.",
+  advice: null,
+  line: null,
+});
 
 test.each([
   [["ok", "ok"], "accepted", "All checks passed"],

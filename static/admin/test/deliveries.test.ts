@@ -1,6 +1,21 @@
 import { describe, expect, it } from "vitest";
 import type { ExplanationResponse, Sentence } from "../src/api/types";
-import { aDevice, answer, chapters, consequenceOf, isId, lastWords, parts, person, quoted, report, shortId, spanWords, stateWords, toneOf } from "../src/lib/deliveries";
+import {
+  aDevice,
+  answer,
+  chapters,
+  consequenceOf,
+  isId,
+  lastWords,
+  parts,
+  person,
+  quoted,
+  report,
+  shortId,
+  spanWords,
+  stateWords,
+  toneOf,
+} from "../src/lib/deliveries";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 const MESSAGE = "msg_01890000-0000-7000-8000-0000000a1b2c";
@@ -18,10 +33,14 @@ const RETRIED: ExplanationResponse = {
     told("message_accepted", `Message ${MESSAGE} of tier promotional was accepted at 2027-01-15T07:00:00Z (1 h ago).`),
     told("addressed", "It is addressed to everybody."),
     told("policy_in_force", "By what is in force now, it is retried by the built-in policy."),
-    told("answered", "POST 1 left at 2027-01-15T07:00:01.250Z (59 min ago); fcm answered 503 after 100 ms, in its words “try later”: it could not cope.", {
-      status: 503,
-      words: "try later",
-    }),
+    told(
+      "answered",
+      "POST 1 left at 2027-01-15T07:00:01.250Z (59 min ago); fcm answered 503 after 100 ms, in its words “try later”: it could not cope.",
+      {
+        status: 503,
+        words: "try later",
+      },
+    ),
     told("waits_for_retry", "It waits for retry 1 of 10, planned for 2027-01-15T08:10:00Z (in 10 min)."),
     told("next_post", "Next: it is POSTed at 2027-01-15T08:10:00Z (in 10 min)."),
   ],
@@ -42,7 +61,9 @@ describe("a search", () => {
 
 describe("a sentence", () => {
   it("splits into words, absolute times and ids", () => {
-    expect(parts(`Message ${MESSAGE} went at 2027-01-15T07:00:00.250Z (1 h ago) to ${DEVICE}: 2027-01-16T00:00:00Z.`)).toEqual([
+    expect(
+      parts(`Message ${MESSAGE} went at 2027-01-15T07:00:00.250Z (1 h ago) to ${DEVICE}: 2027-01-16T00:00:00Z.`),
+    ).toEqual([
       { kind: "text", text: "Message " },
       { kind: "message", text: MESSAGE },
       { kind: "text", text: " went at " },
@@ -66,7 +87,10 @@ describe("a sentence", () => {
       text: "POST 1 left at 2027-01-15T07:00:01.250Z (59 min ago); fcm answered 503 after 100 ms: it could not cope.",
       words: "try later",
     });
-    expect(quoted(told("answered", "It took the push.", { words: null }))).toEqual({ text: "It took the push.", words: undefined });
+    expect(quoted(told("answered", "It took the push.", { words: null }))).toEqual({
+      text: "It took the push.",
+      words: undefined,
+    });
   });
   it.each([
     ["answered", { status: 201 }, "accepted"],
@@ -84,14 +108,26 @@ describe("a story", () => {
   it("has past, present, future and lasting facts", () => {
     const { about, past, present, next } = chapters(RETRIED.story);
     const codes = (sentences: Sentence[]) => sentences.map(({ code }) => code);
-    expect([about, past, present, next].map(codes)).toEqual([["addressed", "policy_in_force"], ["message_accepted", "answered"], ["waits_for_retry"], ["next_post"]]);
+    expect([about, past, present, next].map(codes)).toEqual([
+      ["addressed", "policy_in_force"],
+      ["message_accepted", "answered"],
+      ["waits_for_retry"],
+      ["next_post"],
+    ]);
     expect(codes(chapters([told("not_answered", ""), told("not_targeted", "")]).past)).toEqual(["not_answered"]);
   });
   it("explains waiting or ending", () => {
     expect(answer(RETRIED)?.code).toBe("waits_for_retry");
-    const ended = [...RETRIED.story.slice(0, 4), told("ended_dead", "It ended as dead."), told("next_nothing", "Next: nothing.")];
+    const ended = [
+      ...RETRIED.story.slice(0, 4),
+      told("ended_dead", "It ended as dead."),
+      told("next_nothing", "Next: nothing."),
+    ];
     expect(answer({ state: "dead", story: ended })?.code).toBe("ended_dead");
-    expect(answer({ state: "none", story: [told("message_accepted", ""), told("not_targeted", "It was not for it.")] })?.code).toBe("not_targeted");
+    expect(
+      answer({ state: "none", story: [told("message_accepted", ""), told("not_targeted", "It was not for it.")] })
+        ?.code,
+    ).toBe("not_targeted");
     expect(answer({ state: "none", story: [] })).toBeUndefined();
   });
   it("is a complete report for a ticket", () => {
@@ -106,7 +142,9 @@ describe("a story", () => {
     ]);
     expect(text).toContain("in its words “try later”");
     expect(text.indexOf("Current state")).toBeLessThan(text.indexOf("Next step"));
-    expect(report({ ...RETRIED, story: [] }, { app: "Shop", person: undefined, gateway: undefined, lane: undefined })).not.toContain("History");
+    expect(
+      report({ ...RETRIED, story: [] }, { app: "Shop", person: undefined, gateway: undefined, lane: undefined }),
+    ).not.toContain("History");
   });
 });
 
@@ -122,16 +160,29 @@ describe("a row", () => {
     expect(lastWords({ state, due_at, last_attempt } as never, NOW, "UTC")).toBe(words);
   });
   it("has a label and colour for each state", () => {
-    expect([stateWords("none").word, stateWords("dead").tone, stateWords("sleeping")]).toEqual(["No delivery", "lost", { word: "sleeping", tone: "cancelled" }]);
+    expect([stateWords("none").word, stateWords("dead").tone, stateWords("sleeping")]).toEqual([
+      "No delivery",
+      "lost",
+      { word: "sleeping", tone: "cancelled" },
+    ]);
     expect(shortId(DEVICE)).toBe("sub_…0d4e5f");
   });
 });
 
 describe("what may be done", () => {
   it("names the planned time and the single delivery", () => {
-    expect(consequenceOf("retry", { gateway: "fcm", due_at: "2027-01-15T08:10:00Z" }, NOW, "UTC")).toContain("now instead of 08:10 (in 10 min), for this one Google device");
+    expect(consequenceOf("retry", { gateway: "fcm", due_at: "2027-01-15T08:10:00Z" }, NOW, "UTC")).toContain(
+      "now instead of 08:10 (in 10 min), for this one Google device",
+    );
     expect(consequenceOf("retry", { due_at: "2027-01-15T07:00:00Z" }, NOW, "UTC")).toContain("it is due already");
-    expect([aDevice("apple"), aDevice("fcm"), aDevice("other"), aDevice(undefined)]).toEqual(["an Apple device", "a Google device", "a device of another push service", "a device that was deleted"]);
-    expect(consequenceOf("cancel", { gateway: "mozilla" }, NOW, "UTC")).toMatch(/this one Mozilla device.*other recipients are not affected.*cannot be undone/);
+    expect([aDevice("apple"), aDevice("fcm"), aDevice("other"), aDevice(undefined)]).toEqual([
+      "an Apple device",
+      "a Google device",
+      "a device of another push service",
+      "a device that was deleted",
+    ]);
+    expect(consequenceOf("cancel", { gateway: "mozilla" }, NOW, "UTC")).toMatch(
+      /this one Mozilla device.*other recipients are not affected.*cannot be undone/,
+    );
   });
 });

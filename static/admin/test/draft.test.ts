@@ -1,5 +1,21 @@
 import { describe, expect, it } from "vitest";
-import { BLANK, content, isAddressed, isBlank, like, listed, message, recipients, test, titled, titleOf, unsaid, sunsetDraft, sunsetWords, type Draft } from "../src/lib/draft";
+import {
+  BLANK,
+  content,
+  isAddressed,
+  isBlank,
+  like,
+  listed,
+  message,
+  recipients,
+  test,
+  titled,
+  titleOf,
+  unsaid,
+  sunsetDraft,
+  sunsetWords,
+  type Draft,
+} from "../src/lib/draft";
 
 const draft = (more: Partial<Draft> = {}): Draft => ({ ...BLANK, title: "Autumn sale", ...more });
 
@@ -10,8 +26,18 @@ describe("a draft", () => {
   });
 
   it("goes to a segment at a local time", () => {
-    const later = draft({ audience: "segment", segment: "keen", isLater: true, sendAt: "2027-03-01T09:00", timezone: "Europe/Vienna" });
-    expect(message(later)).toMatchObject({ to: { segment: "keen" }, send_at: "2027-03-01T09:00:00", timezone: "Europe/Vienna" });
+    const later = draft({
+      audience: "segment",
+      segment: "keen",
+      isLater: true,
+      sendAt: "2027-03-01T09:00",
+      timezone: "Europe/Vienna",
+    });
+    expect(message(later)).toMatchObject({
+      to: { segment: "keen" },
+      send_at: "2027-03-01T09:00:00",
+      timezone: "Europe/Vienna",
+    });
     expect([isAddressed(later), isAddressed(draft({ audience: "segment" }))]).toEqual([true, false]);
     expect(message(draft({ isLater: true, sendAt: "2027-03-01T09:00" }))).toMatchObject({ timezone: "UTC" });
     expect(message({ ...later, isLater: false })).not.toHaveProperty("send_at");
@@ -71,14 +97,23 @@ describe("a draft", () => {
     expect(isAddressed(draft())).toBe(true);
     expect(isAddressed(draft({ audience: "topic" }))).toBe(false);
     expect(isAddressed(draft({ audience: "users", users: " ,\n" }))).toBe(false);
-    expect(recipients(draft({ audience: "users", users: "ann, bob\nann,\n cid " }))).toEqual({ users: ["ann", "bob", "cid"] });
-    expect(recipients(draft({ audience: "subscriptions", subscriptions: "sub_1\nsub_2" }))).toEqual({ subscriptions: ["sub_1", "sub_2"] });
+    expect(recipients(draft({ audience: "users", users: "ann, bob\nann,\n cid " }))).toEqual({
+      users: ["ann", "bob", "cid"],
+    });
+    expect(recipients(draft({ audience: "subscriptions", subscriptions: "sub_1\nsub_2" }))).toEqual({
+      subscriptions: ["sub_1", "sub_2"],
+    });
     expect(listed("")).toEqual([]);
   });
 
   it("is tested at once on one recipient", () => {
     const tested = test(draft({ tier: "engagement", audience: "all", ttl: "604800" }), "users", "ann");
-    expect(tested).toEqual({ to: { users: ["ann"] }, tier: "transactional", ttl: 300, content: { title: "Autumn sale" } });
+    expect(tested).toEqual({
+      to: { users: ["ann"] },
+      tier: "transactional",
+      ttl: 300,
+      content: { title: "Autumn sale" },
+    });
     expect(test(draft(), "subscriptions", "sub_1").to).toEqual({ subscriptions: ["sub_1"] });
   });
 
@@ -96,9 +131,25 @@ describe("a draft", () => {
 
   it("shows the result of a stored template", () => {
     const of = (more: Partial<Draft>) => draft({ title: "", says: "template", ...more });
-    expect(message(of({ template: "welcome" }))).toEqual({ to: { all: true }, tier: "promotional", template: "welcome" });
-    expect(test(of({ template: "welcome", data: '{"n": 3}' }), "users", "ann")).toMatchObject({ to: { users: ["ann"] }, template: "welcome", data: { n: 3 } });
-    expect([of({}), of({ template: "welcome", data: "[3]" }), of({ template: "welcome", data: "{" }), of({ template: "welcome" }), draft({ title: " " })].map(unsaid)).toEqual([
+    expect(message(of({ template: "welcome" }))).toEqual({
+      to: { all: true },
+      tier: "promotional",
+      template: "welcome",
+    });
+    expect(test(of({ template: "welcome", data: '{"n": 3}' }), "users", "ann")).toMatchObject({
+      to: { users: ["ann"] },
+      template: "welcome",
+      data: { n: 3 },
+    });
+    expect(
+      [
+        of({}),
+        of({ template: "welcome", data: "[3]" }),
+        of({ template: "welcome", data: "{" }),
+        of({ template: "welcome" }),
+        draft({ title: " " }),
+      ].map(unsaid),
+    ).toEqual([
       "Choose a template.",
       "The template data must be a JSON object.",
       "The template data must be a JSON object.",
@@ -109,7 +160,10 @@ describe("a draft", () => {
   });
 
   it("can be checked before it has a title", () => {
-    expect([titled(message(draft({ title: "" }))).content?.title, titled(message(draft())).content?.title]).toEqual(["–", "Autumn sale"]);
+    expect([titled(message(draft({ title: "" }))).content?.title, titled(message(draft())).content?.title]).toEqual([
+      "–",
+      "Autumn sale",
+    ]);
     const unchosen = titled(message(draft({ says: "template", data: '{"n": 3}' })));
     expect([unchosen.content?.title, unchosen.template, unchosen.data]).toEqual(["–", undefined, undefined]);
   });
@@ -127,7 +181,11 @@ describe("a rule for whom to leave out", () => {
     expect(ruled({ unclicked: " 10 " })).toEqual({ unclicked: 10 });
     expect(ruled({ unclickedFor: "60d", welcome: "7d" })).toEqual({ unclicked_for: "60d", welcome: "7d" });
     expect(ruled({ unclicked: "many" })).toEqual({ unclicked: "many" });
-    expect(sunsetDraft(ruled({ unclicked: "10", unclickedFor: "60d", welcome: "7d" }))).toEqual({ unclicked: "10", unclickedFor: "60d", welcome: "7d" });
+    expect(sunsetDraft(ruled({ unclicked: "10", unclickedFor: "60d", welcome: "7d" }))).toEqual({
+      unclicked: "10",
+      unclickedFor: "60d",
+      welcome: "7d",
+    });
   });
 
   it("is empty for named recipients, codes and newcomers", () => {
@@ -138,7 +196,11 @@ describe("a rule for whom to leave out", () => {
   });
 
   it("is said in a sentence", () => {
-    expect(sunsetWords({ unclicked: 10 })).toBe("Subscribers who were shown 10 messages or more since their last click are excluded, unless they subscribed within the last 30d.");
-    expect(sunsetWords({ unclicked: 10, unclicked_for: "60d", welcome: "7d" })).toBe("Subscribers who were shown 10 messages or more and messages over 60d or longer since their last click are excluded, unless they subscribed within the last 7d.");
+    expect(sunsetWords({ unclicked: 10 })).toBe(
+      "Subscribers who were shown 10 messages or more since their last click are excluded, unless they subscribed within the last 30d.",
+    );
+    expect(sunsetWords({ unclicked: 10, unclicked_for: "60d", welcome: "7d" })).toBe(
+      "Subscribers who were shown 10 messages or more and messages over 60d or longer since their last click are excluded, unless they subscribed within the last 7d.",
+    );
   });
 });

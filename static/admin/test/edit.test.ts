@@ -23,7 +23,9 @@ class Server {
   put = (text: string) => async (condition: Condition) => {
     this.asked.push(condition);
     const now = this.thing && JSON.stringify(this.thing);
-    const holds = condition["If-None-Match"] ? now === undefined : condition["If-Match"] === undefined || condition["If-Match"] === now;
+    const holds = condition["If-None-Match"]
+      ? now === undefined
+      : condition["If-Match"] === undefined || condition["If-Match"] === now;
     if (!holds) throw new Refusal(412, { code: "precondition_failed", detail: "It has been changed." });
     this.thing = { text, waiting: this.thing?.waiting ?? 0 };
     return text;
@@ -35,7 +37,8 @@ class Server {
   }
 }
 
-const thrownBy = async (work: Promise<unknown>): Promise<unknown> => work.then(() => undefined).catch((thrown: unknown) => thrown);
+const thrownBy = async (work: Promise<unknown>): Promise<unknown> =>
+  work.then(() => undefined).catch((thrown: unknown) => thrown);
 
 describe("a change", () => {
   it("is sent with the ETag of its beginning", async () => {
@@ -52,7 +55,11 @@ describe("a change", () => {
     server.thing = { text: "theirs", waiting: 0 };
     const changed = (await thrownBy(edit.save(server.put("b")))) as Changed;
     expect(changed).toBeInstanceOf(Changed);
-    expect([changed.status, changed.differs, server.thing.text]).toEqual([412, [{ member: "text", theirs: "theirs" }], "theirs"]);
+    expect([changed.status, changed.differs, server.thing.text]).toEqual([
+      412,
+      [{ member: "text", theirs: "theirs" }],
+      "theirs",
+    ]);
     changed.reload();
     expect(reload).toHaveBeenCalledOnce();
     changed.accept();

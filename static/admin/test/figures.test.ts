@@ -11,7 +11,8 @@ const lane = (number: number, gateway: LaneResponse["gateway"], more: object = {
   gateway,
   subscriptions: 10,
   trips_last_hour: 0,
-  origins: Object.keys(more).length === 0 ? [] : [{ origin: "*", breaker: "closed", changed_at: NOW.toISOString(), ...more }],
+  origins:
+    Object.keys(more).length === 0 ? [] : [{ origin: "*", breaker: "closed", changed_at: NOW.toISOString(), ...more }],
 });
 const paused = { held_until: "2027-01-15T14:32:00Z", held_reason: "throttled" };
 const nothing = { waiting: 0, waiting_or_more: false, oldest_waiting_s: null };
@@ -20,41 +21,83 @@ const say = (known: Parameters<typeof sentence>[0]) => sentence(known, NOW, "UTC
 
 describe("the sentence", () => {
   it("says that all is well, and how fast", () => {
-    expect(say({ perMinute: 12_400, queue: nothing, lanes: [lane(1, "fcm")], alerts: [alert("old", "2027-01-01T00:00:00Z")] })).toBe(
-      "All well: 12,400 per minute, nothing is waiting.",
-    );
+    expect(
+      say({
+        perMinute: 12_400,
+        queue: nothing,
+        lanes: [lane(1, "fcm")],
+        alerts: [alert("old", "2027-01-01T00:00:00Z")],
+      }),
+    ).toBe("All well: 12,400 per minute, nothing is waiting.");
     expect(say({ perMinute: 0, queue: nothing })).toBe("All well: idle, nothing is waiting.");
-    expect(say({ perMinute: 120, queue: { waiting: 1, waiting_or_more: false, oldest_waiting_s: 2 } })).toBe("All well: 120 per minute, 1 waits.");
+    expect(say({ perMinute: 120, queue: { waiting: 1, waiting_or_more: false, oldest_waiting_s: 2 } })).toBe(
+      "All well: 120 per minute, 1 waits.",
+    );
     expect(say({})).toBe("All well: idle.");
   });
 
   it("names held lanes first, with waiting deliveries", () => {
     const queue = { waiting: 8_120, waiting_or_more: false, oldest_waiting_s: 4_000 };
-    const known = { perMinute: 100, queue, lanes: [lane(1, "fcm"), lane(2, "mozilla", paused)], alerts: [alert("a key is refused")] };
-    expect(sentence(known, NOW, "UTC")).toEqual({ tone: "retrying", words: "Mozilla asked for a pause until 14:32; 8,120 wait.", path: "/push-services/2" });
-    const both = { ...known, lanes: [lane(1, "fcm", { breaker: "open" }), lane(2, "mozilla", paused), lane(3, "apple")] };
-    expect(sentence(both, NOW, "UTC")).toEqual({ tone: "lost", words: "2 push services have a problem (Google, Mozilla); 8,120 wait.", path: "/push-services" });
+    const known = {
+      perMinute: 100,
+      queue,
+      lanes: [lane(1, "fcm"), lane(2, "mozilla", paused)],
+      alerts: [alert("a key is refused")],
+    };
+    expect(sentence(known, NOW, "UTC")).toEqual({
+      tone: "retrying",
+      words: "Mozilla asked for a pause until 14:32; 8,120 wait.",
+      path: "/push-services/2",
+    });
+    const both = {
+      ...known,
+      lanes: [lane(1, "fcm", { breaker: "open" }), lane(2, "mozilla", paused), lane(3, "apple")],
+    };
+    expect(sentence(both, NOW, "UTC")).toEqual({
+      tone: "lost",
+      words: "2 push services have a problem (Google, Mozilla); 8,120 wait.",
+      path: "/push-services",
+    });
   });
 
   it("continues with alerts and delays", () => {
     expect(say({ alerts: [alert("A key is refused")] })).toBe("A key is refused.");
     expect(sentence({ alerts: [{ ...alert("shop is held"), kind: "runaway" }] }, NOW, "UTC").path).toBe("/frequency");
-    expect(say({ alerts: [alert("A key is refused."), alert("b")] })).toBe("2 alerts are open. The latest: A key is refused.");
-    expect(say({ queue: { waiting: 10_000, waiting_or_more: true, oldest_waiting_s: 420 } })).toBe("Sending is late: ≥ 10,000 wait, the oldest for 7 min.");
+    expect(say({ alerts: [alert("A key is refused."), alert("b")] })).toBe(
+      "2 alerts are open. The latest: A key is refused.",
+    );
+    expect(say({ queue: { waiting: 10_000, waiting_or_more: true, oldest_waiting_s: 420 } })).toBe(
+      "Sending is late: ≥ 10,000 wait, the oldest for 7 min.",
+    );
   });
 });
 
 const chart = (points: Record<string, number | null>[], complete_until: string): ChartResponse => ({
-  data: points.map((metrics, minute) => ({ time_bucket: new Date(Date.UTC(2027, 0, 15, 7, minute)).toISOString(), dimensions: {}, metrics: metrics as ChartResponse["data"][number]["metrics"] })),
-  metadata: { step: "1m", from: "2027-01-15T07:00:00Z", until: "2027-01-15T08:00:00Z", complete_until, row_count: points.length },
+  data: points.map((metrics, minute) => ({
+    time_bucket: new Date(Date.UTC(2027, 0, 15, 7, minute)).toISOString(),
+    dimensions: {},
+    metrics: metrics as ChartResponse["data"][number]["metrics"],
+  })),
+  metadata: {
+    step: "1m",
+    from: "2027-01-15T07:00:00Z",
+    until: "2027-01-15T08:00:00Z",
+    complete_until,
+    row_count: points.length,
+  },
 });
 
 describe("throughput", () => {
-  const shown = throughput(chart([{ accepted: 5, dead: 1 }, { accepted: 7, gone: null }, { accepted: 2 }], "2027-01-15T07:02:00Z"));
+  const shown = throughput(
+    chart([{ accepted: 5, dead: 1 }, { accepted: 7, gone: null }, { accepted: 2 }], "2027-01-15T07:02:00Z"),
+  );
 
   it("has a column for each outcome, zeros included", () => {
     expect(shown.ended.accepted).toEqual([5, 7, 2]);
-    expect([shown.ended.gone, shown.ended.dead]).toEqual([[0, 0, 0], [1, 0, 0]]);
+    expect([shown.ended.gone, shown.ended.dead]).toEqual([
+      [0, 0, 0],
+      [1, 0, 0],
+    ]);
     expect(shown.at[1]! - shown.at[0]!).toBe(60);
   });
 
@@ -64,7 +107,9 @@ describe("throughput", () => {
     expect(created("2027-01-15T07:01:30Z")).toEqual([0, 7, 2]);
     expect(created("2027-01-15T07:03:30Z")).toEqual([7, 2]);
     expect(created("2026-01-15T07:03:30Z")).toEqual([0, 0, 7, 2]);
-    expect(firstCreation([{ created_at: "2027-01-15T07:00:00Z" }, { created_at: "2026-01-15T07:00:00Z" }])).toEqual(new Date("2026-01-15T07:00:00Z"));
+    expect(firstCreation([{ created_at: "2027-01-15T07:00:00Z" }, { created_at: "2026-01-15T07:00:00Z" }])).toEqual(
+      new Date("2026-01-15T07:00:00Z"),
+    );
   });
 
   it("reads the last complete minute", () => {
@@ -86,7 +131,10 @@ describe("the funnel", () => {
   });
 
   it("is never negative despite late receipts", () => {
-    expect(funnel({ accepted: 1, receipts_asked: 1, displayed: 5, clicked: 0 })).toMatchObject({ unknowable: 0, silent: 0 });
+    expect(funnel({ accepted: 1, receipts_asked: 1, displayed: 5, clicked: 0 })).toMatchObject({
+      unknowable: 0,
+      silent: 0,
+    });
     expect(funnel({})).toMatchObject({ accepted: 0, unknowable: 0, silent: 0 });
   });
 });
@@ -116,12 +164,20 @@ describe("a reliability figure", () => {
 
   it("is better when lower, if lower is wanted", () => {
     const stretch = { sli: "backoff_stretch", target: 1.5, alert: 3 } as const;
-    expect(sliWords(reading(1.2, stretch), reading(2.4, stretch))).toMatchObject({ trend: "better", value: "1.2 ×", target: "less than 1.5 ×" });
+    expect(sliWords(reading(1.2, stretch), reading(2.4, stretch))).toMatchObject({
+      trend: "better",
+      value: "1.2 ×",
+      target: "less than 1.5 ×",
+    });
     expect(sliWords(reading(2.4, stretch), reading(1.2, stretch)).trend).toBe("worse");
     expect(sliWords(reading(0.9), reading(0.89)).trend).toBe("steady");
   });
 
   it("says nothing of what was not measured", () => {
-    expect(sliWords(reading(null, { state: "unknown", samples: 0 }), undefined)).toMatchObject({ value: "–", trend: undefined, verdict: "Too few samples" });
+    expect(sliWords(reading(null, { state: "unknown", samples: 0 }), undefined)).toMatchObject({
+      value: "–",
+      trend: undefined,
+      verdict: "Too few samples",
+    });
   });
 });

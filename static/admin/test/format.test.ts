@@ -1,5 +1,20 @@
 import { describe, expect, it } from "vitest";
-import { atLeast, axisCount, clockTime, count, dayOf, duration, faultWords, fullTime, percent, rate, relative, secondsTime, share, things } from "../src/lib/format";
+import {
+  atLeast,
+  axisCount,
+  clockTime,
+  count,
+  dayOf,
+  duration,
+  faultWords,
+  fullTime,
+  percent,
+  rate,
+  relative,
+  secondsTime,
+  share,
+  things,
+} from "../src/lib/format";
 
 describe("numbers", () => {
   it.each([
@@ -19,7 +34,11 @@ describe("numbers", () => {
 
   it("may be lower bounds", () => {
     expect([atLeast(10_000, true), atLeast(17, false)]).toEqual(["≥ 10,000", "17"]);
-    expect([things(0, "lane"), things(1, "lane"), things(2, "delivery", "deliveries")]).toEqual(["no lanes", "one lane", "2 deliveries"]);
+    expect([things(0, "lane"), things(1, "lane"), things(2, "delivery", "deliveries")]).toEqual([
+      "no lanes",
+      "one lane",
+      "2 deliveries",
+    ]);
   });
 
   it.each([
@@ -33,7 +52,14 @@ describe("numbers", () => {
   it("are 0 or 100 % only if exact", () => {
     expect(share(62, 100)).toBe("62 % of 100");
     expect(share(0, 0)).toBe("none of 0");
-    expect([0, 0.000_4, 0.012, 0.5, 0.9995, 1].map(percent)).toEqual(["0 %", "< 0.1 %", "1.2 %", "50 %", "> 99.9 %", "100 %"]);
+    expect([0, 0.000_4, 0.012, 0.5, 0.9995, 1].map(percent)).toEqual([
+      "0 %",
+      "< 0.1 %",
+      "1.2 %",
+      "50 %",
+      "> 99.9 %",
+      "100 %",
+    ]);
   });
 });
 
@@ -63,7 +89,11 @@ describe("times", () => {
 
   it("name the day if it is another one", () => {
     const shown = (at: string) => clockTime(new Date(at), now, "UTC");
-    expect(["2027-01-15T14:32:00Z", "2027-01-16T14:32:00Z", "2026-11-23T04:05:00Z"].map(shown)).toEqual(["14:32", "16 Jan 14:32", "23 Nov 2026 04:05"]);
+    expect(["2027-01-15T14:32:00Z", "2027-01-16T14:32:00Z", "2026-11-23T04:05:00Z"].map(shown)).toEqual([
+      "14:32",
+      "16 Jan 14:32",
+      "23 Nov 2026 04:05",
+    ]);
     expect(fullTime(now, "UTC")).toContain("08:00:00 UTC");
   });
 });
@@ -78,7 +108,14 @@ describe("moments and days", () => {
 });
 
 it("formats a fault as a sentence", () => {
-  expect(["must be 1 to 500", "its host is not on the public internet", "line 1, column 3: expected a value", "/title is missing"].map(faultWords)).toEqual([
+  expect(
+    [
+      "must be 1 to 500",
+      "its host is not on the public internet",
+      "line 1, column 3: expected a value",
+      "/title is missing",
+    ].map(faultWords),
+  ).toEqual([
     "It must be 1 to 500.",
     "Its host is not on the public internet.",
     "Line 1, column 3: expected a value.",

@@ -1,31 +1,92 @@
 import { describe, expect, it } from "vitest";
 import type { Cap, EngagementResponse, GatewayEngagement, GuardResponse } from "../src/api/types";
-import { beforeWords, capDraft, capOf, capsWords, limitWords, loads, NEW_CAP, rangeOf, releaseWords, sentence, shareWords } from "../src/lib/frequency";
+import {
+  beforeWords,
+  capDraft,
+  capOf,
+  capsWords,
+  limitWords,
+  loads,
+  NEW_CAP,
+  rangeOf,
+  releaseWords,
+  sentence,
+  shareWords,
+} from "../src/lib/frequency";
 
 const NOW = new Date("2026-11-22T14:10:00Z");
-const GUARD: GuardResponse = { factor: null, floor: null, limit: 10_300, sent: { transactional: 20, other: 5_150 }, held: [], held_at: null };
+const GUARD: GuardResponse = {
+  factor: null,
+  floor: null,
+  limit: 10_300,
+  sent: { transactional: 20, other: 5_150 },
+  held: [],
+  held_at: null,
+};
 
-function at(gateway: GatewayEngagement["gateway"], level: GatewayEngagement["level"], displayed = 1_000, clicked = 50): GatewayEngagement {
-  const period = { accepted: 2_000, receipts_asked: 2_000, displayed, clicked, closed: null, ignored: null, display_share: 0.5, click_share: 0.05, close_share: null, ignored_share: null };
+function at(
+  gateway: GatewayEngagement["gateway"],
+  level: GatewayEngagement["level"],
+  displayed = 1_000,
+  clicked = 50,
+): GatewayEngagement {
+  const period = {
+    accepted: 2_000,
+    receipts_asked: 2_000,
+    displayed,
+    clicked,
+    closed: null,
+    ignored: null,
+    display_share: 0.5,
+    click_share: 0.05,
+    close_share: null,
+    ignored_share: null,
+  };
   return { gateway, level, now: period, before: period };
 }
 
-const engagement = (...gateways: GatewayEngagement[]): EngagementResponse => ({ from: "2026-10-26T00:00:00Z", until: "2026-11-23T00:00:00Z", gateways });
+const engagement = (...gateways: GatewayEngagement[]): EngagementResponse => ({
+  from: "2026-10-26T00:00:00Z",
+  until: "2026-11-23T00:00:00Z",
+  gateways,
+});
 
 describe("whether it is too much", () => {
-  const says = (guard: Partial<GuardResponse>, ...gateways: GatewayEngagement[]) => sentence({ ...GUARD, ...guard }, engagement(...gateways), 28, NOW, "UTC");
+  const says = (guard: Partial<GuardResponse>, ...gateways: GatewayEngagement[]) =>
+    sentence({ ...GUARD, ...guard }, engagement(...gateways), 28, NOW, "UTC");
 
   it("shows the state before people's reactions", () => {
     const held = says({ held: ["promotional", "engagement"], held_at: "2026-11-22T14:02:00Z" }, at("fcm", "warning"));
-    expect(held).toEqual({ tone: "lost", words: "Promotional and engagement messages are on hold since 14:02: the app sent more than the guard allows for its size. They wait until an operator releases them." });
-    expect(says({ held: ["transactional"] }).words).toMatch(/^One-time codes and other transactional messages are on hold: /);
+    expect(held).toEqual({
+      tone: "lost",
+      words:
+        "Promotional and engagement messages are on hold since 14:02: the app sent more than the guard allows for its size. They wait until an operator releases them.",
+    });
+    expect(says({ held: ["transactional"] }).words).toMatch(
+      /^One-time codes and other transactional messages are on hold: /,
+    );
   });
 
   it.each<[string, GatewayEngagement[], string, string]>([
-    ["hardly anybody wants it", [at("fcm", "warning"), at("mozilla", "watch"), at("wns", "warning")], "lost", "in browsers of Google and Microsoft."],
+    [
+      "hardly anybody wants it",
+      [at("fcm", "warning"), at("mozilla", "watch"), at("wns", "warning")],
+      "lost",
+      "in browsers of Google and Microsoft.",
+    ],
     ["it turns", [at("fcm", "fine"), at("mozilla", "watch")], "retrying", "in browsers of Mozilla."],
-    ["the state is unknown", [at("fcm", "unknown")], "cancelled", "Unknown: browsers reported too few displays in 28 days."],
-    ["it is welcome", [at("fcm", "fine", 1_000, 50), at("mozilla", "fine", 3_000, 70), at("apple", "unknown", 9, 9)], "accepted", "Good: of 4,000 notifications shown in 28 days, 3 % were clicked."],
+    [
+      "the state is unknown",
+      [at("fcm", "unknown")],
+      "cancelled",
+      "Unknown: browsers reported too few displays in 28 days.",
+    ],
+    [
+      "it is welcome",
+      [at("fcm", "fine", 1_000, 50), at("mozilla", "fine", 3_000, 70), at("apple", "unknown", 9, 9)],
+      "accepted",
+      "Good: of 4,000 notifications shown in 28 days, 3 % were clicked.",
+    ],
   ])("is what people make of it: %s", (_, gateways, tone, words) => {
     const said = says({}, ...gateways);
     expect([said.tone, said.words.endsWith(words) ? words : said.words]).toEqual([tone, words]);
@@ -34,7 +95,10 @@ describe("whether it is too much", () => {
 
 it("names the base of shares and unknown ones", () => {
   expect(shareWords(0.003, 1_000)).toEqual({ words: "0.3 %", of: "of 1,000" });
-  expect([shareWords(null, 1_000), shareWords(undefined, 0)]).toEqual([{ words: "–", of: undefined }, { words: "–", of: undefined }]);
+  expect([shareWords(null, 1_000), shareWords(undefined, 0)]).toEqual([
+    { words: "–", of: undefined },
+    { words: "–", of: undefined },
+  ]);
   expect([beforeWords(0.12), beforeWords(null)]).toEqual(["12 % before", undefined]);
 });
 
@@ -43,7 +107,11 @@ it("covers the selectable period", () => {
 });
 
 describe("caps", () => {
-  it.each<[Cap]>([[{ tiers: ["promotional", "engagement"], max: 2, window: "1d" }], [{ tiers: ["promotional"], max: 5, window: "12h" }], [{ tiers: ["engagement"], max: 50, window: "90s" }]])("come back as they were: %j", (cap) => {
+  it.each<[Cap]>([
+    [{ tiers: ["promotional", "engagement"], max: 2, window: "1d" }],
+    [{ tiers: ["promotional"], max: 5, window: "12h" }],
+    [{ tiers: ["engagement"], max: 50, window: "90s" }],
+  ])("come back as they were: %j", (cap) => {
     expect(capOf(capDraft(cap))).toEqual(cap);
   });
 
@@ -80,8 +148,14 @@ describe("the guard", () => {
   it("names the effect of a release", () => {
     const held: GuardResponse = { ...GUARD, held: ["promotional", "engagement"] };
     const flow = { held: [], paused: false, waiting: 1_204, waiting_or_more: false };
-    expect(releaseWords(held, flow)).toBe("Promotional and engagement messages are sent again within a second: 1,204 deliveries wait. Cancel unwanted messages first. The count starts again at zero.");
-    expect(releaseWords(held, { ...flow, waiting: 10_000, waiting_or_more: true })).toMatch(/: more than 10,000 deliveries wait\./);
-    expect(releaseWords(held, undefined)).toBe("Promotional and engagement messages are sent again within a second. Cancel unwanted messages first. The count starts again at zero.");
+    expect(releaseWords(held, flow)).toBe(
+      "Promotional and engagement messages are sent again within a second: 1,204 deliveries wait. Cancel unwanted messages first. The count starts again at zero.",
+    );
+    expect(releaseWords(held, { ...flow, waiting: 10_000, waiting_or_more: true })).toMatch(
+      /: more than 10,000 deliveries wait\./,
+    );
+    expect(releaseWords(held, undefined)).toBe(
+      "Promotional and engagement messages are sent again within a second. Cancel unwanted messages first. The count starts again at zero.",
+    );
   });
 });

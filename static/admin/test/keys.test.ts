@@ -18,7 +18,13 @@ describe("keys", () => {
 
   it("ask for help, search and rows", () => {
     const keys = new Keys();
-    expect(["?", "/", "j", "k", "q"].map((key) => keys.read(key, 0)?.kind)).toEqual(["help", "search", "step", "step", undefined]);
+    expect(["?", "/", "j", "k", "q"].map((key) => keys.read(key, 0)?.kind)).toEqual([
+      "help",
+      "search",
+      "step",
+      "step",
+      undefined,
+    ]);
   });
 
   it("ignore text input and browser shortcuts", () => {
@@ -27,19 +33,33 @@ describe("keys", () => {
       let ours: boolean | undefined;
       const listener = (event: Event) => (ours = isOurs(event as KeyboardEvent));
       document.addEventListener("keydown", listener, { once: true });
-      document.querySelector(selector)!.dispatchEvent(new KeyboardEvent("keydown", { key: "g", bubbles: true, ...more }));
+      document
+        .querySelector(selector)!
+        .dispatchEvent(new KeyboardEvent("keydown", { key: "g", bubbles: true, ...more }));
       return ours;
     };
-    expect([pressed("p"), pressed("input"), pressed("dialog button"), pressed("p", { ctrlKey: true })]).toEqual([true, false, false, false]);
+    expect([pressed("p"), pressed("input"), pressed("dialog button"), pressed("p", { ctrlKey: true })]).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ]);
   });
 
   it("lead to the search from fields", () => {
     const pressed = (more: KeyboardEventInit) => asksSearch(new KeyboardEvent("keydown", { key: "k", ...more }));
-    expect([pressed({ ctrlKey: true }), pressed({ metaKey: true }), pressed({}), pressed({ ctrlKey: true, altKey: true }), pressed({ ctrlKey: true, key: "j" })]).toEqual([true, true, false, false, false]);
+    expect([
+      pressed({ ctrlKey: true }),
+      pressed({ metaKey: true }),
+      pressed({}),
+      pressed({ ctrlKey: true, altKey: true }),
+      pressed({ ctrlKey: true, key: "j" }),
+    ]).toEqual([true, true, false, false, false]);
   });
 
   it("walk through rows and stop at the ends", () => {
-    document.body.innerHTML = "<table><tr data-row><td><a href='#1'>1</a></td></tr><tr data-row><td><a href='#2'>2</a></td></tr></table>";
+    document.body.innerHTML =
+      "<table><tr data-row><td><a href='#1'>1</a></td></tr><tr data-row><td><a href='#2'>2</a></td></tr></table>";
     const walked = ([1, 1, 1, -1, -1] as const).map((by) => (step(by), document.activeElement?.textContent));
     expect(walked).toEqual(["1", "2", "2", "1", "1"]);
   });
@@ -57,6 +77,10 @@ describe("the navigation", () => {
   });
 
   it("marks the page of former addresses", () => {
-    expect([pageOf("/lanes/3"), pageOf("/push-services"), pageOf("/")].map((page) => page?.title)).toEqual(["Push services", "Push services", "Overview"]);
+    expect([pageOf("/lanes/3"), pageOf("/push-services"), pageOf("/")].map((page) => page?.title)).toEqual([
+      "Push services",
+      "Push services",
+      "Overview",
+    ]);
   });
 });

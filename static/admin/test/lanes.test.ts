@@ -1,6 +1,17 @@
 import { describe, expect, it } from "vitest";
 import type { LaneResponse, GatewayOrigin } from "../src/api/types";
-import { because, consequence, laneState, ORDERS, restoreWords, sensible, services, stateOf, worstOrigin, originsOf } from "../src/lib/lanes";
+import {
+  because,
+  consequence,
+  laneState,
+  ORDERS,
+  restoreWords,
+  sensible,
+  services,
+  stateOf,
+  worstOrigin,
+  originsOf,
+} from "../src/lib/lanes";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -29,7 +40,8 @@ const lane = (...origins: GatewayOrigin[]): LaneResponse => ({
   origins,
 });
 
-const held = (reason: string, note: string | null = null) => origin({ held_until: "2027-01-15T14:32:00Z", held_reason: reason, held_note: note });
+const held = (reason: string, note: string | null = null) =>
+  origin({ held_until: "2027-01-15T14:32:00Z", held_reason: reason, held_note: note });
 
 describe("a lane", () => {
   it("is as its worst origin", () => {
@@ -44,10 +56,19 @@ describe("a lane", () => {
   it.each([
     [lane(), "Mozilla accepts deliveries"],
     [lane(held("throttled")), "Mozilla asked for a pause until 14:32"],
-    [lane(held("operator", "their status page is red")), "An operator holds Mozilla until 14:32: their status page is red"],
-    [lane(held("mass_gone")), "Mozilla suddenly reports many subscriptions as gone; on hold until 14:32, none is pruned yet"],
+    [
+      lane(held("operator", "their status page is red")),
+      "An operator holds Mozilla until 14:32: their status page is red",
+    ],
+    [
+      lane(held("mass_gone")),
+      "Mozilla suddenly reports many subscriptions as gone; on hold until 14:32, none is pruned yet",
+    ],
     [lane(held("key_refused")), "Mozilla refuses the VAPID key; on hold until 14:32"],
-    [lane(origin({ breaker: "open", open_until: "2027-01-15T08:01:00Z" })), "Mozilla kept failing; nothing is sent until 08:01, then one probe"],
+    [
+      lane(origin({ breaker: "open", open_until: "2027-01-15T08:01:00Z" })),
+      "Mozilla kept failing; nothing is sent until 08:01, then one probe",
+    ],
     [lane(origin({ breaker: "half_open" })), "Mozilla is being probed; sending resumes after the first success"],
   ])("says why it stands so", (lane, words) => expect(because(lane, NOW, "UTC")).toBe(words));
 
@@ -60,14 +81,20 @@ describe("a lane", () => {
   it("groups apps by push service, worst first", () => {
     const google: LaneResponse = { ...lane(), lane: 4, gateway: "fcm", subscriptions: 9 };
     const grouped = services([google, { ...lane(), lane: 5 }, lane(held("throttled"))]);
-    expect(grouped.map(({ gateway, lanes, subscriptions }) => [gateway, lanes.map(({ lane }) => lane), subscriptions])).toEqual([
+    expect(
+      grouped.map(({ gateway, lanes, subscriptions }) => [gateway, lanes.map(({ lane }) => lane), subscriptions]),
+    ).toEqual([
       ["mozilla", [3, 5], 2_408],
       ["fcm", [4], 9],
     ]);
   });
 
   it("offers what would change something", () => {
-    expect([sensible("held")[0], sensible("open")[0], sensible("flowing")]).toEqual(["release", "close", ["hold", "open", "probe"]]);
+    expect([sensible("held")[0], sensible("open")[0], sensible("flowing")]).toEqual([
+      "release",
+      "close",
+      ["hold", "open", "probe"],
+    ]);
   });
 });
 
@@ -86,8 +113,12 @@ describe("an order", () => {
     expect(words).toContain("Nothing is sent to Mozilla");
     expect(words).toContain("8,120 deliveries wait there now.");
     expect(words).toContain("1,204 active subscriptions");
-    expect(consequence("release", lane(), { waiting: 1, waiting_or_more: false })).toContain("One delivery waits there now.");
-    expect(consequence("close", lane(), { waiting: 10_000, waiting_or_more: true })).toContain("≥ 10,000 deliveries wait there now.");
+    expect(consequence("release", lane(), { waiting: 1, waiting_or_more: false })).toContain(
+      "One delivery waits there now.",
+    );
+    expect(consequence("close", lane(), { waiting: 10_000, waiting_or_more: true })).toContain(
+      "≥ 10,000 deliveries wait there now.",
+    );
   });
 
   it("admits unknown numbers", () => {
@@ -98,7 +129,11 @@ describe("an order", () => {
 it("lists a hold of all origins once", () => {
   const held = { held_until: "2027-01-15T09:00:00Z", held_reason: "operator" } as const;
   const all = origin({ ...held, origin: "*" });
-  const [same, other, broken] = [origin(held), origin({ held_until: "2027-01-15T10:00:00Z", held_reason: "throttled" }), origin({ ...held, breaker: "open" })];
+  const [same, other, broken] = [
+    origin(held),
+    origin({ held_until: "2027-01-15T10:00:00Z", held_reason: "throttled" }),
+    origin({ ...held, breaker: "open" }),
+  ];
   expect(originsOf(lane(all, same, other, broken))).toEqual([all, other, broken]);
   expect(originsOf(lane(same))).toEqual([same]);
 });

@@ -93,7 +93,12 @@ describe("the live stream", () => {
     page.turns(true);
     expect([state(), source().readyState]).toEqual(["resting", 2]);
     page.turns(false);
-    expect([state(), Source.all.length, lanes.mock.calls.length, alerts.mock.calls.length]).toEqual(["connecting", 2, 1, 1]);
+    expect([state(), Source.all.length, lanes.mock.calls.length, alerts.mock.calls.length]).toEqual([
+      "connecting",
+      2,
+      1,
+      1,
+    ]);
   });
 
   it("polls each minute while refused and retries", () => {

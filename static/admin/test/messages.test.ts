@@ -1,14 +1,50 @@
 import { describe, expect, it } from "vitest";
 import type { MessageCounts, MessageResponse } from "../src/api/types";
-import { audienceWords, consequence, going, grouped, outOf, pace, parts, receipts, remember, standing, standingOf, stateOf, steerings, sumsOf, titleWords } from "../src/lib/messages";
+import {
+  audienceWords,
+  consequence,
+  going,
+  grouped,
+  outOf,
+  pace,
+  parts,
+  receipts,
+  remember,
+  standing,
+  standingOf,
+  stateOf,
+  steerings,
+  sumsOf,
+  titleWords,
+} from "../src/lib/messages";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
 const counts = (more: Partial<MessageCounts> = {}): MessageCounts => {
-  const none = { queued: 0, dispatching: 0, retrying: 0, accepted: 0, gone: 0, expired: 0, dead: 0, cancelled: 0, capped: 0 };
+  const none = {
+    queued: 0,
+    dispatching: 0,
+    retrying: 0,
+    accepted: 0,
+    gone: 0,
+    expired: 0,
+    dead: 0,
+    cancelled: 0,
+    capped: 0,
+  };
   const all = { ...none, ...more };
   const targeted = Object.keys(none).reduce((sum, name) => sum + all[name as keyof typeof none], 0);
-  return { sunset: 0, displayed: 0, clicked: 0, closed: 0, acknowledged: 0, awaiting_ack: 0, unconfirmed: 0, ...all, targeted };
+  return {
+    sunset: 0,
+    displayed: 0,
+    clicked: 0,
+    closed: 0,
+    acknowledged: 0,
+    awaiting_ack: 0,
+    unconfirmed: 0,
+    ...all,
+    targeted,
+  };
 };
 
 const message = (more: Partial<MessageResponse> = {}): MessageResponse => ({
@@ -28,7 +64,8 @@ const message = (more: Partial<MessageResponse> = {}): MessageResponse => ({
   ...more,
 });
 
-const words = (more: Partial<MessageResponse>, perMinute?: number) => going(standing(message(more)), perMinute, NOW, "UTC");
+const words = (more: Partial<MessageResponse>, perMinute?: number) =>
+  going(standing(message(more)), perMinute, NOW, "UTC");
 
 describe("whom it is for", () => {
   it.each([
@@ -49,12 +86,17 @@ describe("whom it is for", () => {
 
 describe("how it is going", () => {
   it("shows a scheduled send time", () => {
-    expect(words({ state: "scheduled", accepted_at: "2027-01-15T10:30:00Z" }).words).toBe("Scheduled for 10:30, in 2 h.");
+    expect(words({ state: "scheduled", accepted_at: "2027-01-15T10:30:00Z" }).words).toBe(
+      "Scheduled for 10:30, in 2 h.",
+    );
   });
 
   it("shows rate and end while running", () => {
     const some = { counts: counts({ accepted: 12_000, queued: 38_000 }) };
-    expect(words(some, 3_200)).toEqual({ tone: "waiting", words: "Sending: 12,000 of 50,000 done, 3,200 per minute, about 12 min left." });
+    expect(words(some, 3_200)).toEqual({
+      tone: "waiting",
+      words: "Sending: 12,000 of 50,000 done, 3,200 per minute, about 12 min left.",
+    });
     expect(words(some)).toEqual({ tone: "waiting", words: "Sending: 12,000 of 50,000 done." });
   });
 
@@ -69,28 +111,41 @@ describe("how it is going", () => {
   });
 
   it("names a stall and the time of retries", () => {
-    expect(words({ counts: counts({ accepted: 5, queued: 5 }) }, 0).words).toBe("Stalled: 5 of 10 done, no progress at the moment.");
-    expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({ tone: "retrying", words: "9 of 10 done; one delivery waits for a retry.", path: "/push-services" });
+    expect(words({ counts: counts({ accepted: 5, queued: 5 }) }, 0).words).toBe(
+      "Stalled: 5 of 10 done, no progress at the moment.",
+    );
+    expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({
+      tone: "retrying",
+      words: "9 of 10 done; one delivery waits for a retry.",
+      path: "/push-services",
+    });
   });
 
   it("warns of a time to live too short", () => {
-    expect(words({ counts: counts({ accepted: 100, queued: 10_000 }) }, 120).words).toContain("the time to live ends first, at 09:00.");
+    expect(words({ counts: counts({ accepted: 100, queued: 10_000 }) }, 120).words).toContain(
+      "the time to live ends first, at 09:00.",
+    );
   });
 
   it("shows the result when done", () => {
     const done = (of: Partial<MessageCounts>) => words({ state: "done", counts: counts(of) });
     expect(done({ accepted: 5 })).toEqual({ tone: "accepted", words: "Done: all 5 were accepted." });
     expect(done({ accepted: 1 }).words).toBe("Done: the push service accepted it.");
-    expect(done({ accepted: 95, gone: 2, dead: 3 })).toEqual({ tone: "accepted", words: "Done: 95 of 100 accepted; 2 gone, 3 dead." });
+    expect(done({ accepted: 95, gone: 2, dead: 3 })).toEqual({
+      tone: "accepted",
+      words: "Done: 95 of 100 accepted; 2 gone, 3 dead.",
+    });
     expect(done({ accepted: 5, dead: 5 }).tone).toBe("lost");
     expect(done({}).words).toBe("The audience was empty.");
   });
 
   it("names stopped and never started messages", () => {
-    expect(words({ state: "cancelled", audience_estimate: 100, counts: counts({ accepted: 20, cancelled: 30 }) }).words).toBe(
-      "Cancelled: 20 had ended, 30 were stopped, and about 50 were never queued.",
+    expect(
+      words({ state: "cancelled", audience_estimate: 100, counts: counts({ accepted: 20, cancelled: 30 }) }).words,
+    ).toBe("Cancelled: 20 had ended, 30 were stopped, and about 50 were never queued.");
+    expect(words({ state: "paused", counts: counts({ accepted: 20, queued: 30 }) }).words).toBe(
+      "Paused: 20 of 50 done, the others wait. The time to live ends at 09:00.",
     );
-    expect(words({ state: "paused", counts: counts({ accepted: 20, queued: 30 }) }).words).toBe("Paused: 20 of 50 done, the others wait. The time to live ends at 09:00.");
   });
 
   it("is told by a list's figures, too", () => {
@@ -100,7 +155,8 @@ describe("how it is going", () => {
 });
 
 describe("the pace", () => {
-  const samples = (...of: [number, number][]) => of.reduce<ReturnType<typeof remember>>((all, [s, ended]) => remember(all, { atMs: s * 1_000, ended }), []);
+  const samples = (...of: [number, number][]) =>
+    of.reduce<ReturnType<typeof remember>>((all, [s, ended]) => remember(all, { atMs: s * 1_000, ended }), []);
 
   it("is what ended within the last seconds", () => {
     expect(pace(samples([0, 0], [10, 200]))).toBe(1_200);
@@ -130,7 +186,9 @@ describe("what may be done", () => {
 
   it("is announced with its number", () => {
     const it = standing(message({ counts: counts({ accepted: 20, queued: 30, retrying: 8 }) }));
-    expect(consequence("cancel", it, NOW, "UTC")).toBe("This would cancel 38 deliveries that have not been sent yet. 20 deliveries have ended already and cannot be recalled.");
+    expect(consequence("cancel", it, NOW, "UTC")).toBe(
+      "This would cancel 38 deliveries that have not been sent yet. 20 deliveries have ended already and cannot be recalled.",
+    );
     expect(consequence("pause", it, NOW, "UTC")).toContain("pause 38 deliveries");
     expect(consequence("resume", it, NOW, "UTC")).toBe("This would resume 38 deliveries, within a second.");
     const unfound = standing(message({ expanded: false, audience_estimate: 100 }));
@@ -140,7 +198,14 @@ describe("what may be done", () => {
 
 describe("what browsers reported", () => {
   it("is a share of what was accepted", () => {
-    expect(receipts(message({ counts: counts({ accepted: 10, displayed: 4, clicked: 1 }) }))).toEqual({ accepted: 10, asked: 10, displayed: 4, clicked: 1, unknowable: 0, silent: 6 });
+    expect(receipts(message({ counts: counts({ accepted: 10, displayed: 4, clicked: 1 }) }))).toEqual({
+      accepted: 10,
+      asked: 10,
+      displayed: 4,
+      clicked: 1,
+      unknowable: 0,
+      silent: 6,
+    });
   });
 
   it("is not known to anybody without the envelope", () => {
@@ -149,17 +214,39 @@ describe("what browsers reported", () => {
 });
 
 describe("rows of the list", () => {
-  const progress = (more: object) => ({ targeted: 0, waiting: 0, accepted: 0, gone: 0, expired: 0, dead: 0, cancelled: 0, capped: 0, displayed: 0, clicked: 0, ...more });
-  const single = (id: string, more: Partial<MessageResponse> = {}) => message({ id, tier: "transactional", to: { users: [id] } as never, title: "Order shipped", ...more });
-  const ids = (messages: MessageResponse[]) => grouped(messages).map(({ messages }) => messages.map(({ id }) => id).join(" "));
+  const progress = (more: object) => ({
+    targeted: 0,
+    waiting: 0,
+    accepted: 0,
+    gone: 0,
+    expired: 0,
+    dead: 0,
+    cancelled: 0,
+    capped: 0,
+    displayed: 0,
+    clicked: 0,
+    ...more,
+  });
+  const single = (id: string, more: Partial<MessageResponse> = {}) =>
+    message({ id, tier: "transactional", to: { users: [id] } as never, title: "Order shipped", ...more });
+  const ids = (messages: MessageResponse[]) =>
+    grouped(messages).map(({ messages }) => messages.map(({ id }) => id).join(" "));
 
   it("group consecutive single sends of one kind", () => {
     expect(ids([single("a"), single("b"), single("c")])).toEqual(["a b c"]);
     expect(ids([single("a"), message({ id: "m" }), single("b")])).toEqual(["a", "m", "b"]);
     expect(ids([single("a"), single("b", { title: "Code" }), single("c", { title: null })])).toEqual(["a", "b", "c"]);
-    expect(ids([single("a"), single("b", { to: { subscriptions: ["sub_1"] } as never }), single("c", { tier: "promotional" })])).toEqual(["a", "b", "c"]);
+    expect(
+      ids([
+        single("a"),
+        single("b", { to: { subscriptions: ["sub_1"] } as never }),
+        single("c", { tier: "promotional" }),
+      ]),
+    ).toEqual(["a", "b", "c"]);
     expect(ids([message({ id: "m" }), message({ id: "n" })])).toEqual(["m", "n"]);
-    expect(ids([single("a", { to: { users: ["x", "y"] } as never }), single("b", { to: { users: ["x", "y"] } as never })])).toEqual(["a", "b"]);
+    expect(
+      ids([single("a", { to: { users: ["x", "y"] } as never }), single("b", { to: { users: ["x", "y"] } as never })]),
+    ).toEqual(["a", "b"]);
   });
 
   it("keep the id of the oldest message", () => {
@@ -167,7 +254,10 @@ describe("rows of the list", () => {
   });
 
   it("sum what is known", () => {
-    const all = [single("a", { progress: progress({ targeted: 3, accepted: 2, displayed: 2, clicked: 1 }) }), single("b", { progress: progress({ targeted: 1, accepted: 1, displayed: null, clicked: null }) })];
+    const all = [
+      single("a", { progress: progress({ targeted: 3, accepted: 2, displayed: 2, clicked: 1 }) }),
+      single("b", { progress: progress({ targeted: 1, accepted: 1, displayed: null, clicked: null }) }),
+    ];
     expect(sumsOf(all)).toEqual({ targeted: 4, accepted: 3, displayed: 2, clicked: 1, ctr: 0.5 });
     expect(sumsOf(all.slice(1))).toEqual({ targeted: 1, accepted: 1, displayed: null, clicked: null, ctr: null });
     expect(standingOf(all).ended.accepted).toBe(3);

@@ -11,7 +11,10 @@ describe("the meter", () => {
 
   it("distinguishes fitting, shrinkable and impossible sizes", () => {
     expect(meterWords(SHRUNK_FROM).tone).toBe("accepted");
-    expect(meterWords(SHRUNK_FROM + 1)).toEqual({ tone: "retrying", words: expect.stringContaining("leaves out the image") });
+    expect(meterWords(SHRUNK_FROM + 1)).toEqual({
+      tone: "retrying",
+      words: expect.stringContaining("leaves out the image"),
+    });
     expect(meterWords(CONTENT_MAX).tone).toBe("retrying");
     expect(meterWords(CONTENT_MAX + 1).tone).toBe("lost");
   });

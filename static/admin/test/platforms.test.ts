@@ -21,9 +21,15 @@ describe("a platform", () => {
   it.each([
     ["chrome", ["the badge"]],
     ["firefox", ["the image", "the badge", "the buttons", "the request to stay until dismissed"]],
-    ["safari", ["the icon (shows the site’s)", "the image", "the badge", "the buttons", "the request to stay until dismissed"]],
+    [
+      "safari",
+      ["the icon (shows the site’s)", "the image", "the badge", "the buttons", "the request to stay until dismissed"],
+    ],
     ["android", []],
-    ["ios", ["the icon (shows the app’s)", "the image", "the badge", "the buttons", "the request to stay until dismissed"]],
+    [
+      "ios",
+      ["the icon (shows the app’s)", "the image", "the badge", "the buttons", "the request to stay until dismissed"],
+    ],
   ] as const)("says what it leaves out: %s", (id, expected) => {
     expect(leftOut(id, full)).toEqual(expected);
   });
@@ -38,5 +44,7 @@ describe("a platform", () => {
 it("counts visible characters", () => {
   expect([characters("Grüße 👨‍👩‍👧"), characters("")]).toEqual([7, 0]);
   expect(cutWords({ shown: 20, of: 20 }, { shown: 0, of: 0 })).toBeUndefined();
-  expect(cutWords({ shown: 48, of: 75 }, { shown: 120, of: 1_200 })).toBe("Title: about 48 of 75 characters visible. Text: about 120 of 1,200 characters visible.");
+  expect(cutWords({ shown: 48, of: 75 }, { shown: 120, of: 1_200 })).toBe(
+    "Title: about 48 of 75 characters visible. Text: about 120 of 1,200 characters visible.",
+  );
 });

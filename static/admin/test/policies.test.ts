@@ -1,14 +1,38 @@
 import { describe, expect, test } from "vitest";
 import type { PolicyPreviewResponse, Simulation, Timetable } from "../src/api/types";
-import { changes, figures, ladder, marks, placeOf, saysSomething, summary, toDraft, toPolicy, verdict, type Draft } from "../src/lib/policies";
+import {
+  changes,
+  figures,
+  ladder,
+  marks,
+  placeOf,
+  saysSomething,
+  summary,
+  toDraft,
+  toPolicy,
+  verdict,
+  type Draft,
+} from "../src/lib/policies";
 
 const draft = (form: Draft["form"], values: Record<string, string>): Draft => ({ form, values, json: "{}" });
 
 describe("a form", () => {
   test.each([
-    ["guide", { "/maxAttempts": "5", "/jitterPercent": "0.2", "/baseDelayMs": " " }, { maxAttempts: 5, jitterPercent: 0.2 }],
-    ["sns", { "/healthyRetryPolicy/numRetries": "50", "/throttlePolicy/maxReceivesPerSecond": "10" }, { healthyRetryPolicy: { numRetries: 50 }, throttlePolicy: { maxReceivesPerSecond: 10 } }],
-    ["qstash", { "/retries": "3", "/retryDelay": "pow(2, retried) * 1000" }, { retries: 3, retryDelay: "pow(2, retried) * 1000" }],
+    [
+      "guide",
+      { "/maxAttempts": "5", "/jitterPercent": "0.2", "/baseDelayMs": " " },
+      { maxAttempts: 5, jitterPercent: 0.2 },
+    ],
+    [
+      "sns",
+      { "/healthyRetryPolicy/numRetries": "50", "/throttlePolicy/maxReceivesPerSecond": "10" },
+      { healthyRetryPolicy: { numRetries: 50 }, throttlePolicy: { maxReceivesPerSecond: 10 } },
+    ],
+    [
+      "qstash",
+      { "/retries": "3", "/retryDelay": "pow(2, retried) * 1000" },
+      { retries: 3, retryDelay: "pow(2, retried) * 1000" },
+    ],
     ["preset", { "/preset": "guide", "/circuitOpenMs": "30000" }, { preset: "guide", circuitOpenMs: 30_000 }],
     ["guide", { "/maxAttempts": "many" }, { maxAttempts: "many" }],
   ] as const)("stands for a policy: %s %j", (form, values, policy) => {
@@ -17,7 +41,13 @@ describe("a form", () => {
 
   test.each([
     [{ maxAttempts: 5, jitterPercent: 0.2 }, "guide"],
-    [{ healthyRetryPolicy: { numRetries: 3, backoffFunction: "geometric" }, requestPolicy: { headerContentType: "text/plain" } }, "sns"],
+    [
+      {
+        healthyRetryPolicy: { numRetries: 3, backoffFunction: "geometric" },
+        requestPolicy: { headerContentType: "text/plain" },
+      },
+      "sns",
+    ],
     [{ retries: 3, retryDelay: "1000", circuitOpenMs: 1_000 }, "qstash"],
     [{ preset: "sns-aws-managed" }, "preset"],
     [{ circuitOpenMs: 5_000 }, "guide"],
@@ -30,7 +60,9 @@ describe("a form", () => {
   });
 
   test("has fields of tiers and topics only there", () => {
-    expect(toDraft({ disableSubscriptionOverrides: true }, "topic").values).toEqual({ "/disableSubscriptionOverrides": "true" });
+    expect(toDraft({ disableSubscriptionOverrides: true }, "topic").values).toEqual({
+      "/disableSubscriptionOverrides": "true",
+    });
     expect(toDraft({ disableSubscriptionOverrides: true }, "tier").form).toBe("json");
     expect(toPolicy(draft("guide", { "/circuitOpenMs": "1" }), "subscription")).toEqual({});
   });
@@ -48,20 +80,50 @@ const table = (delays: readonly [n: number, delay: number][]): Timetable => {
   const rows = delays.map(([n, delay_s]) => {
     const first = retry + 1;
     [retry, elapsed] = [retry + n, elapsed + n * delay_s];
-    return { first, last: retry, phase: "backoff" as const, delay_s, shortest_s: delay_s * 0.8, longest_s: delay_s * 1.2, elapsed_s: elapsed };
+    return {
+      first,
+      last: retry,
+      phase: "backoff" as const,
+      delay_s,
+      shortest_s: delay_s * 0.8,
+      longest_s: delay_s * 1.2,
+      elapsed_s: elapsed,
+    };
   });
-  return { form: "guide", retries: retry, posts: retry + 1, window_s: elapsed, shortest_window_s: elapsed * 0.8, longest_window_s: elapsed * 1.2, rows };
+  return {
+    form: "guide",
+    retries: retry,
+    posts: retry + 1,
+    window_s: elapsed,
+    shortest_window_s: elapsed * 0.8,
+    longest_window_s: elapsed * 1.2,
+    rows,
+  };
 };
 
 describe("a timetable", () => {
   test("in one sentence", () => {
     expect(summary(table([]))).toBe("No retries");
     expect(summary(table([[1, 0]]))).toBe("one retry, immediately");
-    expect(summary(table([[1, 1], [1, 2]]))).toBe("2 retries within 3 s");
+    expect(
+      summary(
+        table([
+          [1, 1],
+          [1, 2],
+        ]),
+      ),
+    ).toBe("2 retries within 3 s");
   });
 
   test("has a range for each wait", () => {
-    const { rungs, left } = ladder(table([[1, 0], [1, 10], [3, 20]]), 25);
+    const { rungs, left } = ladder(
+      table([
+        [1, 0],
+        [1, 10],
+        [3, 20],
+      ]),
+      25,
+    );
     expect(left).toBe(0);
     expect(rungs.map(({ label, wait, first, last, isTooLate }) => [label, wait, first, last, isTooLate])).toEqual([
       ["1", "immediately", 0, 0, false],
@@ -100,7 +162,18 @@ test("change shows values before and after", () => {
   expect(told[1]).toContain("its next failure is final");
   expect(told[2]).toBe("First open period: 5000, before 30000.");
   expect(changes(fewer, before).join()).not.toContain("under way");
-  expect(changes(preview([[1, 10], [1, 20]]), preview([[1, 20], [1, 10]]))).toEqual(["2 retries within 30 s, as before, but with other delays."]);
+  expect(
+    changes(
+      preview([
+        [1, 10],
+        [1, 20],
+      ]),
+      preview([
+        [1, 20],
+        [1, 10],
+      ]),
+    ),
+  ).toEqual(["2 retries within 30 s, as before, but with other delays."]);
   expect(changes(before, before)).toEqual(["The effective policy does not change."]);
 });
 
@@ -138,8 +211,16 @@ test.each([
   [simulation({}), "None of 10,000 deliveries is lost.", true],
   [simulation({ expired: 30, dead: { retries_exhausted: 70 } }), "100 of 10,000 deliveries are lost (1 %).", false],
   [simulation({ expired: 30 }, {}), "30 of 10,000 deliveries are lost (0.3 %); with the current policy: none.", false],
-  [simulation({ expired: 30 }, { expired: 200 }), "30 of 10,000 deliveries are lost (0.3 %); with the current policy: 200.", true],
-  [simulation({ expired: 30 }, { dead: { retries_exhausted: 30 } }), "30 of 10,000 deliveries are lost (0.3 %); the same as with the current policy.", true],
+  [
+    simulation({ expired: 30 }, { expired: 200 }),
+    "30 of 10,000 deliveries are lost (0.3 %); with the current policy: 200.",
+    true,
+  ],
+  [
+    simulation({ expired: 30 }, { dead: { retries_exhausted: 30 } }),
+    "30 of 10,000 deliveries are lost (0.3 %); the same as with the current policy.",
+    true,
+  ],
 ])("trial is judged by its losses: %#", (found, words, isGood) => {
   expect(verdict(found)).toEqual({ words, isGood });
 });
@@ -147,7 +228,11 @@ test.each([
 test("trial figures are next to current ones", () => {
   const shown = figures(simulation({ to_acceptance: null }, {}));
   const of = (name: string) => shown.find((figure) => figure.name === name);
-  expect(of("Accepted on the first request")).toEqual({ name: "Accepted on the first request", tried: "8,000 (80 %)", today: "8,000 (80 %)" });
+  expect(of("Accepted on the first request")).toEqual({
+    name: "Accepted on the first request",
+    tried: "8,000 (80 %)",
+    today: "8,000 (80 %)",
+  });
   expect(of("99 % accepted within")).toMatchObject({ tried: "–", today: "1 min 1 s" });
   expect(figures(simulation({}))[0]?.today).toBeUndefined();
 });

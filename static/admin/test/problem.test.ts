@@ -3,14 +3,29 @@ import { listed, Refusal, refusal } from "../src/api/problem";
 
 describe("a problem", () => {
   it("uses the server's texts and pointers", () => {
-    const body = { detail: "Two members are wrong.", code: "invalid", errors: [{ pointer: "/origin", detail: "must be an origin" }, { parameter: "until", detail: "lies ahead" }] };
+    const body = {
+      detail: "Two members are wrong.",
+      code: "invalid",
+      errors: [
+        { pointer: "/origin", detail: "must be an origin" },
+        { parameter: "until", detail: "lies ahead" },
+      ],
+    };
     const told = new Refusal(422, body);
-    expect([told.message, told.code, told.fault("/origin"), told.fault("/other")]).toEqual(["Two members are wrong.", "invalid", "must be an origin", undefined]);
+    expect([told.message, told.code, told.fault("/origin"), told.fault("/other")]).toEqual([
+      "Two members are wrong.",
+      "invalid",
+      "must be an origin",
+      undefined,
+    ]);
     expect(told.faults.map(({ where }) => where)).toEqual(["/origin", "until"]);
   });
 
   it("lists each fault once, without a pointer", () => {
-    const [wrong, other] = [{ pointer: "/content/title", detail: "must not be empty" }, { pointer: "/ttl", detail: "is too long" }];
+    const [wrong, other] = [
+      { pointer: "/content/title", detail: "must not be empty" },
+      { pointer: "/ttl", detail: "is too long" },
+    ];
     expect(listed(new Refusal(422, { detail: "Two members are wrong.", errors: [wrong, wrong, other] }))).toEqual([
       { where: "content, title", detail: "must not be empty" },
       { where: "ttl", detail: "is too long" },
@@ -19,7 +34,10 @@ describe("a problem", () => {
   });
 
   it("has words where the server has none", () => {
-    for (const cut of [new TypeError("Failed to fetch"), new DOMException("The operation was aborted.", "AbortError")]) {
+    for (const cut of [
+      new TypeError("Failed to fetch"),
+      new DOMException("The operation was aborted.", "AbortError"),
+    ]) {
       expect(refusal(cut).message).toBe("The server does not respond.");
     }
     expect(new Refusal(502, undefined).message).toBe("The server responded 502 without a reason.");

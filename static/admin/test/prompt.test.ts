@@ -9,7 +9,19 @@ import { HereContext } from "../src/shell/context";
 
 const APP = { id: "app_1", slug: "shop", name: "Shop" } as AppResponse;
 const SESSION = { roles: [{ role: "operator", app: "app_1" }] } as SessionResponse;
-const BEGIN: load.PromptSettings = { enabled: false, layout: "card", topics: [], visits: 1, seconds: 0, scroll_percent: 0, event: null, share_percent: 100, no_days: 90, not_now_days: 7, texts: {} };
+const BEGIN: load.PromptSettings = {
+  enabled: false,
+  layout: "card",
+  topics: [],
+  visits: 1,
+  seconds: 0,
+  scroll_percent: 0,
+  event: null,
+  share_percent: 100,
+  no_days: 90,
+  not_now_days: 7,
+  texts: {},
+};
 
 const settle = () => vi.advanceTimersByTimeAsync(100);
 

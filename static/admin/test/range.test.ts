@@ -19,7 +19,13 @@ describe("a range", () => {
 
   it("has custom days", () => {
     const range = rangeOf({ range: "custom", from: "2027-01-04", to: "2027-01-05" }, NOW);
-    expect(range).toMatchObject({ id: "custom", since: at("04T00:00:00"), until: at("06T00:00:00"), step: "1h", before: { since: at("02T00:00:00"), until: at("04T00:00:00") } });
+    expect(range).toMatchObject({
+      id: "custom",
+      since: at("04T00:00:00"),
+      until: at("06T00:00:00"),
+      step: "1h",
+      before: { since: at("02T00:00:00"), until: at("04T00:00:00") },
+    });
     expect(rangeOf({ range: "custom", from: "2027-01-15", to: "2027-02-01" }, NOW).until).toBe(at("15T08:01:00"));
     expect(rangeOf({ range: "custom", from: "2027-01-05", to: "2027-01-04" }, NOW).since).toBe(at("14T08:01:00"));
     expect(rangeOf({ range: "custom" }, NOW).since).toBe(at("14T08:01:00"));
@@ -56,12 +62,27 @@ describe("a zoom", () => {
 
   it("survives the URL", () => {
     expect(zoomText(zoomOf(zoom)!)).toBe(zoom);
-    expect(["", undefined, "x_y", "2027-01-15T07:20Z_2027-01-15T07:05Z", "2020-01-15T07:20Z_2027-01-15T07:05Z", `${zoom}x`].map(zoomOf)).toEqual(Array(6).fill(undefined));
+    expect(
+      [
+        "",
+        undefined,
+        "x_y",
+        "2027-01-15T07:20Z_2027-01-15T07:05Z",
+        "2020-01-15T07:20Z_2027-01-15T07:05Z",
+        `${zoom}x`,
+      ].map(zoomOf),
+    ).toEqual(Array(6).fill(undefined));
   });
 
   it("narrows the range and the comparison", () => {
     const range = rangeOf({ range: "week", zoom }, NOW);
-    expect(range).toEqual({ id: "week", since: at("15T07:05:00"), until: at("15T07:20:00"), step: "1m", before: { since: at("15T06:50:00"), until: at("15T07:05:00") } });
+    expect(range).toEqual({
+      id: "week",
+      since: at("15T07:05:00"),
+      until: at("15T07:20:00"),
+      step: "1m",
+      before: { since: at("15T06:50:00"), until: at("15T07:05:00") },
+    });
     expect(rangeOf({ zoom: "2027-01-15T07:05Z_2027-01-15T09:00Z" }, NOW).until).toBe(at("15T08:01:00"));
     expect(rangeOf({ zoom: "2027-01-16T07:05Z_2027-01-16T09:00Z" }, NOW).since).toBe(at("15T07:01:00"));
   });
@@ -72,6 +93,11 @@ describe("a zoom", () => {
 
   it("chooses the bars that a drag touches", () => {
     const at = [0, 60, 120, 180];
-    expect([barsWithin(at, 60, 40, 130), barsWithin(at, 60, -100, 10), barsWithin(at, 60, 300, 400), barsWithin([], 60, 0, 1)]).toEqual([[1, 2], [0, 0], undefined, undefined]);
+    expect([
+      barsWithin(at, 60, 40, 130),
+      barsWithin(at, 60, -100, 10),
+      barsWithin(at, 60, 300, 400),
+      barsWithin([], 60, 0, 1),
+    ]).toEqual([[1, 2], [0, 0], undefined, undefined]);
   });
 });

@@ -3,7 +3,15 @@ import { recentOf } from "../src/lib/recent";
 
 it("suggests each link and image once", () => {
   const contents = [
-    { title: "New", url: "/sale", icon: "/i.png", actions: [{ action: "a", title: "A", url: "/more" }, { action: "b", title: "B" }] },
+    {
+      title: "New",
+      url: "/sale",
+      icon: "/i.png",
+      actions: [
+        { action: "a", title: "A", url: "/more" },
+        { action: "b", title: "B" },
+      ],
+    },
     { title: "Old", url: "/sale", image: "/m.jpg", badge: null },
   ];
   expect(recentOf(contents)).toEqual({ url: ["/sale", "/more"], icon: ["/i.png"], image: ["/m.jpg"], badge: [] });

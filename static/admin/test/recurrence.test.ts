@@ -21,9 +21,12 @@ describe("a recurrence", () => {
     expect(recurrenceOf("0 9 1-31 * *")?.frequency).toBe("daily");
   });
 
-  it.each(["", "*/5 * * * *", "0 9,18 * * *", "0 9 1,15 * *", "0 9 1 jan *", "0 9 1 * MON", "0 9 L * *"])("leaves %j to experts", (cron) => {
-    expect([recurrenceOf(cron), recurrenceWords(cron)]).toEqual([undefined, undefined]);
-  });
+  it.each(["", "*/5 * * * *", "0 9,18 * * *", "0 9 1,15 * *", "0 9 1 jan *", "0 9 1 * MON", "0 9 L * *"])(
+    "leaves %j to experts",
+    (cron) => {
+      expect([recurrenceOf(cron), recurrenceWords(cron)]).toEqual([undefined, undefined]);
+    },
+  );
 
   it("keeps one weekday", () => {
     expect(toggledDay([1], 4)).toEqual([1, 4]);

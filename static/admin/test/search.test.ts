@@ -31,14 +31,22 @@ describe("a search", () => {
     ["quiet", "/settings/hours", undefined],
     ["kuchen", "/", { app: "shop" }],
     ["SHOP", "/", { app: "shop" }],
-  ])("for %s leads to %s", (text, path, filters) => expect(first(text)).toEqual({ path, ...(filters ? { filters } : {}) }));
+  ])("for %s leads to %s", (text, path, filters) =>
+    expect(first(text)).toEqual({ path, ...(filters ? { filters } : {}) }),
+  );
 
   it("finds nothing where nothing matches", () => {
-    expect([first(""), first("  "), first("xyzzy"), first("msg_1")]).toEqual([undefined, undefined, undefined, undefined]);
+    expect([first(""), first("  "), first("xyzzy"), first("msg_1")]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ]);
   });
 
   it("shows better kinds first, and few of each", () => {
-    const titles = (n: number): Entry[] => Array.from({ length: n }, (_, n) => ({ kind: "Message", title: `Autumn sale ${n}`, path: `/messages/${n}` }));
+    const titles = (n: number): Entry[] =>
+      Array.from({ length: n }, (_, n) => ({ kind: "Message", title: `Autumn sale ${n}`, path: `/messages/${n}` }));
     const campaign: Entry = { kind: "Campaign", title: "Sale", path: "/campaigns/sale" };
     const found = search([...titles(40), campaign], "sale");
     expect(found.map(({ kind }) => kind)).toEqual(["Campaign", ...Array<string>(6).fill("Message")]);
@@ -50,17 +58,26 @@ describe("a search", () => {
   });
 
   it("knows each part of the settings", () => {
-    for (const { title, path } of SETTINGS) expect(search(fixed([]), title).some((entry) => entry.path === path)).toBe(true);
+    for (const { title, path } of SETTINGS)
+      expect(search(fixed([]), title).some((entry) => entry.path === path)).toBe(true);
   });
 });
 
 describe("a step through the results", () => {
-  const entries = (...titles: string[]): Entry[] => titles.map((title) => ({ kind: "Message", title, path: `/messages/${title}` }));
+  const entries = (...titles: string[]): Entry[] =>
+    titles.map((title) => ({ kind: "Message", title, path: `/messages/${title}` }));
   const [a, b] = entries("a", "b").map(keyOf);
 
   it("goes around by way of the field", () => {
     const two = entries("a", "b");
-    expect([stepped(two, undefined, 1), stepped(two, a, 1), stepped(two, b, 1), stepped(two, undefined, -1), stepped(two, a, -1), stepped([], undefined, 1)]).toEqual([a, b, undefined, b, undefined, undefined]);
+    expect([
+      stepped(two, undefined, 1),
+      stepped(two, a, 1),
+      stepped(two, b, 1),
+      stepped(two, undefined, -1),
+      stepped(two, a, -1),
+      stepped([], undefined, 1),
+    ]).toEqual([a, b, undefined, b, undefined, undefined]);
   });
 
   it("starts from its entry as results arrive", () => {

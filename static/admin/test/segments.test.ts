@@ -8,10 +8,10 @@ describe("a text that rows can show", () => {
     '(plan = "pro" or tag("beta")) and country not in ("FR", "DE") and last_seen < 30d and not clicked("spring")',
     'plan = "pro" or tag("beta")',
     'not topic("news") and topic("sport") and not tag("x")',
-    'exists(plan) and not exists(timezone)',
+    "exists(plan) and not exists(timezone)",
     'attribute("first seen") = "x" and attribute("and") = 1',
-    'ratio > -0.5 and ordered > now - 3d and ends < now + 3d and day = now',
-    'born < 2008-11-22 and at >= 2026-11-20T07:00:00Z',
+    "ratio > -0.5 and ordered > now - 3d and ends < now + 3d and day = now",
+    "born < 2008-11-22 and at >= 2026-11-20T07:00:00Z",
     'clicked("spring", 7d) and received("msg_1")',
     'größe = "XL \\"wide\\" \\\\"',
     'gateway = "fcm" and browser not in ("firefox", "safari") and age > 12h',
@@ -25,7 +25,7 @@ describe("a text that rows can show", () => {
   it.each([
     ["plan='pro'", 'plan = "pro"'],
     ['not plan in ("a")', 'plan not in ("a")'],
-    ['not not vip = true', "vip = true"],
+    ["not not vip = true", "vip = true"],
     ['(plan = "a" and tag("b")) and (tag("c"))', 'plan = "a" and tag("b") and tag("c")'],
     ["  ", ""],
   ])("may be written otherwise: %s", (text, expected) => {
@@ -40,7 +40,7 @@ it.each([
   'plan in ("a,b", "c")',
   'plan in ("a", 1)',
   "not age < 3d",
-  'plan = ',
+  "plan = ",
   'plan = "a',
   'plan ~ "a"',
   'plan = "a" tag("b")',
@@ -54,7 +54,11 @@ it.each([
 
 describe("rows", () => {
   it("that are not whole are left out", () => {
-    const rows: Condition[] = [{ ...BLANK, name: "plan" }, { ...BLANK, value: "x" }, { ...BLANK, subject: "locale", verb: "in", value: " , " }];
+    const rows: Condition[] = [
+      { ...BLANK, name: "plan" },
+      { ...BLANK, value: "x" },
+      { ...BLANK, subject: "locale", verb: "in", value: " , " },
+    ];
     expect(rows.map(isWhole)).toEqual([false, false, false]);
     expect(write([rows, [{ ...BLANK, subject: "tag", value: "beta" }], []])).toBe('tag("beta")');
     expect(isWhole({ ...BLANK, subject: "locale", verb: "exists" })).toBe(true);

@@ -1,15 +1,40 @@
 import { describe, expect, it } from "vitest";
 import type { CampaignPlan, Template, TemplatePreview } from "../src/api/types";
-import { ANYBODY, BLANK, draftOf, inLanguage, LANGUAGES_MAX, names, pointerOf, shownTo, templateOf, trialWords, untaken, usesWords, whomOf, withLanguage, withoutLanguage, type Draft } from "../src/lib/templates";
+import {
+  ANYBODY,
+  BLANK,
+  draftOf,
+  inLanguage,
+  LANGUAGES_MAX,
+  names,
+  pointerOf,
+  shownTo,
+  templateOf,
+  trialWords,
+  untaken,
+  usesWords,
+  whomOf,
+  withLanguage,
+  withoutLanguage,
+  type Draft,
+} from "../src/lib/templates";
 
 describe("a template that is written", () => {
   it.each<[Template]>([
     [{ content: { title: "Hello {{ attributes.name }}" }, too_long: "dead" }],
     [
       {
-        content: { title: "Hello", body: "x", actions: [{ action: "go", title: "{{ data.what }}" }], data: { a: 1 } as never },
+        content: {
+          title: "Hello",
+          body: "x",
+          actions: [{ action: "go", title: "{{ data.what }}" }],
+          data: { a: 1 } as never,
+        },
         compact: { title: "H" },
-        locales: { de: { content: { title: "Hallo", url: "/{{ data.n }}" }, compact: { title: "h" } }, "pt-BR": { content: { title: "Oi" } } },
+        locales: {
+          de: { content: { title: "Hallo", url: "/{{ data.n }}" }, compact: { title: "h" } },
+          "pt-BR": { content: { title: "Oi" } },
+        },
         too_long: { cut: "body" },
       },
     ],
@@ -20,13 +45,20 @@ describe("a template that is written", () => {
   it("adds and removes a language", () => {
     const own: Draft = draftOf({ content: { title: "Hello" } });
     const two = withLanguage(own, "de");
-    expect(two.languages.map(({ locale, said }) => [locale, said.title])).toEqual([["", "Hello"], ["de", "Hello"]]);
+    expect(two.languages.map(({ locale, said }) => [locale, said.title])).toEqual([
+      ["", "Hello"],
+      ["de", "Hello"],
+    ]);
     expect(withoutLanguage(two, 1)).toEqual(own);
   });
 
   it("accepts each valid language once", () => {
     const de = withLanguage(BLANK, "de");
-    expect([untaken(de, "fr"), untaken(de, "DE"), untaken(de, "not a tag")]).toEqual([undefined, "exists already", "is no language tag such as de, or pt-BR"]);
+    expect([untaken(de, "fr"), untaken(de, "DE"), untaken(de, "not a tag")]).toEqual([
+      undefined,
+      "exists already",
+      "is no language tag such as de, or pt-BR",
+    ]);
     const full = Array.from({ length: LANGUAGES_MAX }, (_, n) => `x-${n}`).reduce(withLanguage, BLANK);
     expect(untaken(full, "fr")).toBe("is one too many: a template has at most 50");
   });
@@ -39,29 +71,51 @@ describe("a template that is written", () => {
 describe("whom it is tried on", () => {
   it("is one recipient or given data", () => {
     expect(whomOf(ANYBODY)).toEqual({ recipient: { attributes: {} } });
-    expect(whomOf({ ...ANYBODY, locale: " de ", attributes: '{"name": "Ann"}' })).toEqual({ recipient: { locale: "de", attributes: { name: "Ann" } } });
+    expect(whomOf({ ...ANYBODY, locale: " de ", attributes: '{"name": "Ann"}' })).toEqual({
+      recipient: { locale: "de", attributes: { name: "Ann" } },
+    });
     expect(whomOf({ ...ANYBODY, kind: "user", id: " 42 " })).toEqual({ user: "42" });
     expect(whomOf({ ...ANYBODY, kind: "subscription", id: "sub_1" })).toEqual({ subscription: "sub_1" });
   });
 
   it("is no recipient while data are invalid", () => {
-    expect([whomOf({ ...ANYBODY, attributes: "{" }), whomOf({ ...ANYBODY, attributes: "[1]" })]).toEqual([undefined, undefined]);
+    expect([whomOf({ ...ANYBODY, attributes: "{" }), whomOf({ ...ANYBODY, attributes: "[1]" })]).toEqual([
+      undefined,
+      undefined,
+    ]);
   });
 });
 
 it("finds what comes of it by language", () => {
   const part = (locale: string | null) => ({ locale, content: { title: locale ?? "own" }, octets: 1, faults: [] });
   const preview: TemplatePreview = { locale: "de", variants: [part(null), part("de")] };
-  expect([inLanguage(preview, "")?.content?.title, inLanguage(preview, "fr"), shownTo(preview)?.content?.title, shownTo({ ...preview, locale: null })?.content?.title]).toEqual(["own", undefined, "de", "own"]);
+  expect([
+    inLanguage(preview, "")?.content?.title,
+    inLanguage(preview, "fr"),
+    shownTo(preview)?.content?.title,
+    shownTo({ ...preview, locale: null })?.content?.title,
+  ]).toEqual(["own", undefined, "de", "own"]);
 });
 
 it.each([
   [{ checked: 0 }, "cancelled", "The audience is empty."],
   [{ checked: 1 }, "accepted", "The template renders for the one recipient."],
   [{ checked: 1_200 }, "accepted", "The template renders for all of 1,200 recipients."],
-  [{ checked: 90_000, done: false }, "retrying", "The template renders for all of the 90,000 recipients checked in ten seconds."],
-  [{ checked: 1_200, unrenderable: 3 }, "lost", "Of 1,200 recipients, 3 would get no message: 3 lack a value or have an invalid value."],
-  [{ checked: 1_200, unrenderable: 3, too_long: 1 }, "lost", "Of 1,200 recipients, 4 would get no message: 3 lack a value or have an invalid value, for 1 the result is too long."],
+  [
+    { checked: 90_000, done: false },
+    "retrying",
+    "The template renders for all of the 90,000 recipients checked in ten seconds.",
+  ],
+  [
+    { checked: 1_200, unrenderable: 3 },
+    "lost",
+    "Of 1,200 recipients, 3 would get no message: 3 lack a value or have an invalid value.",
+  ],
+  [
+    { checked: 1_200, unrenderable: 3, too_long: 1 },
+    "lost",
+    "Of 1,200 recipients, 4 would get no message: 3 lack a value or have an invalid value, for 1 the result is too long.",
+  ],
 ])("reports the trial on all: %j", (told, tone, words) => {
   expect(trialWords({ unrenderable: 0, too_long: 0, done: true, failures: [], ...told })).toEqual({ tone, words });
 });
@@ -72,7 +126,14 @@ describe("what uses it", () => {
     [{ slug: "a", message: { to, template: "welcome" } }, true],
     [{ slug: "a", message: { to, template: "other" } }, false],
     [{ slug: "a", message: { to, content: { title: "welcome" } } }, false],
-    [{ slug: "a", message: { to, content: { title: "T" } }, variants: [{ name: "b", message: { template: "welcome" } as never }] }, true],
+    [
+      {
+        slug: "a",
+        message: { to, content: { title: "T" } },
+        variants: [{ name: "b", message: { template: "welcome" } as never }],
+      },
+      true,
+    ],
   ])("is told by the plan %j", (plan, is) => {
     expect(names(plan, "welcome")).toBe(is);
   });
@@ -80,7 +141,10 @@ describe("what uses it", () => {
   const campaign = (name: string, state: "draft" | "sending") => ({ name, state });
   it.each([
     [{ by: [], looked: 4, of: 4 }, "No open campaign uses the template. Sent messages keep their content."],
-    [{ by: [], looked: 60, of: 90 }, "No open campaign uses the template (the newest 60 of 90 were checked). Sent messages keep their content."],
+    [
+      { by: [], looked: 60, of: 90 },
+      "No open campaign uses the template (the newest 60 of 90 were checked). Sent messages keep their content.",
+    ],
     [
       { by: [campaign("Spring", "sending")], looked: 4, of: 4 },
       "One open campaign uses the template: Spring. Started campaigns have a copy and continue as planned. Sent messages keep their content.",

@@ -3,7 +3,12 @@ import type { CalendarSettings, Timetable } from "../src/api/types";
 import { laterWords, localTime, retryWords, untilEnd, untilOpen, whenWords } from "../src/lib/timing";
 
 const NOW = new Date("2027-01-15T22:30:00Z"); // a Friday; 23:30 in Berlin
-const calendar = (more: Partial<CalendarSettings> = {}): CalendarSettings => ({ timezone: "Europe/Berlin", quiet_hours: null, off_peak: [], ...more });
+const calendar = (more: Partial<CalendarSettings> = {}): CalendarSettings => ({
+  timezone: "Europe/Berlin",
+  quiet_hours: null,
+  off_peak: [],
+  ...more,
+});
 
 describe("the time somewhere", () => {
   it("is that of the zone", () => {
@@ -37,8 +42,12 @@ describe("when it goes out", () => {
   const quiet = calendar({ quiet_hours: { from: "22:00", to: "08:00" } });
 
   it("waits for quiet hours also when scheduled", () => {
-    expect(laterWords("promotional", quiet)).toEqual(["Quiet hours are 22:00 to 08:00 in each recipient’s time zone; deliveries wait until 08:00."]);
-    expect(laterWords("engagement", calendar({ off_peak: [{ days: ["sat"], from: "10:00", to: "12:00" }] }))).toEqual(["Only within off-peak windows, Europe/Berlin time: Sat 10:00 to 12:00."]);
+    expect(laterWords("promotional", quiet)).toEqual([
+      "Quiet hours are 22:00 to 08:00 in each recipient’s time zone; deliveries wait until 08:00.",
+    ]);
+    expect(laterWords("engagement", calendar({ off_peak: [{ days: ["sat"], from: "10:00", to: "12:00" }] }))).toEqual([
+      "Only within off-peak windows, Europe/Berlin time: Sat 10:00 to 12:00.",
+    ]);
     expect([laterWords("transactional", quiet), laterWords("promotional", calendar())]).toEqual([[], []]);
   });
 
@@ -53,7 +62,9 @@ describe("when it goes out", () => {
 
   it("is after quiet hours of each recipient", () => {
     const said = whenWords("promotional", quiet, 86_400, NOW).join(" ");
-    expect(said).toContain("Quiet hours are 22:00 to 08:00 in each recipient’s time zone; deliveries wait until 08:00.");
+    expect(said).toContain(
+      "Quiet hours are 22:00 to 08:00 in each recipient’s time zone; deliveries wait until 08:00.",
+    );
     expect(said).toContain("it is 23:30: deliveries wait for 8 h 30 min.");
     expect(said).not.toContain("time to live");
   });
@@ -79,12 +90,26 @@ describe("retries", () => {
     window_s,
     shortest_window_s: window_s,
     longest_window_s: window_s,
-    rows: retries ? [{ first: 1, last: retries, phase: "backoff", delay_s, shortest_s: delay_s, longest_s: delay_s, elapsed_s: window_s }] : [],
+    rows: retries
+      ? [
+          {
+            first: 1,
+            last: retries,
+            phase: "backoff",
+            delay_s,
+            shortest_s: delay_s,
+            longest_s: delay_s,
+            elapsed_s: window_s,
+          },
+        ]
+      : [],
   });
 
   it("are told in a sentence", () => {
     expect(retryWords(timetable(0, 0, 0))).toBe("Failed pushes are not retried.");
     expect(retryWords(timetable(1, 0, 0))).toBe("Failed pushes are retried once, immediately.");
-    expect(retryWords(timetable(10, 2, 1_620))).toBe("Failed pushes are retried up to 10 times, first after 2 s, last after 27 min.");
+    expect(retryWords(timetable(10, 2, 1_620))).toBe(
+      "Failed pushes are retried up to 10 times, first after 2 s, last after 27 min.",
+    );
   });
 });

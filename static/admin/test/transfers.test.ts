@@ -1,6 +1,20 @@
 import { describe, expect, it } from "vitest";
 import type { Import } from "../src/api/types";
-import { consentWords, EXPORT_STANDINGS, exportPath, faultsCsv, formatOf, importStanding, importWords, isMappable, mapOf, personPath, transfer, untold, type Wire } from "../src/lib/transfers";
+import {
+  consentWords,
+  EXPORT_STANDINGS,
+  exportPath,
+  faultsCsv,
+  formatOf,
+  importStanding,
+  importWords,
+  isMappable,
+  mapOf,
+  personPath,
+  transfer,
+  untold,
+  type Wire,
+} from "../src/lib/transfers";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 const one = (more: Partial<Import> = {}): Import => ({
@@ -27,7 +41,15 @@ const one = (more: Partial<Import> = {}): Import => ({
 
 describe("a file", () => {
   it("is known by its name, if that tells", () => {
-    expect(["a.ndjson", "A.JSONL", "users.csv", "b.tsv", "c.json", "d.xlsx", "e"].map(formatOf)).toEqual(["ndjson", "ndjson", "csv", "csv", "json", undefined, undefined]);
+    expect(["a.ndjson", "A.JSONL", "users.csv", "b.tsv", "c.json", "d.xlsx", "e"].map(formatOf)).toEqual([
+      "ndjson",
+      "ndjson",
+      "csv",
+      "csv",
+      "json",
+      undefined,
+      undefined,
+    ]);
   });
 
   it("has columns that mean what somebody says", () => {
@@ -40,16 +62,27 @@ describe("a file", () => {
 describe("an import", () => {
   it("stands where its file left it", () => {
     const word = (more: Partial<Import>) => importStanding(one(more), NOW).word;
-    expect([word({}), word({ changed_at: "2027-01-15T07:58:00Z" }), word({ finished_at: NOW.toISOString() }), word({ finished_at: NOW.toISOString(), dry_run: true })]).toEqual(["Running", "Interrupted", "Done", "Dry run"]);
+    expect([
+      word({}),
+      word({ changed_at: "2027-01-15T07:58:00Z" }),
+      word({ finished_at: NOW.toISOString() }),
+      word({ finished_at: NOW.toISOString(), dry_run: true }),
+    ]).toEqual(["Running", "Interrupted", "Done", "Dry run"]);
   });
 
   it("says what it came to, or would", () => {
-    expect(importWords(one())).toBe("10 lines were read: 6 subscriptions are new, one known already, one line skipped, no longer subscribed, 2 lines invalid.");
-    expect(importWords(one({ lines: 1, added: 1, known: 0, left_out: 0, refused: 0, dry_run: true }))).toBe("1 line was read: one subscription would be new, none known already.");
+    expect(importWords(one())).toBe(
+      "10 lines were read: 6 subscriptions are new, one known already, one line skipped, no longer subscribed, 2 lines invalid.",
+    );
+    expect(importWords(one({ lines: 1, added: 1, known: 0, left_out: 0, refused: 0, dry_run: true }))).toBe(
+      "1 line was read: one subscription would be new, none known already.",
+    );
   });
 
   it("says how many are pruned or restored", () => {
-    expect(importWords(one({ added: 0, known: 3, restored: 2, left_out: 4, pruned: 3, refused: 0 }))).toBe("10 lines were read: no subscriptions are new, 3 known already, 2 of them active again, 4 lines skipped, no longer subscribed (3 reported gone by their push service).");
+    expect(importWords(one({ added: 0, known: 3, restored: 2, left_out: 4, pruned: 3, refused: 0 }))).toBe(
+      "10 lines were read: no subscriptions are new, 3 known already, 2 of them active again, 4 lines skipped, no longer subscribed (3 reported gone by their push service).",
+    );
   });
 
   it("has a formula-free report for programs", () => {
@@ -116,7 +149,11 @@ describe("sending a file", () => {
 
 describe("what is taken out", () => {
   it("is complete or subscriptions only", () => {
-    expect((["all", "ndjson", "csv"] as const).map((what) => exportPath("app_1", what))).toEqual(["/v1/apps/app_1/export", "/v1/apps/app_1/export?only=subscriptions", "/v1/apps/app_1/export?only=subscriptions&format=csv"]);
+    expect((["all", "ndjson", "csv"] as const).map((what) => exportPath("app_1", what))).toEqual([
+      "/v1/apps/app_1/export",
+      "/v1/apps/app_1/export?only=subscriptions",
+      "/v1/apps/app_1/export?only=subscriptions&format=csv",
+    ]);
     expect(personPath("app_1", "ann/../x?y")).toBe("/v1/apps/app_1/users/ann%2F..%2Fx%3Fy/export");
   });
 
@@ -127,12 +164,14 @@ describe("what is taken out", () => {
 
 it("shows time and place of consent if known", () => {
   const day = (at: string) => at.slice(0, 10);
-  expect([undefined, null, {}, { source: "checkout" }, { at: "2027-01-15T08:00:00Z" }, { at: "2027-01-15T08:00:00Z", source: "checkout" }].map((consent) => consentWords(consent, day))).toEqual([
-    undefined,
-    undefined,
-    undefined,
-    "checkout",
-    "2027-01-15",
-    "2027-01-15, checkout",
-  ]);
+  expect(
+    [
+      undefined,
+      null,
+      {},
+      { source: "checkout" },
+      { at: "2027-01-15T08:00:00Z" },
+      { at: "2027-01-15T08:00:00Z", source: "checkout" },
+    ].map((consent) => consentWords(consent, day)),
+  ).toEqual([undefined, undefined, undefined, "checkout", "2027-01-15", "2027-01-15, checkout"]);
 });

@@ -1,6 +1,20 @@
 import { describe, expect, it } from "vitest";
 import type { WebhookResponse, WebhookAttempt } from "../src/api/types";
-import { BLANK, bodyOf, deletionWords, draftOf, EVENTS, hostOf, OWN, replayWords, requestWords, standing, toggled, trialWords, tryWords } from "../src/lib/webhooks";
+import {
+  BLANK,
+  bodyOf,
+  deletionWords,
+  draftOf,
+  EVENTS,
+  hostOf,
+  OWN,
+  replayWords,
+  requestWords,
+  standing,
+  toggled,
+  trialWords,
+  tryWords,
+} from "../src/lib/webhooks";
 
 const webhook = (more: Partial<WebhookResponse> = {}): WebhookResponse => ({
   id: "wh_1",
@@ -23,7 +37,14 @@ const webhook = (more: Partial<WebhookResponse> = {}): WebhookResponse => ({
   changed_at: "2027-01-15T08:00:00Z",
   ...more,
 });
-const tried = (more: Partial<WebhookAttempt> = {}): WebhookAttempt => ({ number: 0, at: "2027-01-15T08:00:00Z", http_status: 204, took_ms: 35, reason: null, ...more });
+const tried = (more: Partial<WebhookAttempt> = {}): WebhookAttempt => ({
+  number: 0,
+  at: "2027-01-15T08:00:00Z",
+  http_status: 204,
+  took_ms: 35,
+  reason: null,
+  ...more,
+});
 
 describe("where a webhook stands", () => {
   it.each<[Partial<WebhookResponse>, string, string]>([
@@ -42,41 +63,74 @@ describe("where a webhook stands", () => {
 
   it("is explained unless nothing needs to be said", () => {
     expect(standing(webhook()).why).toBe("");
-    expect(standing(webhook({ dropped_events: 1 })).why).toBe("One event was dropped because too many requests were waiting.");
+    expect(standing(webhook({ dropped_events: 1 })).why).toBe(
+      "One event was dropped because too many requests were waiting.",
+    );
   });
 });
 
 describe("a request", () => {
   it("stands where its receiver left it", () => {
-    const words = (["pending", "delivered", "failed"] as const).map((state) => requestWords({ state, attempts: 0 }).word);
-    expect([...words, requestWords({ state: "pending", attempts: 2 }).word]).toEqual(["Waiting", "Accepted", "Failed", "Retrying"]);
+    const words = (["pending", "delivered", "failed"] as const).map(
+      (state) => requestWords({ state, attempts: 0 }).word,
+    );
+    expect([...words, requestWords({ state: "pending", attempts: 2 }).word]).toEqual([
+      "Waiting",
+      "Accepted",
+      "Failed",
+      "Retrying",
+    ]);
   });
 
   it("tells what came back of each try", () => {
     expect(tryWords(tried())).toBe("The receiver responded 204 after 35 ms.");
-    expect(tryWords(tried({ http_status: 500, took_ms: 1_200, reason: "oops" }))).toBe("The receiver responded 500 after 1.2 s: oops");
-    expect(tryWords(tried({ http_status: null, took_ms: 15_000, reason: "deadline" }))).toBe("No response: timeout, after 15 s.");
-    expect(tryWords(tried({ http_status: null, took_ms: 3, reason: "something new" }))).toBe("No response: something new, after 3 ms.");
+    expect(tryWords(tried({ http_status: 500, took_ms: 1_200, reason: "oops" }))).toBe(
+      "The receiver responded 500 after 1.2 s: oops",
+    );
+    expect(tryWords(tried({ http_status: null, took_ms: 15_000, reason: "deadline" }))).toBe(
+      "No response: timeout, after 15 s.",
+    );
+    expect(tryWords(tried({ http_status: null, took_ms: 3, reason: "something new" }))).toBe(
+      "No response: something new, after 3 ms.",
+    );
   });
 
   it("of a test shows whether the receiver works", () => {
     expect(trialWords({ state: "pending", tries: [] })).toBeUndefined();
-    expect(trialWords({ state: "delivered", tries: [tried()] })).toMatchObject({ tone: "accepted", word: "Test passed" });
-    expect(trialWords({ state: "pending", tries: [tried({ http_status: 503, reason: "busy" })] })?.why).toBe("The receiver responded 503 after 35 ms: busy The request is retried.");
-    expect(trialWords({ state: "failed", tries: [tried({ http_status: 503 })] })?.why).toBe("The receiver responded 503 after 35 ms.");
+    expect(trialWords({ state: "delivered", tries: [tried()] })).toMatchObject({
+      tone: "accepted",
+      word: "Test passed",
+    });
+    expect(trialWords({ state: "pending", tries: [tried({ http_status: 503, reason: "busy" })] })?.why).toBe(
+      "The receiver responded 503 after 35 ms: busy The request is retried.",
+    );
+    expect(trialWords({ state: "failed", tries: [tried({ http_status: 503 })] })?.why).toBe(
+      "The receiver responded 503 after 35 ms.",
+    );
   });
 });
 
 describe("what is about to be done", () => {
   it("is said with how many it is", () => {
-    expect(replayWords(1)).toContain("One failed request is sent again, with all retries. Each request keeps its id, so a receiver can drop duplicates.");
-    expect(replayWords(12)).toContain("12 failed requests are sent again, with all retries. Each request keeps its id, so a receiver can drop duplicates.");
-    expect(deletionWords({ pending: 0, failed: 0 })).toContain("The receiver gets no further events. No requests are waiting. This cannot be undone.");
-    expect(deletionWords({ pending: 2, failed: 1_200 })).toContain("The receiver gets no further events. 2 waiting and 1,200 failed requests are deleted. This cannot be undone.");
+    expect(replayWords(1)).toContain(
+      "One failed request is sent again, with all retries. Each request keeps its id, so a receiver can drop duplicates.",
+    );
+    expect(replayWords(12)).toContain(
+      "12 failed requests are sent again, with all retries. Each request keeps its id, so a receiver can drop duplicates.",
+    );
+    expect(deletionWords({ pending: 0, failed: 0 })).toContain(
+      "The receiver gets no further events. No requests are waiting. This cannot be undone.",
+    );
+    expect(deletionWords({ pending: 2, failed: 1_200 })).toContain(
+      "The receiver gets no further events. 2 waiting and 1,200 failed requests are deleted. This cannot be undone.",
+    );
   });
 
   it("shows the host of an address only", () => {
-    expect([hostOf("https://hooks.example.com:8443/in?token=abc"), hostOf("nonsense")]).toEqual(["hooks.example.com:8443", ""]);
+    expect([hostOf("https://hooks.example.com:8443/in?token=abc"), hostOf("nonsense")]).toEqual([
+      "hooks.example.com:8443",
+      "",
+    ]);
   });
 });
 

@@ -88,7 +88,18 @@ export interface Check {
    *
    * Checks that depend on a failed one are left out.
    */
-  name: "support" | "manifest" | "permission" | "worker" | "line" | "subscription" | "server" | "key" | "registration" | "clock" | "round-trip";
+  name:
+    | "support"
+    | "manifest"
+    | "permission"
+    | "worker"
+    | "line"
+    | "subscription"
+    | "server"
+    | "key"
+    | "registration"
+    | "clock"
+    | "round-trip";
   ok: boolean;
   /** Finding for developers and support, in English, like `advice`. */
   found: string;

@@ -122,7 +122,9 @@ export function init(options: Options): Client {
         await save(saved); // before waiting for the worker: the change survives a closed tab
         if (wish.explicit) await announce();
         wish = { userId, userToken, page, ...wish };
-        const failure = await place.registration(saved.wanted).then((registration) => reconcile(saved, registration, wish), expected);
+        const failure = await place
+          .registration(saved.wanted)
+          .then((registration) => reconcile(saved, registration, wish), expected);
         if (failure?.reason === "refused") {
           if (saved.unsaid === said) saved.unsaid = unsaid; // the server would refuse it each time
         } else if (failure && !failure.retrying && wish.explicit && !saved.id) {
@@ -186,7 +188,9 @@ export function init(options: Options): Client {
   async function clear(): Promise<void> {
     try {
       const registration = await place?.registration(false);
-      const shown = ((await registration?.getNotifications()) ?? []).filter(({ data }) => data?.bellwire && isOurs(data.bellwire.app));
+      const shown = ((await registration?.getNotifications()) ?? []).filter(
+        ({ data }) => data?.bellwire && isOurs(data.bellwire.app),
+      );
       await noteSeen(shown.map(({ data }) => data.bellwire.receipt)).catch(() => {});
       shown.forEach((notification) => notification.close());
       await navigator.clearAppBadge?.();
@@ -260,7 +264,8 @@ export function init(options: Options): Client {
     asked = true;
     const { port1, port2 } = new MessageChannel();
     const timer = setTimeout(() => {
-      if (!registration.waiting) console.warn(`Bellwire: ${active.scriptURL} lacks importScripts("${server}/sdk/service-worker.js")`);
+      if (!registration.waiting)
+        console.warn(`Bellwire: ${active.scriptURL} lacks importScripts("${server}/sdk/service-worker.js")`);
     }, WORKER_ANSWERS_MS);
     port1.onmessage = () => clearTimeout(timer);
     active.postMessage(FLUSH, [port2]);
@@ -304,7 +309,10 @@ export function init(options: Options): Client {
     diagnose: (options) =>
       import("./diagnose.js").then(
         ({ diagnose }) => diagnose(client, options),
-        (error) => ({ code: null, checks: [{ name: "server", ok: false, found: `${error}`, advice: "Allow /sdk/diagnose.js" }] }),
+        (error) => ({
+          code: null,
+          checks: [{ name: "server", ok: false, found: `${error}`, advice: "Allow /sdk/diagnose.js" }],
+        }),
       ),
     async credentials() {
       const saved = await record();

@@ -39,7 +39,11 @@ interface Found {
 class Report {
   readonly checks: Check[] = [];
   add(name: Check["name"], found: string, advice: string | null | false = null): boolean {
-    const line = (text: string) => text.replace(/[\s\x00-\x1f\x7f-\x9f]+/g, " ").trim().slice(0, TEXT_MAX) || "?";
+    const line = (text: string) =>
+      text
+        .replace(/[\s\x00-\x1f\x7f-\x9f]+/g, " ")
+        .trim()
+        .slice(0, TEXT_MAX) || "?";
     this.checks.push({ name, ok: !advice, found: line(found), advice: advice ? line(advice) : null });
     return !advice;
   }
@@ -55,7 +59,11 @@ export async function diagnose(client: Client, { into }: DiagnoseOptions = {}): 
   try {
     code = await examine(client, report);
   } catch (error) {
-    report.add("support", (error as Partial<Failure>).message ?? String(error), "The browser failed unexpectedly. Send this text to support.");
+    report.add(
+      "support",
+      (error as Partial<Failure>).message ?? String(error),
+      "The browser failed unexpectedly. Send this text to support.",
+    );
   }
   const diagnosis = { code, checks: report.checks };
   if (into) render(diagnosis, into);
@@ -70,7 +78,13 @@ async function examine({ options, status }: Client, report: Report): Promise<str
     report.add("support", `${agent}: ${state}`, "Correct init's options. The console names the option.");
     return null;
   }
-  if (!report.add("support", `${agent}: ${missing ?? "web push"}`, missing && missing in MESSAGES && MESSAGES[missing as keyof typeof MESSAGES])) {
+  if (
+    !report.add(
+      "support",
+      `${agent}: ${missing ?? "web push"}`,
+      missing && missing in MESSAGES && MESSAGES[missing as keyof typeof MESSAGES],
+    )
+  ) {
     if (missing === "not-installed") await manifest(report);
     return null;
   }
@@ -78,11 +92,19 @@ async function examine({ options, status }: Client, report: Report): Promise<str
   const found = await browserSide(options, report);
   const address = base(options);
   const config = await call("GET", `${address}/config`);
-  const reachable = report.add("server", `${options.server}: ${told(config)}`, config.status !== 200 && adviceOf(config));
+  const reachable = report.add(
+    "server",
+    `${options.server}: ${told(config)}`,
+    config.status !== 200 && adviceOf(config),
+  );
   if (found.subscription && found.saved && reachable) key(found as Required<Found>, config, report);
   const { saved } = found;
   if (!saved?.id || !saved.token || !reachable) {
-    report.add("registration", "The server has no subscription of this browser.", reachable ? "Call subscribe()." : "Reach the server first.");
+    report.add(
+      "registration",
+      "The server has no subscription of this browser.",
+      reachable ? "Call subscribe()." : "Reach the server first.",
+    );
     return null;
   }
   return serverSide(address, saved as Saved & { token: string }, report);
@@ -91,15 +113,27 @@ async function examine({ options, status }: Client, report: Report): Promise<str
 /** Checks the requirement of iOS before 26: without a manifest, an icon on the Home Screen opens a tab of the browser. */
 async function manifest(report: Report): Promise<void> {
   const link = document.querySelector<HTMLLinkElement>("link[rel=manifest]")?.href;
-  const found = link && (await fetch(link).then((response) => response.json()).catch(() => undefined));
+  const found =
+    link &&
+    (await fetch(link)
+      .then((response) => response.json())
+      .catch(() => undefined));
   const display = found?.display ?? "none";
   const fits = /^(standalone|fullscreen)$/.test(display);
-  report.add("manifest", `${link ?? "No link"}: display ${display}`, !fits && 'Link a web app manifest with "display": "standalone".');
+  report.add(
+    "manifest",
+    `${link ?? "No link"}: display ${display}`,
+    !fits && 'Link a web app manifest with "display": "standalone".',
+  );
 }
 
 function permission(report: Report): void {
   const { permission } = Notification;
-  const advice = { granted: null, default: "Call subscribe() in a click handler: the browser has not asked the person yet.", denied: "Allow notifications for this site in the browser's settings." };
+  const advice = {
+    granted: null,
+    default: "Call subscribe() in a click handler: the browser has not asked the person yet.",
+    denied: "Allow notifications for this site in the browser's settings.",
+  };
   report.add("permission", permission, advice[permission]);
 }
 
@@ -112,17 +146,33 @@ async function browserSide(options: Client["options"], report: Report): Promise<
   const worker = found.registration?.active;
   const line = `importScripts("${options.server}/sdk/service-worker.js")`;
   const script = worker?.scriptURL ?? "No active worker";
-  report.add("worker", `${script}, scope ${scope}`, !worker && "Call subscribe(), which registers it, and read its message.");
+  report.add(
+    "worker",
+    `${script}, scope ${scope}`,
+    !worker && "Call subscribe(), which registers it, and read its message.",
+  );
   if (!worker) return found;
   const hasLine = await answers(worker);
-  report.add("line", `The worker ${hasLine ? "answers" : "does not answer"}.`, !hasLine && `Add ${line} to ${worker.scriptURL}.`);
+  report.add(
+    "line",
+    `The worker ${hasLine ? "answers" : "does not answer"}.`,
+    !hasLine && `Add ${line} to ${worker.scriptURL}.`,
+  );
   found.saved = await load(scope, options.app);
   found.subscription = await found.registration!.pushManager.getSubscription();
   const { saved, subscription } = found;
   const isCurrent = subscription?.endpoint === saved?.endpoint && !!saved && settled(saved);
   const at = subscription ? new URL(subscription.endpoint).host : "none";
-  const advice = !saved?.wanted ? "Call subscribe()." : !subscription ? "Reload the page: the browser has dropped the subscription." : "Reload the page, which registers it.";
-  report.add("subscription", subscription && !isCurrent ? `${at}, not registered` : at, (!saved?.wanted || !isCurrent) && advice);
+  const advice = !saved?.wanted
+    ? "Call subscribe()."
+    : !subscription
+      ? "Reload the page: the browser has dropped the subscription."
+      : "Reload the page, which registers it.";
+  report.add(
+    "subscription",
+    subscription && !isCurrent ? `${at}, not registered` : at,
+    (!saved?.wanted || !isCurrent) && advice,
+  );
   return found;
 }
 
@@ -140,11 +190,19 @@ function answers(worker: ServiceWorker): Promise<boolean> {
 function key({ subscription, saved }: Required<Found>, { body }: Answer, report: Report): void {
   const own = subscription && keyOf(subscription, saved);
   const same = own === body?.application_server_key;
-  report.add("key", same ? "The server's." : `${own}, but the server has ${body?.application_server_key}`, !same && "Reload the page twice: it takes over the new key.");
+  report.add(
+    "key",
+    same ? "The server's." : `${own}, but the server has ${body?.application_server_key}`,
+    !same && "Reload the page twice: it takes over the new key.",
+  );
 }
 
 /** Requests the server's record and a test, waits for the receipt, and stores the report. Returns the code of the report. */
-async function serverSide(address: string, { id, token }: Saved & { token: string }, report: Report): Promise<string | null> {
+async function serverSide(
+  address: string,
+  { id, token }: Saved & { token: string },
+  report: Report,
+): Promise<string | null> {
   const began = clock.now();
   const answer = await call("POST", `${address}/subscriptions/${id}/diagnoses`, undefined, token, 1);
   const view: ServerSide | undefined = answer.status === 200 ? answer.body : undefined;
@@ -178,13 +236,21 @@ async function roundTrip(address: string, token: string, view: ServerSide, repor
   const advice = waits
     ? "The push service has it, but the browser did not show it. Check the system's notification settings and battery saver, restart the browser, or renew the subscription."
     : "The push service has not taken it. Support sees the reason beside the code.";
-  report.add("round-trip", `Not shown within ${ROUND_TRIP_MS / 1000} s: ${test.state ?? "waits"} ${test.status ?? ""}`, advice);
+  report.add(
+    "round-trip",
+    `Not shown within ${ROUND_TRIP_MS / 1000} s: ${test.state ?? "waits"} ${test.status ?? ""}`,
+    advice,
+  );
 }
 
-const told = ({ status, body }: Answer) => (status ? `HTTP ${status}${body?.code ? ` ${body.code}` : ""}` : "no answer");
+const told = ({ status, body }: Answer) =>
+  status ? `HTTP ${status}${body?.code ? ` ${body.code}` : ""}` : "no answer";
 
 const adviceOf = ({ status, body }: Answer): string =>
-  body?.detail ?? (status ? "Check init's `server`: this is no Bellwire server." : "Check the network, the server, and the page's CSP (connect-src).");
+  body?.detail ??
+  (status
+    ? "Check init's `server`: this is no Bellwire server."
+    : "Check the network, the server, and the page's CSP (connect-src).");
 
 /** Replaces the content of the element by the report, in English. */
 function render({ code, checks }: Diagnosis, into: Element): void {
@@ -195,11 +261,18 @@ function render({ code, checks }: Diagnosis, into: Element): void {
     return made;
   };
   const rows = checks.map(({ name, ok, found, advice }) => {
-    const row = make("li", "", [make("strong", `${ok ? "✓" : "✗"} ${name}`), make("span", ` ${found}`), ...(advice ? [make("p", advice)] : [])]);
+    const row = make("li", "", [
+      make("strong", `${ok ? "✓" : "✗"} ${name}`),
+      make("span", ` ${found}`),
+      ...(advice ? [make("p", advice)] : []),
+    ]);
     row.className = ok ? "bellwire-ok" : "bellwire-bad";
     return row;
   });
-  const box = make("section", "", [make("ul", "", rows), ...(code ? [make("p", "Code for support: ", [make("code", code)])] : [])]);
+  const box = make("section", "", [
+    make("ul", "", rows),
+    ...(code ? [make("p", "Code for support: ", [make("code", code)])] : []),
+  ]);
   Object.assign(box, { className: "bellwire-diagnosis", lang: "en", dir: "ltr" });
   into.replaceChildren(box);
 }

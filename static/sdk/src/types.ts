@@ -16,8 +16,7 @@ export interface Details {
 export interface Refused {
   /** JSON pointer, such as `/topics/1`, `/tags` or `/attributes`. */
   pointer: string;
-  code:
-    /** Malformed, such as an unknown time zone. */
+  code: /** Malformed, such as an unknown time zone. */
     | "unreadable"
     /** The topic does not exist, and pages of this app may not create it. */
     | "topic_unknown"

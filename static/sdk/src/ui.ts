@@ -52,7 +52,8 @@ const ELEMENTS = { "bellwire-prompt": Prompt, "bellwire-bell": Bell, "bellwire-p
 
 /** Defines the elements, which stay empty until `ui()` is called. */
 export function define(): void {
-  for (const [name, element] of Object.entries(ELEMENTS)) customElements.get(name) ?? customElements.define(name, element);
+  for (const [name, element] of Object.entries(ELEMENTS))
+    customElements.get(name) ?? customElements.define(name, element);
 }
 
 /** Starts the elements of the page with a client, which it returns with `suggest`. Does nothing on a server that renders pages. */

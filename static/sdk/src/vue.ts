@@ -1,4 +1,16 @@
-import { defineComponent, getCurrentInstance, getCurrentScope, h, onMounted, onScopeDispose, type PropType, type ShallowRef, shallowReadonly, shallowRef, watch } from "vue";
+import {
+  defineComponent,
+  getCurrentInstance,
+  getCurrentScope,
+  h,
+  onMounted,
+  onScopeDispose,
+  type PropType,
+  type ShallowRef,
+  shallowReadonly,
+  shallowRef,
+  watch,
+} from "vue";
 import type { Client, Status } from "./api.js";
 import { callsOf, follow, type PushCalls } from "./push.js";
 

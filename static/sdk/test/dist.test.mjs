@@ -15,7 +15,10 @@ describe("what is built", () => {
       const [size, max] = row.slice(1).map((figure) => Number(figure.replace(",", "")));
       const octets = gzipSync(read(name), { level: 9 }).length;
       expect(octets).toBeLessThanOrEqual(max);
-      expect(Math.abs(octets - size), `the guide says ${size} octets for ${name}, which has ${octets}`).toBeLessThanOrEqual(50);
+      expect(
+        Math.abs(octets - size),
+        `the guide says ${size} octets for ${name}, which has ${octets}`,
+      ).toBeLessThanOrEqual(50);
     }
     const code = read("bellwire.js").toString();
     expect(code).not.toMatch(/sourceMappingURL|\bimport\s*[{*"']/);
@@ -24,7 +27,13 @@ describe("what is built", () => {
 
   it("loads the diagnosis on demand", () => {
     for (const name of ["bellwire.js", "index.js"]) {
-      expect(new Set(read(name).toString().match(/import\(.*?\)/g))).toEqual(new Set([`import("./diagnose.js")`]));
+      expect(
+        new Set(
+          read(name)
+            .toString()
+            .match(/import\(.*?\)/g),
+        ),
+      ).toEqual(new Set([`import("./diagnose.js")`]));
     }
     expect(read("diagnose.d.ts").toString()).toContain("function diagnose(client: Client");
   });
@@ -49,7 +58,12 @@ describe("what is built", () => {
     const { outputFiles, warnings } = await build({ stdin, bundle: true, format: "iife", write: false });
     expect(warnings).toEqual([]);
     const errors = [];
-    const context = vm.createContext({ URL, document: {}, location: new URL("https://shop.example/"), console: { error: (text) => errors.push(text) } });
+    const context = vm.createContext({
+      URL,
+      document: {},
+      location: new URL("https://shop.example/"),
+      console: { error: (text) => errors.push(text) },
+    });
     vm.runInContext(outputFiles[0].text, context);
     expect(await context.client.ready).toEqual({ state: "invalid-options" });
     expect(errors[0]).toContain("`server` is undefined");
@@ -63,7 +77,9 @@ describe("what is built", () => {
       const told = [await bellwire.ready, await bellwire.subscribe(), await bellwire.login("ann", "signed"), await bellwire.logout()];
       told.push(await bellwire.setTopics([]), await bellwire.prompt(), await bellwire.credentials(), off());
       console.log(JSON.stringify(told));`;
-    const told = JSON.parse(execFileSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8" }));
+    const told = JSON.parse(
+      execFileSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8" }),
+    );
     const state = { state: "no-window" };
     const failed = { ok: false, status: state, reason: "no-window", message: expect.any(String), retrying: false };
     expect(told).toEqual([state, failed, failed, failed, failed, { answer: "not-needed" }, null, null]);
@@ -89,20 +105,35 @@ describe("what is built", () => {
 
   it("packs one reproducible file for npm", () => {
     const file = new URL("../dist/bellwire-web.tgz", import.meta.url).pathname;
-    const tar = (...options) => execFileSync("tar", [...options], { encoding: "utf8", env: { ...process.env, TZ: "UTC" } });
-    const rows = tar("-tvzf", file, "--full-time", "--numeric-owner").trim().split("\n").map((row) => row.split(/\s+/));
+    const tar = (...options) =>
+      execFileSync("tar", [...options], { encoding: "utf8", env: { ...process.env, TZ: "UTC" } });
+    const rows = tar("-tvzf", file, "--full-time", "--numeric-owner")
+      .trim()
+      .split("\n")
+      .map((row) => row.split(/\s+/));
     expect(new Set(rows.map(([mode, owner, , ...time]) => [mode, owner, time.slice(0, 2)].join()))).toHaveLength(1);
     expect([...read("bellwire-web.tgz").subarray(4, 10)]).toEqual([0, 0, 0, 0, 2, 255]); // no time of the build, no name of its system
 
     const packed = rows.map((row) => row.at(-1).replace(/^package\//, ""));
-    expect(packed).toEqual(expect.arrayContaining(["LICENSE", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "package.json"]));
+    expect(packed).toEqual(
+      expect.arrayContaining(["LICENSE", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "package.json"]),
+    );
     const manifest = JSON.parse(tar("-xzOf", file, "package/package.json"));
-    const [, version] = read("../../../Cargo.toml").toString().match(/^version = "(.+)"$/m);
-    expect(manifest).toMatchObject({ name: "@bellwire/web", version, license: "MIT OR Apache-2.0", repository: { directory: "static/sdk" } });
+    const [, version] = read("../../../Cargo.toml")
+      .toString()
+      .match(/^version = "(.+)"$/m);
+    expect(manifest).toMatchObject({
+      name: "@bellwire/web",
+      version,
+      license: "MIT OR Apache-2.0",
+      repository: { directory: "static/sdk" },
+    });
     expect(manifest.engines.node).toMatch(/^>=\d+$/);
     expect([manifest.scripts, manifest.devDependencies]).toEqual([undefined, undefined]);
     expect(Object.keys(manifest.peerDependenciesMeta)).toEqual(Object.keys(manifest.peerDependencies));
-    const named = Object.values(manifest.exports).flatMap((entry) => Object.values(entry)).filter((path) => path.startsWith("./dist/"));
+    const named = Object.values(manifest.exports)
+      .flatMap((entry) => Object.values(entry))
+      .filter((path) => path.startsWith("./dist/"));
     expect(named.length).toBeGreaterThanOrEqual(8);
     for (const path of named) expect(packed).toContain(path.slice(2));
     expect(tar("-xzOf", file, "package/dist/react.js")).toMatch(/^"use client";/);

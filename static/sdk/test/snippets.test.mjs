@@ -1,5 +1,15 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -11,11 +21,22 @@ const pages = ["browser", "opt-in", "frameworks", "user-tokens"];
 const guide = pages.map((page) => readFileSync(join(root, `docs/${page}.md`), "utf8")).join("\n");
 
 /** Fenced blocks of code: language, side (page, worker or backend) and the recipe's file that has the same lines. */
-const blocks = [...guide.matchAll(/^( *)```(js|ts|tsx|vue)\b(.*)\n([^]*?)^ *```$/gm)].map(([, indent, language, info, text], n) => {
-  const words = info.trim().split(" ").filter(Boolean);
-  const code = text.split("\n").map((line) => line.replace(indent, "")).join("\n");
-  return { name: `block-${n}`, language, code, file: words.find((word) => word.includes("/")), side: words.find((word) => !word.includes("/")) };
-});
+const blocks = [...guide.matchAll(/^( *)```(js|ts|tsx|vue)\b(.*)\n([^]*?)^ *```$/gm)].map(
+  ([, indent, language, info, text], n) => {
+    const words = info.trim().split(" ").filter(Boolean);
+    const code = text
+      .split("\n")
+      .map((line) => line.replace(indent, ""))
+      .join("\n");
+    return {
+      name: `block-${n}`,
+      language,
+      code,
+      file: words.find((word) => word.includes("/")),
+      side: words.find((word) => !word.includes("/")),
+    };
+  },
+);
 
 /** Names that a snippet uses from the site around it. */
 const AROUND = {
@@ -55,10 +76,20 @@ function project(packages = []) {
 function compile(files, options = {}, packages = []) {
   const directory = project(packages);
   for (const [name, text] of Object.entries(files)) writeFileSync(join(directory, name), text);
-  const compilerOptions = { target: "es2022", module: "esnext", moduleResolution: "bundler", types: [], strict: true, noEmit: true, ...options };
+  const compilerOptions = {
+    target: "es2022",
+    module: "esnext",
+    moduleResolution: "bundler",
+    types: [],
+    strict: true,
+    noEmit: true,
+    ...options,
+  };
   writeFileSync(join(directory, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*"] }));
   try {
-    execFileSync(process.execPath, [join(sdk, "node_modules/typescript/bin/tsc"), "-p", directory], { encoding: "utf8" });
+    execFileSync(process.execPath, [join(sdk, "node_modules/typescript/bin/tsc"), "-p", directory], {
+      encoding: "utf8",
+    });
     return "";
   } catch ({ stdout }) {
     return stdout;
@@ -80,16 +111,32 @@ describe("snippets of the guides", () => {
   it.each(["page", "worker", "backend"])("compile by tsc --strict: %s", (side) => {
     const compiled = blocks.filter((block) => block.side === side && !OF_RECIPES.test(block.code));
     // As modules, whose own `bellwire` hides the one around them.
-    const files = compiled.map(({ name, language, code }) => [`${name}.${language.replace("js", "ts")}`, `${code}\nexport {};\n`]);
+    const files = compiled.map(({ name, language, code }) => [
+      `${name}.${language.replace("js", "ts")}`,
+      `${code}\nexport {};\n`,
+    ]);
     expect(files.length).toBeGreaterThan(0);
     const options = { lib: LIBRARIES[side], paths, jsx: "react-jsx", ...(side === "worker" ? { types } : {}) };
-    expect(compile({ ...Object.fromEntries(files), "around.ts": AROUND[side] }, options, ["react", "@types/react", "csstype"])).toBe("");
+    expect(
+      compile({ ...Object.fromEntries(files), "around.ts": AROUND[side] }, options, [
+        "react",
+        "@types/react",
+        "csstype",
+      ]),
+    ).toBe("");
   });
 
-  it.each(blocks.filter(({ file }) => file).map(({ file, code }) => [file, code]))("quote the recipe %s", (file, code) => {
-    const lines = (text) => text.split("\n").map((line) => line.trim()).join("\n");
-    expect(lines(readFileSync(join(root, "examples", file), "utf8"))).toContain(lines(code).trim());
-  });
+  it.each(blocks.filter(({ file }) => file).map(({ file, code }) => [file, code]))(
+    "quote the recipe %s",
+    (file, code) => {
+      const lines = (text) =>
+        text
+          .split("\n")
+          .map((line) => line.trim())
+          .join("\n");
+      expect(lines(readFileSync(join(root, "examples", file), "utf8"))).toContain(lines(code).trim());
+    },
+  );
 
   it("cover every recipe with the guide's line", () => {
     const recipes = join(root, "examples/recipes");
@@ -97,7 +144,9 @@ describe("snippets of the guides", () => {
     expect(names.length).toBeGreaterThanOrEqual(6);
     expect(new Set(blocks.filter(({ file }) => file).map(({ file }) => file.split("/")[1]))).toEqual(new Set(names));
     const line = blocks.find(({ side }) => side === "worker").code.trim();
-    const workers = names.map((name) => join(recipes, name, name === "plain" ? "" : "public", "service-worker.js")).filter(existsSync);
+    const workers = names
+      .map((name) => join(recipes, name, name === "plain" ? "" : "public", "service-worker.js"))
+      .filter(existsSync);
     expect(workers.length).toBeGreaterThanOrEqual(5);
     for (const worker of workers) expect(readFileSync(worker, "utf8").startsWith(line), worker).toBe(true);
   });
@@ -113,26 +162,56 @@ describe("types of the package", () => {
   it.each([
     ["a classic worker", WORKER, { ...worker, types }],
     ["a bundled worker", `import "@bellwire/web/service-worker";${WORKER}`, worker],
-    ["a worker with its own self", `import "@bellwire/web/service-worker";\ndeclare const self: ServiceWorkerGlobalScope;${WORKER}`, worker],
+    [
+      "a worker with its own self",
+      `import "@bellwire/web/service-worker";\ndeclare const self: ServiceWorkerGlobalScope;${WORKER}`,
+      worker,
+    ],
     ["a reference", `/// <reference types="@bellwire/web/service-worker" />${WORKER}`, worker],
-    ["a worker that imports an address", `import "https://push.example.com/sdk/service-worker.js";${WORKER}`, { ...worker, paths }],
-    ["a page that imports an address", `import { init } from "https://push.example.com/sdk/bellwire.js";\nexport const client: import("@bellwire/web").Client = init({ app: "shop" });`, { lib: LIBRARIES.page, paths }],
-    ["named types", `import type { Bellwire, RawHandler } from "@bellwire/web/service-worker";\nexport type Both = [Bellwire, RawHandler];`, worker],
-    ["a page", `import { init, type Result } from "@bellwire/web";\nexport const asked: Promise<Result> = init({ app: "shop" }).subscribe();`, { lib: LIBRARIES.page }],
+    [
+      "a worker that imports an address",
+      `import "https://push.example.com/sdk/service-worker.js";${WORKER}`,
+      { ...worker, paths },
+    ],
+    [
+      "a page that imports an address",
+      `import { init } from "https://push.example.com/sdk/bellwire.js";\nexport const client: import("@bellwire/web").Client = init({ app: "shop" });`,
+      { lib: LIBRARIES.page, paths },
+    ],
+    [
+      "named types",
+      `import type { Bellwire, RawHandler } from "@bellwire/web/service-worker";\nexport type Both = [Bellwire, RawHandler];`,
+      worker,
+    ],
+    [
+      "a page",
+      `import { init, type Result } from "@bellwire/web";\nexport const asked: Promise<Result> = init({ app: "shop" }).subscribe();`,
+      { lib: LIBRARIES.page },
+    ],
   ])("serve %s, for bundlers and for Node", (_, code, options) => {
     expect(compile({ "code.ts": code }, options)).toBe("");
     expect(compile({ "code.mts": code }, { ...options, module: "nodenext", moduleResolution: "nodenext" })).toBe("");
   });
 
   it("serve the hooks of React and Vue", () => {
-    const uses = (framework) => `import { init } from "@bellwire/web";\nimport { usePush } from "@bellwire/web/${framework}";
+    const uses = (
+      framework,
+    ) => `import { init } from "@bellwire/web";\nimport { usePush } from "@bellwire/web/${framework}";
       export const { status, problem, subscribe } = usePush(init({ app: "shop" }));`;
-    const files = { "react.ts": `${uses("react")}\nexport const state: string | undefined = status?.state;`, "vue.ts": `${uses("vue")}\nexport const state: string | undefined = status.value?.state;` };
-    expect(compile(files, { lib: LIBRARIES.page, skipLibCheck: true }, ["react", "@types/react", "csstype", "vue"])).toBe("");
+    const files = {
+      "react.ts": `${uses("react")}\nexport const state: string | undefined = status?.state;`,
+      "vue.ts": `${uses("vue")}\nexport const state: string | undefined = status.value?.state;`,
+    };
+    expect(
+      compile(files, { lib: LIBRARIES.page, skipLibCheck: true }, ["react", "@types/react", "csstype", "vue"]),
+    ).toBe("");
   });
 
   it("refuse what the worker's bellwire does not have", () => {
-    const wrong = compile({ "code.ts": `self.bellwire.onPush(({ payload }) => payload.toUpperCase());\nself.bellwire.subscribe();` }, { ...worker, types });
+    const wrong = compile(
+      { "code.ts": `self.bellwire.onPush(({ payload }) => payload.toUpperCase());\nself.bellwire.subscribe();` },
+      { ...worker, types },
+    );
     expect(wrong).toMatch(/TS2339.*toUpperCase/);
     expect(wrong).toMatch(/TS2339.*subscribe/);
   });

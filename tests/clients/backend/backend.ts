@@ -1,6 +1,14 @@
 // Uses the client for backends as its README describes: ADDRESS, KEY and secrets are in the environment, webhook requests in webhooks.json.
 import { readFileSync } from "node:fs";
-import { createClient, paginate, ProblemError, signUserHmac, signUserToken, verifyWebhook, type Schemas } from "@bellwire/server";
+import {
+  createClient,
+  paginate,
+  ProblemError,
+  signUserHmac,
+  signUserToken,
+  verifyWebhook,
+  type Schemas,
+} from "@bellwire/server";
 
 const env = (name: string): string => process.env[name] ?? "";
 const app = "shop";
@@ -10,7 +18,8 @@ for (const topic of ["a", "b", "c", "d", "e"]) {
   await bellwire.PUT("/v1/apps/{app}/topics/{topic}", { params: { path: { app, topic } }, body: {} });
 }
 const topics: string[] = [];
-const list = (page: { iterator?: string }) => bellwire.GET("/v1/apps/{app}/topics", { params: { path: { app }, query: { limit: 2, ...page } } });
+const list = (page: { iterator?: string }) =>
+  bellwire.GET("/v1/apps/{app}/topics", { params: { path: { app }, query: { limit: 2, ...page } } });
 for await (const topic of paginate(list)) topics.push(topic.name);
 
 const body: Schemas["MessageRequest"] = { to: { topic: "news" }, tier: "transactional", content: { title: "Hello" } };
@@ -24,23 +33,32 @@ const { data: shown } = await bellwire.GET("/v1/apps/{app}/messages/{message}", 
 const targeted: number | undefined = shown.counts?.targeted;
 
 // @ts-expect-error: a title is text
-await bellwire.POST("/v1/apps/{app}/messages", { params: { path: { app } }, body: { to: { topic: "a" }, content: { title: 5 } } }).catch(() => {});
-const problem = await bellwire.POST("/v1/apps/{app}/messages", { params: { path: { app } }, body: { ...body, ttl: -1 } }).then(
-  () => undefined,
-  (error: unknown) => (error instanceof ProblemError ? { status: error.status, code: error.code, title: error.title, pointer: error.errors[0]?.pointer } : String(error)),
-);
+await bellwire
+  .POST("/v1/apps/{app}/messages", { params: { path: { app } }, body: { to: { topic: "a" }, content: { title: 5 } } })
+  .catch(() => {});
+const problem = await bellwire
+  .POST("/v1/apps/{app}/messages", { params: { path: { app } }, body: { ...body, ttl: -1 } })
+  .then(
+    () => undefined,
+    (error: unknown) =>
+      error instanceof ProblemError
+        ? { status: error.status, code: error.code, title: error.title, pointer: error.errors[0]?.pointer }
+        : String(error),
+  );
 
 const busy = await bellwire.GET("/v1/apps/{app}", { params: { path: { app: "busy" } } }).then(
   () => undefined,
   (error: unknown) => (error instanceof ProblemError ? `${error.status} ${error.code}` : String(error)),
 );
 
-const webhooks = JSON.parse(readFileSync("webhooks.json", "utf8")).map(({ headers, body }: { headers: Record<string, string>; body: string }) => {
-  try {
-    return verifyWebhook(body, headers, env("WEBHOOK_SECRET")).map((event) => event.type);
-  } catch {
-    return "refused";
-  }
-});
+const webhooks = JSON.parse(readFileSync("webhooks.json", "utf8")).map(
+  ({ headers, body }: { headers: Record<string, string>; body: string }) => {
+    try {
+      return verifyWebhook(body, headers, env("WEBHOOK_SECRET")).map((event) => event.type);
+    } catch {
+      return "refused";
+    }
+  },
+);
 const tokens = [signUserToken("ann", env("IDENTITY_SECRET"), { app }), signUserHmac("bob", env("HMAC_SECRET"))];
 console.log(JSON.stringify({ accepted: batch.accepted, topics, message, targeted, problem, busy, webhooks, tokens }));

@@ -44,7 +44,10 @@ export class Changed extends Refusal {
     /** Begins again with what they wrote. */
     readonly reload: () => unknown,
   ) {
-    super(412, { code: "precondition_failed", detail: "Another user has changed this since you started. Your changes were not saved." });
+    super(412, {
+      code: "precondition_failed",
+      detail: "Another user has changed this since you started. Your changes were not saved.",
+    });
   }
 }
 
@@ -102,11 +105,19 @@ export class Edit<T extends object> {
 
 /** Members of which theirs differ. Null and what is not there are the same. */
 export function differences(ours: object | undefined, theirs: object): Difference[] {
-  const [before, after] = [Object.entries(ours ?? {}), Object.entries(theirs)].map((entries) => new Map(entries.filter(([, value]) => value != null)));
+  const [before, after] = [Object.entries(ours ?? {}), Object.entries(theirs)].map(
+    (entries) => new Map(entries.filter(([, value]) => value != null)),
+  );
   const members = new Set([...(before?.keys() ?? []), ...(after?.keys() ?? [])]);
-  return [...members].filter((member) => canonical(before?.get(member)) !== canonical(after?.get(member))).map((member) => ({ member, theirs: after?.get(member) }));
+  return [...members]
+    .filter((member) => canonical(before?.get(member)) !== canonical(after?.get(member)))
+    .map((member) => ({ member, theirs: after?.get(member) }));
 }
 
 /** As JSON in which the order of members makes no difference. */
 const canonical = (value: unknown): string | undefined =>
-  JSON.stringify(value, (_, it: unknown) => (it && typeof it === "object" && !Array.isArray(it) ? Object.fromEntries(Object.entries(it).sort(([a], [b]) => (a < b ? -1 : 1))) : it));
+  JSON.stringify(value, (_, it: unknown) =>
+    it && typeof it === "object" && !Array.isArray(it)
+      ? Object.fromEntries(Object.entries(it).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : it,
+  );

@@ -14,10 +14,16 @@ export class Refusal extends Error {
   readonly requestId: string | undefined;
 
   constructor(status: number, body: Partial<Problem> | undefined, headers?: Headers) {
-    super(body?.detail ?? (status === 0 ? "The server does not respond." : `The server responded ${status} without a reason.`));
+    super(
+      body?.detail ??
+        (status === 0 ? "The server does not respond." : `The server responded ${status} without a reason.`),
+    );
     this.status = status;
     this.code = body?.code ?? (status === 0 ? "offline" : "unknown");
-    this.faults = (body?.errors ?? []).map(({ pointer, parameter, header, detail }) => ({ where: pointer ?? parameter ?? header ?? "", detail }));
+    this.faults = (body?.errors ?? []).map(({ pointer, parameter, header, detail }) => ({
+      where: pointer ?? parameter ?? header ?? "",
+      detail,
+    }));
     const wait = Number(headers?.get("retry-after"));
     this.retryAfterS = wait > 0 ? wait : undefined;
     this.requestId = body?.request_id ?? undefined;
@@ -37,7 +43,10 @@ export class Refusal extends Error {
 /** Faults that the message does not state already, each once, with the name of the member instead of a JSON pointer. */
 export function listed({ message, faults }: Pick<Refusal, "message" | "faults">): { where: string; detail: string }[] {
   const named = faults.map(({ where, detail }) => ({ where: where.replace(/^\//, "").replaceAll("/", ", "), detail }));
-  return named.filter(({ where, detail }, n) => !message.includes(detail) && named.findIndex((other) => other.where === where && other.detail === detail) === n);
+  return named.filter(
+    ({ where, detail }, n) =>
+      !message.includes(detail) && named.findIndex((other) => other.where === where && other.detail === detail) === n,
+  );
 }
 
 /** Converts an error into a refusal: a network failure becomes one, and a bug of the page is thrown again. */

@@ -15,21 +15,28 @@ export interface Asked<T> {
 export const PAUSE_MS = 300;
 
 /** Asks the first question after `firstPauseMs`, and each later one once it has not changed for a moment. Undefined: asks nothing. */
-export function useAsked<Q, T>(question: Q | undefined, ask: (question: Q, stop: AbortSignal) => Promise<T>, firstPauseMs = 0): Asked<T> {
+export function useAsked<Q, T>(
+  question: Q | undefined,
+  ask: (question: Q, stop: AbortSignal) => Promise<T>,
+  firstPauseMs = 0,
+): Asked<T> {
   const [known, setKnown] = useState<Omit<Asked<T>, "isOld"> & { of?: string }>({});
   const asked = question === undefined ? undefined : JSON.stringify(question);
   useEffect(() => {
     if (asked === undefined) return;
     const stop = new AbortController();
-    const timer = setTimeout(() => {
-      ask(JSON.parse(asked) as Q, stop.signal)
-        .then((shown) => stop.signal.aborted || setKnown({ shown, of: asked }))
-        .catch((thrown) => {
-          if (stop.signal.aborted) return;
-          const problem = refusal(thrown);
-          setKnown(({ shown }) => ({ ...(shown === undefined ? {} : { shown }), problem, of: asked }));
-        });
-    }, known.of === undefined ? firstPauseMs : PAUSE_MS);
+    const timer = setTimeout(
+      () => {
+        ask(JSON.parse(asked) as Q, stop.signal)
+          .then((shown) => stop.signal.aborted || setKnown({ shown, of: asked }))
+          .catch((thrown) => {
+            if (stop.signal.aborted) return;
+            const problem = refusal(thrown);
+            setKnown(({ shown }) => ({ ...(shown === undefined ? {} : { shown }), problem, of: asked }));
+          });
+      },
+      known.of === undefined ? firstPauseMs : PAUSE_MS,
+    );
     return () => {
       clearTimeout(timer);
       stop.abort();

@@ -57,7 +57,10 @@ export const TEAMMATE_STATES: Record<TeammateState, { word: string; tone: Tone }
   disabled: { word: "Disabled", tone: "cancelled" },
 };
 
-export function teammateState({ disabled_at, has_password, oidc_linked_at, link_expires_at }: Teammate, now: Date): TeammateState {
+export function teammateState(
+  { disabled_at, has_password, oidc_linked_at, link_expires_at }: Teammate,
+  now: Date,
+): TeammateState {
   if (disabled_at) return "disabled";
   if (link_expires_at && Date.parse(link_expires_at) > now.getTime()) return "invited";
   return has_password || oidc_linked_at ? "active" : "link expired";
@@ -83,7 +86,11 @@ interface Known {
 
 /** Settings that need an action, most severe first. `team` is undefined without permission. */
 export function notes(apps: readonly Known[], team: readonly Teammate[] | undefined, now: Date): Note[] {
-  const found = [...apps.flatMap((known) => ofKeys(known, now)), ...apps.flatMap(ofRotation), ...(team ?? []).flatMap((teammate) => ofTeammate(teammate, now))];
+  const found = [
+    ...apps.flatMap((known) => ofKeys(known, now)),
+    ...apps.flatMap(ofRotation),
+    ...(team ?? []).flatMap((teammate) => ofTeammate(teammate, now)),
+  ];
   const gravity = ({ tone }: Note) => ["lost", "retrying", "waiting"].indexOf(tone);
   return found.sort((a, b) => gravity(a) - gravity(b));
 }
@@ -93,10 +100,26 @@ function ofKeys({ app, apiKeys }: Known, now: Date): Note[] {
     const base = { id: key.id, path: "/settings/keys", app: app.slug };
     switch (keyState(key, now)) {
       case "expires soon":
-        return [{ ...base, tone: "lost", words: `The API key “${key.name}” of ${app.name} expires ${relative(new Date(key.expires_at ?? 0), now)}`, why: "Create another key and switch to it before: requests with an expired key fail." }];
+        return [
+          {
+            ...base,
+            tone: "lost",
+            words: `The API key “${key.name}” of ${app.name} expires ${relative(new Date(key.expires_at ?? 0), now)}`,
+            why: "Create another key and switch to it before: requests with an expired key fail.",
+          },
+        ];
       case "unused": {
-        const why = key.last_used_on ? `It was last used ${relative(new Date(key.last_used_on), now)}.` : `It was created ${relative(new Date(key.created_at), now)}, and no use is recorded.`;
-        return [{ ...base, tone: "retrying", words: `The API key “${key.name}” of ${app.name} is not used`, why: `${why} Revoke the key if no program needs it.` }];
+        const why = key.last_used_on
+          ? `It was last used ${relative(new Date(key.last_used_on), now)}.`
+          : `It was created ${relative(new Date(key.created_at), now)}, and no use is recorded.`;
+        return [
+          {
+            ...base,
+            tone: "retrying",
+            words: `The API key “${key.name}” of ${app.name} is not used`,
+            why: `${why} Revoke the key if no program needs it.`,
+          },
+        ];
       }
       default:
         return [];
@@ -124,9 +147,23 @@ function ofTeammate(teammate: Teammate, now: Date): Note[] {
   const base = { id: teammate.id, path: "/settings/team" };
   switch (teammateState(teammate, now)) {
     case "invited":
-      return [{ ...base, tone: "waiting", words: `${teammate.email} has an unused invitation link`, why: `The link expires ${relative(new Date(teammate.link_expires_at ?? 0), now)}.` }];
+      return [
+        {
+          ...base,
+          tone: "waiting",
+          words: `${teammate.email} has an unused invitation link`,
+          why: `The link expires ${relative(new Date(teammate.link_expires_at ?? 0), now)}.`,
+        },
+      ];
     case "link expired":
-      return [{ ...base, tone: "retrying", words: `${teammate.email} cannot sign in: the invitation link has expired`, why: "Create another link, or remove the teammate." }];
+      return [
+        {
+          ...base,
+          tone: "retrying",
+          words: `${teammate.email} cannot sign in: the invitation link has expired`,
+          why: "Create another link, or remove the teammate.",
+        },
+      ];
     default:
       return [];
   }

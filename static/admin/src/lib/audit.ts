@@ -120,6 +120,10 @@ export function detailWords(detail: Entry["detail"]): string {
 
 function text(value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(text).join(", ");
-  if (value !== null && typeof value === "object") return Object.values(value).filter((one) => one !== null).map(text).join(" ");
+  if (value !== null && typeof value === "object")
+    return Object.values(value)
+      .filter((one) => one !== null)
+      .map(text)
+      .join(" ");
   return String(value);
 }

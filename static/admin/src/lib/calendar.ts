@@ -37,12 +37,26 @@ function audienceOf(to: unknown): Audience | undefined {
 }
 
 /** Times of a campaign between two moments. Without its plan, only the next time is known. Local times of recipients are placed as clocks in `zone` show them. */
-export function occasions(campaign: Campaign, plan: CampaignPlan | undefined, from: Date, until: Date, now: Date, zone: Zone): Occasion[] {
+export function occasions(
+  campaign: Campaign,
+  plan: CampaignPlan | undefined,
+  from: Date,
+  until: Date,
+  now: Date,
+  zone: Zone,
+): Occasion[] {
   const { id, slug, name, state, started_at, changed_at, next_at, runs } = campaign;
   const isOver = state === "done" || state === "cancelled";
   const is = (at: Date): Occasion["is"] => (state === "draft" ? "planned" : at <= now ? "was" : "due");
-  const about = { id, name, path: `/campaigns/${slug}`, state: STATE_LOOKS[state], audience: plan && audienceOf(plan.message.to) };
-  const within = (times: readonly Date[], isLocal = false) => times.filter((at) => at >= from && at < until).map((at) => ({ ...about, at, is: is(at), isLocal }));
+  const about = {
+    id,
+    name,
+    path: `/campaigns/${slug}`,
+    state: STATE_LOOKS[state],
+    audience: plan && audienceOf(plan.message.to),
+  };
+  const within = (times: readonly Date[], isLocal = false) =>
+    times.filter((at) => at >= from && at < until).map((at) => ({ ...about, at, is: is(at), isLocal }));
   const schedule = plan?.schedule;
   if (schedule?.cron) {
     const begin = Math.max(from.getTime() - 1, Date.parse(started_at ?? "") || now.getTime());
@@ -51,7 +65,9 @@ export function occasions(campaign: Campaign, plan: CampaignPlan | undefined, fr
     if (times) return within(times);
   } else if (schedule?.at && (state !== "cancelled" || runs > 0)) {
     const isLocal = schedule.timezone === "recipient";
-    const at = isLocal ? valid(new Date(`${schedule.at.slice(0, 16)}${zone === "UTC" ? "Z" : ""}`)) : momentOf(schedule);
+    const at = isLocal
+      ? valid(new Date(`${schedule.at.slice(0, 16)}${zone === "UTC" ? "Z" : ""}`))
+      : momentOf(schedule);
     if (at) return within([at], isLocal);
   }
   const times: Date[] = [];
@@ -64,7 +80,16 @@ export function occasions(campaign: Campaign, plan: CampaignPlan | undefined, fr
 export const scheduled = (messages: readonly MessageResponse[]): Occasion[] =>
   messages
     .filter(({ campaign }) => !campaign)
-    .map((message) => ({ id: message.id, name: titleWords(message), path: `/messages/${message.id}`, state: MESSAGE_LOOKS[message.state], at: new Date(message.accepted_at), is: "due", isLocal: false, audience: audienceOf(message.to) }));
+    .map((message) => ({
+      id: message.id,
+      name: titleWords(message),
+      path: `/messages/${message.id}`,
+      state: MESSAGE_LOOKS[message.state],
+      at: new Date(message.accepted_at),
+      is: "due",
+      isLocal: false,
+      audience: audienceOf(message.to),
+    }));
 
 /** Sends to one audience within this time are a conflict. */
 export const CONFLICT_HOURS = 3;
@@ -75,18 +100,22 @@ export interface Conflict {
   second: Occasion;
 }
 
-const includes = (a: Audience, b: Audience): boolean => (a.topic === undefined || a.topic === b.topic) && (a.segment === undefined || a.segment === b.segment);
+const includes = (a: Audience, b: Audience): boolean =>
+  (a.topic === undefined || a.topic === b.topic) && (a.segment === undefined || a.segment === b.segment);
 const overlaps = (a: Audience, b: Audience): boolean => includes(a, b) || includes(b, a);
 
 /** Conflicts among sends to come: equal audiences, or one that contains the other, within hours. Repeats of one campaign are none. */
 export function conflictsOf(all: readonly Occasion[]): Conflict[] {
-  const due = all.filter(({ is, audience }) => is !== "was" && audience).toSorted((a, b) => a.at.getTime() - b.at.getTime());
+  const due = all
+    .filter(({ is, audience }) => is !== "was" && audience)
+    .toSorted((a, b) => a.at.getTime() - b.at.getTime());
   return due.flatMap((first, n) => {
     const end = first.at.getTime() + CONFLICT_HOURS * 3_600_000;
     const near: Conflict[] = [];
     for (const second of due.slice(n + 1)) {
       if (second.at.getTime() >= end) break;
-      if (second.id !== first.id && first.audience && second.audience && overlaps(first.audience, second.audience)) near.push({ first, second });
+      if (second.id !== first.id && first.audience && second.audience && overlaps(first.audience, second.audience))
+        near.push({ first, second });
     }
     return near;
   });
@@ -115,7 +144,8 @@ export function otherMonth(month: string, by: number): string {
   return at.toISOString().slice(0, 7);
 }
 
-export const monthWords = (month: string): string => new Date(`${month}-01T00:00Z`).toLocaleDateString("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
+export const monthWords = (month: string): string =>
+  new Date(`${month}-01T00:00Z`).toLocaleDateString("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
 
 /** Whole weeks, from Monday, that a month lies in. */
 export function weeksOf(month: string): Day[][] {

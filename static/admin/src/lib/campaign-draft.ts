@@ -2,7 +2,17 @@
 import type { CampaignHour, CampaignPlan, MessageContentResponse, MessageRequest, MessageResponse } from "../api/types";
 import { TIERS } from "./messages";
 import { instantIn } from "./cron";
-import { BLANK as BLANK_MESSAGE, isAddressed, like, message, recipients, said, sunsetDraft, unsaid, type Draft as MessageDraft } from "./draft";
+import {
+  BLANK as BLANK_MESSAGE,
+  isAddressed,
+  like,
+  message,
+  recipients,
+  said,
+  sunsetDraft,
+  unsaid,
+  type Draft as MessageDraft,
+} from "./draft";
 
 export const WHENS = ["now", "at", "recipient", "cron", "follow"] as const;
 export type When = (typeof WHENS)[number];
@@ -94,13 +104,25 @@ export const VARIANTS_MAX = 10;
 /** Slug derived from a name. */
 export function slugOf(name: string): string {
   const plain = name.normalize("NFKD").replace(/\p{M}/gu, "").replace(/ß/g, "ss").toLowerCase();
-  return plain.replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 64).replace(/-+$/, "");
+  return plain
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(0, 64)
+    .replace(/-+$/, "");
 }
 
 /** One more variant: the first two begin with what was written already. */
 export function withVariant(draft: Draft): Draft {
-  const names = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"].filter((name) => !draft.variants.some((variant) => variant.name === name));
-  const begin = (n: number): Variant => ({ name: names[n] ?? "", weight: "1", said: draft.variants.at(-1)?.said ?? draft.message, more: {}, hour: "" });
+  const names = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"].filter(
+    (name) => !draft.variants.some((variant) => variant.name === name),
+  );
+  const begin = (n: number): Variant => ({
+    name: names[n] ?? "",
+    weight: "1",
+    said: draft.variants.at(-1)?.said ?? draft.message,
+    more: {},
+    hour: "",
+  });
   return { ...draft, variants: draft.variants.length === 0 ? [begin(0), begin(1)] : [...draft.variants, begin(0)] };
 }
 
@@ -114,12 +136,40 @@ export function withoutVariant(draft: Draft, n: number): Draft {
 
 /** Takes the content of another draft and keeps audience and delivery options. */
 function saying(draft: MessageDraft, said: MessageDraft): MessageDraft {
-  const { audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy, unclicked, unclickedFor, welcome } = draft;
-  return { ...said, audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy, unclicked, unclickedFor, welcome };
+  const {
+    audience,
+    topic,
+    users,
+    subscriptions,
+    tier,
+    ttl,
+    urgency,
+    collapseKey,
+    policy,
+    unclicked,
+    unclickedFor,
+    welcome,
+  } = draft;
+  return {
+    ...said,
+    audience,
+    topic,
+    users,
+    subscriptions,
+    tier,
+    ttl,
+    urgency,
+    collapseKey,
+    policy,
+    unclicked,
+    unclickedFor,
+    welcome,
+  };
 }
 
 /** Content of the variant with this number; without variants, the content for all. */
-export const saidBy = (draft: Draft, n: number): MessageDraft => saying(draft.message, draft.variants[n]?.said ?? draft.message);
+export const saidBy = (draft: Draft, n: number): MessageDraft =>
+  saying(draft.message, draft.variants[n]?.said ?? draft.message);
 
 /** Message draft with the content of that variant. */
 export function messageOf(draft: Draft, n = 0): MessageRequest {
@@ -158,16 +208,38 @@ export function planOf(draft: Draft): CampaignPlan {
     ...(draft.name.trim() ? { name: draft.name.trim() } : {}),
     message: variants.length > 1 || data === undefined ? alike : { ...alike, data },
     ...(variants.length > 1
-      ? { variants: variants.map(({ name, weight, said: its, more, hour }) => ({ name, weight: Number(weight), ...(hour ? { hour } : {}), message: { ...more, ...said(its) } as never })) }
+      ? {
+          variants: variants.map(({ name, weight, said: its, more, hour }) => ({
+            name,
+            weight: Number(weight),
+            ...(hour ? { hour } : {}),
+            message: { ...more, ...said(its) } as never,
+          })),
+        }
       : {}),
     ...(when === "at" ? { schedule: { at, timezone, ...hour } } : {}),
     ...(when === "recipient" ? { schedule: { at, timezone: "recipient", past } } : {}),
     ...(when === "cron" ? { schedule: { cron: cron.trim(), timezone, ...hour } } : {}),
-    ...(when === "follow" ? { follows: { campaign: draft.follows, did_not: draft.didNot, after: Math.round(Number(draft.followHours) * 3_600) } } : {}),
+    ...(when === "follow"
+      ? {
+          follows: {
+            campaign: draft.follows,
+            did_not: draft.didNot,
+            after: Math.round(Number(draft.followHours) * 3_600),
+          },
+        }
+      : {}),
     ...(pace === "rate" ? { pace: { per_minute: Number(draft.perMinute) } } : {}),
     ...(pace === "spread" ? { pace: { spread_over: Math.round(Number(draft.spreadMinutes) * 60) } } : {}),
     ...(variants.length > 1 && draft.isTested
-      ? { test: { share: share(draft.share), after: Math.round(Number(draft.testHours) * 3_600), confidence: share(draft.confidence), otherwise: draft.otherwise } }
+      ? {
+          test: {
+            share: share(draft.share),
+            after: Math.round(Number(draft.testHours) * 3_600),
+            confidence: share(draft.confidence),
+            otherwise: draft.otherwise,
+          },
+        }
       : {}),
     ...(draft.holdout.trim() ? { holdout: share(draft.holdout) } : {}),
     ...(expires ? { expires_at: expires.toISOString() } : {}),
@@ -186,11 +258,18 @@ type Members = Partial<MessageRequest>;
 /** A message with what is otherwise in a variant. */
 function over(message: Members, variant: Members): Members {
   const says = "content" in variant || "payload" in variant || "template" in variant;
-  return { ...(says ? Object.fromEntries(Object.entries(message).filter(([name]) => !GIVING_WAY.has(name))) : message), ...variant };
+  return {
+    ...(says ? Object.fromEntries(Object.entries(message).filter(([name]) => !GIVING_WAY.has(name))) : message),
+    ...variant,
+  };
 }
 
 /** Draft with content, audience and options of a sent message. Undefined: the content is not available or not editable. */
-export function fromMessage({ to, tier, ttl, urgency }: Pick<MessageResponse, "to" | "tier" | "ttl" | "urgency">, { content }: Pick<MessageContentResponse, "content">, zone: string): Draft | undefined {
+export function fromMessage(
+  { to, tier, ttl, urgency }: Pick<MessageResponse, "to" | "tier" | "ttl" | "urgency">,
+  { content }: Pick<MessageContentResponse, "content">,
+  zone: string,
+): Draft | undefined {
   if (!content) return undefined;
   const { topic, segment } = to as { topic?: string; segment?: string };
   const isStored = segment !== undefined && SEGMENT_NAME.test(segment);
@@ -198,7 +277,14 @@ export function fromMessage({ to, tier, ttl, urgency }: Pick<MessageResponse, "t
     ...BLANK,
     name: content.title.slice(0, 200),
     timezone: zone,
-    message: { ...like(content), audience: topic ? "topic" : "all", topic: topic ?? "", tier, ttl: String(ttl), urgency },
+    message: {
+      ...like(content),
+      audience: topic ? "topic" : "all",
+      topic: topic ?? "",
+      tier,
+      ttl: String(ttl),
+      urgency,
+    },
     narrowed: segment === undefined ? "no" : isStored ? "stored" : "own",
     segment: isStored ? segment : "",
     expression: segment === undefined || isStored ? "" : segment,
@@ -210,17 +296,32 @@ function saidIn({ content, template, data, payload }: Members): MessageDraft | u
   if (payload != null) return undefined;
   if (content) return like(content);
   if (typeof template !== "string") return undefined;
-  return { ...BLANK_MESSAGE, says: "template", template, data: data && Object.keys(data).length > 0 ? JSON.stringify(data, null, 2) : "" };
+  return {
+    ...BLANK_MESSAGE,
+    says: "template",
+    template,
+    data: data && Object.keys(data).length > 0 ? JSON.stringify(data, null, 2) : "",
+  };
 }
 
 /** Members of a message that there are fields for. */
 const WRITTEN = new Set(["to", "tier", ...SAYING, "ttl", "urgency", "collapse_key", "policy", "sunset"]);
-const others = (members: object): Record<string, unknown> => Object.fromEntries(Object.entries(members).filter(([name, value]) => !WRITTEN.has(name) && value !== null));
+const others = (members: object): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(members).filter(([name, value]) => !WRITTEN.has(name) && value !== null));
 
 /** A moment as clocks in a zone show it, as `<input type="datetime-local">` has it. */
 function localIn(zone: string, at: Date): string {
   try {
-    return at.toLocaleString("sv-SE", { timeZone: zone, year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit" }).replace(" ", "T");
+    return at
+      .toLocaleString("sv-SE", {
+        timeZone: zone,
+        year: "numeric",
+        month: "2-digit",
+        day: "2-digit",
+        hour: "2-digit",
+        minute: "2-digit",
+      })
+      .replace(" ", "T");
   } catch {
     return "";
   }
@@ -258,7 +359,15 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
     narrowed: segment ? (isStored ? "stored" : "own") : "no",
     segment: isStored ? segment : "",
     expression: isStored ? "" : segment,
-    when: follows ? "follow" : schedule?.cron ? "cron" : schedule?.timezone === "recipient" ? "recipient" : schedule?.at ? "at" : "now",
+    when: follows
+      ? "follow"
+      : schedule?.cron
+        ? "cron"
+        : schedule?.timezone === "recipient"
+          ? "recipient"
+          : schedule?.at
+            ? "at"
+            : "now",
     at: hasOffset ? localIn(timezone, new Date(schedule?.at ?? "")) : (schedule?.at ?? "").slice(0, 16),
     timezone,
     past: schedule?.past ?? "tomorrow",
@@ -270,9 +379,24 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
     pace: pace?.per_minute ? "rate" : pace?.spread_over ? "spread" : "none",
     perMinute: pace?.per_minute ? String(pace.per_minute) : BLANK.perMinute,
     spreadMinutes: pace?.spread_over ? String(pace.spread_over / 60) : BLANK.spreadMinutes,
-    variants: variants.map(({ name, weight, message, hour }, n) => ({ name, hour: hour ?? "", weight: String(weight ?? 1), said: each[n] ?? own, more: Object.fromEntries(Object.entries(message).filter(([member]) => !SAYING.some((saying) => saying === member))) })),
+    variants: variants.map(({ name, weight, message, hour }, n) => ({
+      name,
+      hour: hour ?? "",
+      weight: String(weight ?? 1),
+      said: each[n] ?? own,
+      more: Object.fromEntries(
+        Object.entries(message).filter(([member]) => !SAYING.some((saying) => saying === member)),
+      ),
+    })),
     isTested: Boolean(test),
-    ...(test ? { share: percents(test.share), testHours: String(test.after / 3_600), confidence: percents(test.confidence ?? 0.95), otherwise: test.otherwise ?? "first" } : {}),
+    ...(test
+      ? {
+          share: percents(test.share),
+          testHours: String(test.after / 3_600),
+          confidence: percents(test.confidence ?? 0.95),
+          otherwise: test.otherwise ?? "first",
+        }
+      : {}),
     holdout: plan.holdout ? percents(plan.holdout) : "",
     expires: plan.expires_at ? localIn(timezone, new Date(plan.expires_at)) : "",
   };

@@ -1,5 +1,14 @@
 /** State, progress and possible actions of a campaign, as texts and parts. Pure. */
-import type { Campaign, CampaignPlan, CampaignProgress, CampaignRunResponse, CampaignRunFigures, CampaignSchedule, CampaignStanding, CampaignVariantResponse } from "../api/types";
+import type {
+  Campaign,
+  CampaignPlan,
+  CampaignProgress,
+  CampaignRunResponse,
+  CampaignRunFigures,
+  CampaignSchedule,
+  CampaignStanding,
+  CampaignVariantResponse,
+} from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome } from "./figures";
 import { capital, clockTime, count, duration, percent, rate, relative, things, type Zone } from "./format";
 import type { Going, Part } from "./messages";
@@ -29,10 +38,19 @@ export interface Standing {
   toMake: number;
 }
 
-export function standing({ state }: Pick<Campaign, "state">, { total, audience_estimate, expanded, messages_to_make }: CampaignStanding): Standing {
+export function standing(
+  { state }: Pick<Campaign, "state">,
+  { total, audience_estimate, expanded, messages_to_make }: CampaignStanding,
+): Standing {
   const ended = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, total[outcome]])) as Record<Outcome, number>;
   const isOver = state === "done" || state === "cancelled";
-  return { state, ended, waiting: total.waiting, unfound: expanded || isOver ? 0 : Math.max(0, audience_estimate - total.targeted), toMake: isOver ? 0 : messages_to_make };
+  return {
+    state,
+    ended,
+    waiting: total.waiting,
+    unfound: expanded || isOver ? 0 : Math.max(0, audience_estimate - total.targeted),
+    toMake: isOver ? 0 : messages_to_make,
+  };
 }
 
 export const endedOf = ({ ended }: Standing): number => OUTCOMES.reduce((sum, outcome) => sum + ended[outcome], 0);
@@ -43,7 +61,13 @@ export const wholeOf = (it: Standing): number => endedOf(it) + waitingOf(it);
 export function parts(it: Standing): Part[] {
   const ended: Part[] = OUTCOMES.map((id) => ({ id, ...OUTCOME_LOOKS[id], n: it.ended[id] }));
   const waiting: Part[] = [
-    { id: "queued", word: it.state === "paused" ? "Paused" : "Waiting", tone: "waiting", pattern: "solid", n: it.waiting },
+    {
+      id: "queued",
+      word: it.state === "paused" ? "Paused" : "Waiting",
+      tone: "waiting",
+      pattern: "solid",
+      n: it.waiting,
+    },
     { id: "unfound", word: "Not queued yet", tone: "cancelled", pattern: "hatched", n: it.unfound },
   ];
   return [...ended, ...waiting].filter(({ n }) => n > 0);
@@ -58,7 +82,10 @@ export function outOf(it: Standing): string {
 export function brief(it: Standing): string {
   const whole = wholeOf(it);
   if (whole === 0) return it.state === "done" ? "no recipients" : "not sent yet";
-  if (it.state === "done") return it.ended.accepted === whole ? `all ${count(whole)} accepted` : `${count(it.ended.accepted)} of ${count(whole)} accepted`;
+  if (it.state === "done")
+    return it.ended.accepted === whole
+      ? `all ${count(whole)} accepted`
+      : `${count(it.ended.accepted)} of ${count(whole)} accepted`;
   return `${outOf(it)} done`;
 }
 
@@ -78,13 +105,27 @@ export function going(campaign: Campaign, perMinute: number | undefined, now: Da
     case "scheduled":
       return { tone: "waiting", words: scheduled(next_at, runs, now, zone) };
     case "paused":
-      return { tone: "retrying", words: it && waitingOf(it) > 0 ? `Paused: ${outOf(it)} done, the others wait.` : "Paused: nothing is sent until the campaign is resumed." };
+      return {
+        tone: "retrying",
+        words:
+          it && waitingOf(it) > 0
+            ? `Paused: ${outOf(it)} done, the others wait.`
+            : "Paused: nothing is sent until the campaign is resumed.",
+      };
     case "cancelled":
-      return { tone: "cancelled", words: it && wholeOf(it) > 0 ? `Cancelled: ${count(endedOf(it) - it.ended.cancelled)} had ended, ${count(it.ended.cancelled)} were stopped.` : "Cancelled before anything was sent." };
+      return {
+        tone: "cancelled",
+        words:
+          it && wholeOf(it) > 0
+            ? `Cancelled: ${count(endedOf(it) - it.ended.cancelled)} had ended, ${count(it.ended.cancelled)} were stopped.`
+            : "Cancelled before anything was sent.",
+      };
     case "done":
       return it ? finished(it) : { tone: "accepted", words: "Done." };
     case "sending":
-      return it && progress ? underWay(it, progress, perMinute, next_at, now, zone) : { tone: "waiting", words: "Sending." };
+      return it && progress
+        ? underWay(it, progress, perMinute, next_at, now, zone)
+        : { tone: "waiting", words: "Sending." };
   }
 }
 
@@ -95,29 +136,53 @@ function scheduled(nextAt: string | null | undefined, runs: number, now: Date, z
   return at <= now ? `${before} now.` : `${before} ${relative(at, now)}, ${clockTime(at, now, zone)}.`;
 }
 
-function underWay(it: Standing, progress: CampaignProgress, measured: number | undefined, nextAt: string | null | undefined, now: Date, zone: Zone): Going {
+function underWay(
+  it: Standing,
+  progress: CampaignProgress,
+  measured: number | undefined,
+  nextAt: string | null | undefined,
+  now: Date,
+  zone: Zone,
+): Going {
   const waiting = waitingOf(it);
   const tested = progress.runs.find(({ decide_at }) => decide_at);
   if (waiting === 0 && tested?.decide_at) {
-    return { tone: "waiting", words: `The test was sent to ${count(endedOf(it))}; clicks are counted until ${clockTime(new Date(tested.decide_at), now, zone)}, then all others get the winner.` };
+    return {
+      tone: "waiting",
+      words: `The test was sent to ${count(endedOf(it))}; clicks are counted until ${clockTime(new Date(tested.decide_at), now, zone)}, then all others get the winner.`,
+    };
   }
   if (waiting === 0 && it.toMake > 0) {
     const when = nextAt && new Date(nextAt) > now ? `, the next ${clockTime(new Date(nextAt), now, zone)}` : "";
-    return { tone: "waiting", words: `Sending: ${count(endedOf(it))} done, ${things(it.toMake, "message")} to come${when}.` };
+    return {
+      tone: "waiting",
+      words: `Sending: ${count(endedOf(it))} done, ${things(it.toMake, "message")} to come${when}.`,
+    };
   }
   if (wholeOf(it) === 0) return { tone: "waiting", words: "Sending: recipients are being determined." };
   const [hold] = progress.held;
   if (hold) {
     const when = hold.until ? `wait until ${clockTime(new Date(hold.until), now, zone)}` : "wait";
-    return { tone: "retrying", words: `Sending: ${outOf(it)} done, the others ${when}: ${serviceName(hold.gateway)} is on hold.`, path: "/push-services" };
+    return {
+      tone: "retrying",
+      words: `Sending: ${outOf(it)} done, the others ${when}: ${serviceName(hold.gateway)} is on hold.`,
+      path: "/push-services",
+    };
   }
   if (!progress.rate_per_second && measured !== undefined && measured < STILL) {
-    return { tone: "retrying", words: `Stalled: ${outOf(it)} done, no progress at the moment.`, path: "/push-services" };
+    return {
+      tone: "retrying",
+      words: `Stalled: ${outOf(it)} done, no progress at the moment.`,
+      path: "/push-services",
+    };
   }
   const perMinute = progress.rate_per_second ? progress.rate_per_second * 60 : measured;
   const speed = perMinute ? `, ${rate(perMinute)}` : "";
   const end = etaOf(progress, waiting, perMinute, now);
-  return { tone: "waiting", words: `Sending: ${outOf(it)} done${speed}${end ? `, done at about ${clockTime(end, now, zone)}` : ""}.` };
+  return {
+    tone: "waiting",
+    words: `Sending: ${outOf(it)} done${speed}${end ? `, done at about ${clockTime(end, now, zone)}` : ""}.`,
+  };
 }
 
 /** Estimated end of the last delivery: from the server, else from the measured rate. */
@@ -130,10 +195,19 @@ function finished(it: Standing): Going {
   const whole = wholeOf(it);
   if (whole === 0) return { tone: "cancelled", words: "Done: the audience was empty." };
   const { accepted, dead, expired } = it.ended;
-  if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service accepted it." : `Done: all ${count(whole)} were accepted.` };
+  if (accepted === whole)
+    return {
+      tone: "accepted",
+      words: whole === 1 ? "Done: the push service accepted it." : `Done: all ${count(whole)} were accepted.`,
+    };
   const others = OUTCOMES.filter((outcome) => outcome !== "accepted" && it.ended[outcome] > 0);
-  const rest = others.map((outcome) => `${count(it.ended[outcome])} ${OUTCOME_LOOKS[outcome].word.toLowerCase()}`).join(", ");
-  return { tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted", words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.` };
+  const rest = others
+    .map((outcome) => `${count(it.ended[outcome])} ${OUTCOME_LOOKS[outcome].word.toLowerCase()}`)
+    .join(", ");
+  return {
+    tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted",
+    words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.`,
+  };
 }
 
 /** Reports of browsers for all variants together. Null: unknown, since the pushes have no receipt token. */
@@ -143,19 +217,34 @@ export function receipts({ total, variants }: Pick<CampaignProgress, "total" | "
   const sum = (of: "may_report" | "displayed" | "clicked") => reports.reduce((sum, report) => sum + report[of], 0);
   const asked = Math.min(sum("may_report"), total.accepted);
   const displayed = sum("displayed");
-  return { accepted: total.accepted, asked, displayed, clicked: sum("clicked"), unknowable: total.accepted - asked, silent: Math.max(0, asked - displayed) };
+  return {
+    accepted: total.accepted,
+    asked,
+    displayed,
+    clicked: sum("clicked"),
+    unknowable: total.accepted - asked,
+    silent: Math.max(0, asked - displayed),
+  };
 }
 
 /** Click rate of all variants: clicked of accepted. `–`: no reports or no deliveries. */
 export function ctrWords(progress: Pick<CampaignProgress, "variants"> | null | undefined): string {
   const reported = (progress?.variants ?? []).filter(({ reports }) => reports);
   const accepted = reported.reduce((sum, { counts }) => sum + counts.accepted, 0);
-  return accepted === 0 ? "–" : percent(reported.reduce((sum, { reports }) => sum + (reports?.clicked ?? 0), 0) / accepted);
+  return accepted === 0
+    ? "–"
+    : percent(reported.reduce((sum, { reports }) => sum + (reports?.clicked ?? 0), 0) / accepted);
 }
 
 export const ACTS = ["start", "pause", "resume", "cancel", "delete"] as const;
 export type Act = (typeof ACTS)[number];
-export const ACT_WORDS: Record<Act, string> = { start: "Start", pause: "Pause", resume: "Resume", cancel: "Cancel", delete: "Delete" };
+export const ACT_WORDS: Record<Act, string> = {
+  start: "Start",
+  pause: "Pause",
+  resume: "Resume",
+  cancel: "Cancel",
+  delete: "Delete",
+};
 
 export function actsOn(state: CampaignState): readonly Act[] {
   switch (state) {
@@ -178,7 +267,10 @@ export function consequence(act: Exclude<Act, "start">, campaign: Campaign): str
   const waiting = it ? waitingOf(it) : 0;
   const ended = it ? endedOf(it) : 0;
   const deliveries = `${it && it.unfound > 0 ? "about " : ""}${things(waiting, "delivery", "deliveries")}`;
-  const toCome = it && it.toMake > 0 ? ` ${capital(things(it.toMake, "message"))} of this run ${it.toMake === 1 ? "is" : "are"} not created yet.` : "";
+  const toCome =
+    it && it.toMake > 0
+      ? ` ${capital(things(it.toMake, "message"))} of this run ${it.toMake === 1 ? "is" : "are"} not created yet.`
+      : "";
   switch (act) {
     case "pause":
       return waiting > 0
@@ -204,32 +296,59 @@ export function audienceWords(to: CampaignPlan["message"]["to"]): string {
 }
 
 /** Segment, by name or by expression. */
-export const segmentWords = (segment: string): string => (/^[a-z0-9-]{1,64}$/.test(segment) ? `the segment ${segment}` : `an inline segment: ${segment}`);
+export const segmentWords = (segment: string): string =>
+  /^[a-z0-9-]{1,64}$/.test(segment) ? `the segment ${segment}` : `an inline segment: ${segment}`;
 
 /** Effect of a start, with an approximate count. `counted`: number of current recipients. */
-export function startWords(plan: CampaignPlan, counted: { audience_estimate: number; audience_margin: number }, now: Date, zone: Zone): string[] {
+export function startWords(
+  plan: CampaignPlan,
+  counted: { audience_estimate: number; audience_margin: number },
+  now: Date,
+  zone: Zone,
+): string[] {
   const { audience_estimate: n, audience_margin: margin } = counted;
   const many = `${things(n, "active subscription")}${margin > 0 ? ` ± ${count(margin)}` : ""}`;
   const held = plan.holdout ? ` Holdout: ${percent(plan.holdout)} of them get nothing, to measure the effect.` : "";
-  const whom = plan.follows ? `Audience: those of ${many} who got the other campaign and did not react, counted at that time.` : `Audience: ${audienceWords(plan.message.to).replace(/^A/, "a").replace(/^T/, "t")}: ${many}, ${margin > 0 ? "estimated" : "counted"} just now${plan.schedule ? "; counted again when the campaign is due" : ""}.`;
+  const whom = plan.follows
+    ? `Audience: those of ${many} who got the other campaign and did not react, counted at that time.`
+    : `Audience: ${audienceWords(plan.message.to).replace(/^A/, "a").replace(/^T/, "t")}: ${many}, ${margin > 0 ? "estimated" : "counted"} just now${plan.schedule ? "; counted again when the campaign is due" : ""}.`;
   const test = testWords(plan);
-  return [`${whom}${held}`, scheduleWords(plan, now, zone).join(" "), ...(test ? [test] : []), ...(plan.pace ? [paceWords(plan)] : [])];
+  return [
+    `${whom}${held}`,
+    scheduleWords(plan, now, zone).join(" "),
+    ...(test ? [test] : []),
+    ...(plan.pace ? [paceWords(plan)] : []),
+  ];
 }
 
 /** Times of a recurring schedule that are shown. */
 const NEXT_SHOWN = 3;
 
 /** Time of sending, as sentences. */
-export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedule" | "follows">, now: Date, zone: Zone): string[] {
+export function scheduleWords(
+  { schedule, follows }: Pick<CampaignPlan, "schedule" | "follows">,
+  now: Date,
+  zone: Zone,
+): string[] {
   if (follows) {
     const { campaign, did_not, after } = follows;
-    return [`${duration(after)} after the last run of ${campaign} began, to those of its recipients who ${did_not === "click" ? "did not click it" : "were not shown it, as far as browsers report"}.`];
+    return [
+      `${duration(after)} after the last run of ${campaign} began, to those of its recipients who ${did_not === "click" ? "did not click it" : "were not shown it, as far as browsers report"}.`,
+    ];
   }
   if (!schedule) return ["Immediately after the start."];
-  const hours = schedule.hour === "best" ? ["From then on, each subscriber gets it within 24 hours at their best hour: the hour with most of their clicks. If the best hour is unknown, they get it immediately."] : [];
+  const hours =
+    schedule.hour === "best"
+      ? [
+          "From then on, each subscriber gets it within 24 hours at their best hour: the hour with most of their clicks. If the best hour is unknown, they get it immediately.",
+        ]
+      : [];
   if (schedule.cron) return [...cronWords(schedule.cron, schedule.timezone ?? "", now, zone), ...hours];
   if (schedule.timezone === "recipient") {
-    const past = schedule.past === "skip" ? "Subscribers whose time has passed at the start get nothing." : "Subscribers whose time has passed at the start get it at that time of the next day.";
+    const past =
+      schedule.past === "skip"
+        ? "Subscribers whose time has passed at the start get nothing."
+        : "Subscribers whose time has passed at the start get it at that time of the next day.";
     return [`At ${localWords(schedule.at ?? "")} in each recipient’s time zone.`, past];
   }
   const at = momentOf(schedule);
@@ -245,14 +364,27 @@ function cronWords(cron: string, timezone: string, now: Date, zone: Zone): strin
   const again = `${capital(recurrenceWords(cron) ?? "recurring")}, ${timezone ? `${timezone} time` : "no time zone yet"}.`;
   if (next === undefined) return [again, "The next run is shown after saving."];
   if (next.length === 0) return [again, "The expression never matches a date."];
-  return [again, `Next runs${zone === "UTC" ? "" : " (your time)"}: ${next.map((at) => clockTime(at, now, zone)).join(", ")}${next.length < NEXT_SHOWN ? "." : "…"}`];
+  return [
+    again,
+    `Next runs${zone === "UTC" ? "" : " (your time)"}: ${next.map((at) => clockTime(at, now, zone)).join(", ")}${next.length < NEXT_SHOWN ? "." : "…"}`,
+  ];
 }
 
 /** A local time such as `2027-03-01T09:00` in words; what is none stays as it is. */
 export function localWords(local: string): string {
   const at = new Date(`${local.slice(0, 16)}Z`);
   if (Number.isNaN(at.getTime())) return local;
-  return at.toLocaleString("en-GB", { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZone: "UTC" }).replaceAll(",", "");
+  return at
+    .toLocaleString("en-GB", {
+      weekday: "short",
+      day: "numeric",
+      month: "short",
+      year: "numeric",
+      hour: "2-digit",
+      minute: "2-digit",
+      timeZone: "UTC",
+    })
+    .replaceAll(",", "");
 }
 
 /** The moment that a schedule names. Undefined: it names none, or that of each recipient's clock. */
@@ -263,7 +395,14 @@ export function momentOf({ at, timezone }: CampaignSchedule): Date | undefined {
   if (!timezone) return undefined;
   const local = Date.parse(`${at}Z`);
   // A local time is one that a daily schedule would come at: the same rules for gaps hold.
-  return Number.isNaN(local) ? undefined : nextTimes(`${Number(at.slice(14, 16))} ${Number(at.slice(11, 13))} ${Number(at.slice(8, 10))} ${Number(at.slice(5, 7))} *`, timezone, new Date(local - 2 * 86_400_000), 1)?.[0];
+  return Number.isNaN(local)
+    ? undefined
+    : nextTimes(
+        `${Number(at.slice(14, 16))} ${Number(at.slice(11, 13))} ${Number(at.slice(8, 10))} ${Number(at.slice(5, 7))} *`,
+        timezone,
+        new Date(local - 2 * 86_400_000),
+        1,
+      )?.[0];
 }
 
 export const valid = (at: Date): Date | undefined => (Number.isNaN(at.getTime()) ? undefined : at);
@@ -290,10 +429,16 @@ export function changeWords(before: CampaignRunFigures["before"]): string {
 }
 
 /** Winner, in a sentence. Undefined: there was no test. */
-export function winnerWords({ winner, confidence, decide_at }: CampaignRunResponse, now: Date, zone: Zone): string | undefined {
+export function winnerWords(
+  { winner, confidence, decide_at }: CampaignRunResponse,
+  now: Date,
+  zone: Zone,
+): string | undefined {
   if (decide_at) return `A/B test until ${clockTime(new Date(decide_at), now, zone)}.`;
   if (winner) return `Winner: ${winner}${confidence == null ? "" : `, with a probability of ${percent(confidence)}`}.`;
-  return confidence == null ? undefined : `No winner: the best variant had a probability of ${percent(confidence)} only.`;
+  return confidence == null
+    ? undefined
+    : `No winner: the best variant had a probability of ${percent(confidence)} only.`;
 }
 
 /** A variant's click rate and the bounds of its 95 % interval, as shares of the axis that all variants are drawn on. */
@@ -330,6 +475,10 @@ export function verdict(of: readonly Interval[]): { tone: Tone; words: string } 
   const [second] = others;
   if (!best || !second) return undefined;
   if (of.every(({ clicked }) => clicked === 0)) return { tone: "cancelled", words: "No winner: no clicks so far." };
-  if (others.every(({ to }) => best.from > to)) return { tone: "accepted", words: `${best.name} has the highest CTR: the intervals do not overlap.` };
-  return { tone: "cancelled", words: `No winner: the intervals of ${best.name} and ${second.name} overlap, so the difference may be chance.` };
+  if (others.every(({ to }) => best.from > to))
+    return { tone: "accepted", words: `${best.name} has the highest CTR: the intervals do not overlap.` };
+  return {
+    tone: "cancelled",
+    words: `No winner: the intervals of ${best.name} and ${second.name} overlap, so the difference may be chance.`,
+  };
 }

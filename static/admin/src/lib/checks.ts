@@ -11,7 +11,10 @@ export const HEALTH_WORDS: Record<CheckResult["health"], { word: string; tone: T
 
 /** Findings that need an action, most severe first as the server orders them, and the others. */
 export function grouped(findings: readonly CheckResult[]): { wrong: CheckResult[]; right: CheckResult[] } {
-  return { wrong: findings.filter(({ health }) => health !== "ok"), right: findings.filter(({ health }) => health === "ok") };
+  return {
+    wrong: findings.filter(({ health }) => health !== "ok"),
+    right: findings.filter(({ health }) => health === "ok"),
+  };
 }
 
 const things = (n: number) => (n === 1 ? "One check" : `${n} checks`);
@@ -30,7 +33,13 @@ export function state(findings: readonly CheckResult[]): { tone: Tone; words: st
 export const separated = (detail: string): string =>
   detail
     .split("`")
-    .map((part, n) => (n % 2 === 1 ? part : part.replace(/(?<![\w.:/-]|port )\d{4,}(?![\w:/-]|\.\d)/g, (digits) => (/^(?:19|20)\d\d$/.test(digits) ? digits : count(Number(digits))))))
+    .map((part, n) =>
+      n % 2 === 1
+        ? part
+        : part.replace(/(?<![\w.:/-]|port )\d{4,}(?![\w:/-]|\.\d)/g, (digits) =>
+            /^(?:19|20)\d\d$/.test(digits) ? digits : count(Number(digits)),
+          ),
+    )
     .join("`");
 
 /** `api keys` as a title: `API keys`. */

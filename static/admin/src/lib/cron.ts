@@ -18,7 +18,15 @@ const WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 /** Parsed expression. Undefined: invalid, or a form that only the server supports. */
 export function readCron(expression: string): Cron | undefined {
   const [minute, hour, day, month, weekday, ...more] = expression.trim().toLowerCase().split(/\s+/);
-  if (minute === undefined || hour === undefined || day === undefined || month === undefined || weekday === undefined || more.length > 0) return undefined;
+  if (
+    minute === undefined ||
+    hour === undefined ||
+    day === undefined ||
+    month === undefined ||
+    weekday === undefined ||
+    more.length > 0
+  )
+    return undefined;
   const minutes = values(minute, 0, 59);
   const hours = values(hour, 0, 23);
   const days = values(day, 1, 31);
@@ -26,20 +34,36 @@ export function readCron(expression: string): Cron | undefined {
   const weekdays = values(weekday, 0, 7, WEEKDAYS, 0);
   if (!minutes || !hours || !days || !months || !weekdays) return undefined;
   const week = [...new Set(weekdays.map((day) => day % 7))].sort((a, b) => a - b);
-  return { minutes, hours, days, months, weekdays: week, namesDays: !day.startsWith("*"), namesWeekdays: !weekday.startsWith("*") };
+  return {
+    minutes,
+    hours,
+    days,
+    months,
+    weekdays: week,
+    namesDays: !day.startsWith("*"),
+    namesWeekdays: !weekday.startsWith("*"),
+  };
 }
 
-function values(field: string, least: number, most: number, names: readonly string[] = [], first = 0): number[] | undefined {
+function values(
+  field: string,
+  least: number,
+  most: number,
+  names: readonly string[] = [],
+  first = 0,
+): number[] | undefined {
   const found = new Set<number>();
   for (const part of field.split(",")) {
     const parts = /^(\*|[a-z]{3}|\d{1,2})(?:-([a-z]{3}|\d{1,2}))?(?:\/(\d{1,2}))?$/.exec(part);
     if (!parts) return undefined;
     const [, from = "", to, step] = parts;
-    const number = (word: string) => (names.includes(word) ? names.indexOf(word) + first : /^\d+$/.test(word) ? Number(word) : Number.NaN);
+    const number = (word: string) =>
+      names.includes(word) ? names.indexOf(word) + first : /^\d+$/.test(word) ? Number(word) : Number.NaN;
     const start = from === "*" ? least : number(from);
     const end = to !== undefined ? number(to) : from === "*" || step !== undefined ? most : start;
     const by = step === undefined ? 1 : Number(step);
-    if (!(start >= least && end <= most && start <= end && by >= 1) || (from === "*" && to !== undefined)) return undefined;
+    if (!(start >= least && end <= most && start <= end && by >= 1) || (from === "*" && to !== undefined))
+      return undefined;
     for (let value = start; value <= end; value += by) found.add(value);
   }
   return [...found].sort((a, b) => a - b);
@@ -54,7 +78,16 @@ function formatter(zone: string): Intl.DateTimeFormat {
   const known = formatters.get(zone);
   if (known) return known;
   const numeric = "numeric" as const;
-  const made = new Intl.DateTimeFormat("en-GB", { timeZone: zone, hourCycle: "h23", year: numeric, month: numeric, day: numeric, hour: numeric, minute: numeric, second: numeric });
+  const made = new Intl.DateTimeFormat("en-GB", {
+    timeZone: zone,
+    hourCycle: "h23",
+    year: numeric,
+    month: numeric,
+    day: numeric,
+    hour: numeric,
+    minute: numeric,
+    second: numeric,
+  });
   formatters.set(zone, made);
   return made;
 }
@@ -64,7 +97,10 @@ function offsetMs(zone: string, at: number): number | undefined {
   try {
     const parts = formatter(zone).formatToParts(at);
     const part = (type: string) => Number(parts.find((part) => part.type === type)?.value);
-    return Date.UTC(part("year"), part("month") - 1, part("day"), part("hour"), part("minute"), part("second")) - Math.floor(at / 1_000) * 1_000;
+    return (
+      Date.UTC(part("year"), part("month") - 1, part("day"), part("hour"), part("minute"), part("second")) -
+      Math.floor(at / 1_000) * 1_000
+    );
   } catch {
     return undefined;
   }
@@ -92,7 +128,13 @@ export function instantIn(zone: string, local: number): Date | undefined {
 const DAYS_MAX = 8 * 366;
 
 /** The next times after a moment, as many as asked for, and none after `until`. Undefined: that cannot be known here. */
-export function nextTimes(expression: string, zone: string, after: Date, many: number, until = Infinity): Date[] | undefined {
+export function nextTimes(
+  expression: string,
+  zone: string,
+  after: Date,
+  many: number,
+  until = Infinity,
+): Date[] | undefined {
   const cron = readCron(expression);
   const offset = offsetMs(zone, after.getTime());
   if (!cron || offset === undefined) return undefined;

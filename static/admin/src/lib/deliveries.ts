@@ -3,7 +3,17 @@ import type { DeliveryState, ExplanationResponse, FoundDelivery, Sentence } from
 import { clockTime, duration, relative, things, type Zone } from "./format";
 import { gatewayName, type Tone } from "./words";
 
-export const DELIVERY_STATES = ["queued", "dispatching", "retrying", "accepted", "gone", "expired", "dead", "cancelled", "capped"] as const satisfies readonly DeliveryState[];
+export const DELIVERY_STATES = [
+  "queued",
+  "dispatching",
+  "retrying",
+  "accepted",
+  "gone",
+  "expired",
+  "dead",
+  "cancelled",
+  "capped",
+] as const satisfies readonly DeliveryState[];
 
 const STATES: Record<DeliveryState | "none", { word: string; tone: Tone }> = {
   queued: { word: "Queued", tone: "waiting" },
@@ -40,7 +50,8 @@ export function person(who: string | undefined): { subscription?: string; user_i
 export const shortId = (id: string): string => `${id.slice(0, id.indexOf("_") + 1)}…${id.slice(-6)}`;
 
 /** A device, by its push service: `Mozilla device`. */
-export const deviceWords = (gateway: string): string => (gateway === "other" ? "device of another push service" : `${gatewayName(gateway)} device`);
+export const deviceWords = (gateway: string): string =>
+  gateway === "other" ? "device of another push service" : `${gatewayName(gateway)} device`;
 
 /** The same with its article; undefined: its subscription was deleted. */
 export function aDevice(gateway: string | undefined): string {
@@ -85,8 +96,15 @@ export interface Chapters {
   next: Sentence[];
 }
 
-const ABOUT: readonly string[] = ["addressed", "policy_in_force", "policy_when_it_died", "message_replays", "content_deleted"];
-const PRESENT = /^(waits_|held_by|lease_|not_|handed_on|will_end|lane_|breaker_|flow_|no_worker|history_deleted|attempts_elsewhere)/;
+const ABOUT: readonly string[] = [
+  "addressed",
+  "policy_in_force",
+  "policy_when_it_died",
+  "message_replays",
+  "content_deleted",
+];
+const PRESENT =
+  /^(waits_|held_by|lease_|not_|handed_on|will_end|lane_|breaker_|flow_|no_worker|history_deleted|attempts_elsewhere)/;
 
 export function chapters(story: readonly Sentence[]): Chapters {
   const of: Chapters = { about: [], past: [], present: [], next: [] };
@@ -125,7 +143,11 @@ export function answer({ state, story }: Pick<ExplanationResponse, "state" | "st
 export const isWaiting = (state: string): boolean => state === "queued" || state === "retrying";
 
 /** Last action, for a list: `taken in 40 ms`, `due 14:10; 503 overloaded`. */
-export function lastWords({ state, due_at, last_attempt }: Pick<FoundDelivery, "state" | "due_at" | "last_attempt">, now: Date, zone: Zone): string {
+export function lastWords(
+  { state, due_at, last_attempt }: Pick<FoundDelivery, "state" | "due_at" | "last_attempt">,
+  now: Date,
+  zone: Zone,
+): string {
   const due = due_at ? `due ${clockTime(new Date(due_at), now, zone)}` : "its message is paused";
   const { status, reason, took_ms } = last_attempt ?? {};
   const words = [status, reason].filter((word) => word != null && word !== "").join(" ");
@@ -140,16 +162,27 @@ export type Turn = "retry" | "cancel";
 
 export const TURN_WORDS: Record<Turn, { title: string; done: string }> = {
   retry: { title: "Retry now", done: "The delivery is due now. A worker sends it as soon as its lane allows." },
-  cancel: { title: "Cancel this delivery", done: "The delivery is cancelled: this message is not sent to this device." },
+  cancel: {
+    title: "Cancel this delivery",
+    done: "The delivery is cancelled: this message is not sent to this device.",
+  },
 };
 
 /** Effect of an action, with counts. */
-export function consequenceOf(turn: Turn, found: { gateway?: string | null; due_at?: string | null }, now: Date, zone: Zone): string {
+export function consequenceOf(
+  turn: Turn,
+  found: { gateway?: string | null; due_at?: string | null },
+  now: Date,
+  zone: Zone,
+): string {
   const device = found.gateway ? `this one ${deviceWords(found.gateway)}` : "this one device";
   if (turn === "cancel") {
     return `This message is not sent to ${device}; the delivery ends as cancelled. Other devices of this person and other recipients are not affected. This cannot be undone.`;
   }
-  const due = found.due_at && new Date(found.due_at) > now ? `instead of ${clockTime(new Date(found.due_at), now, zone)} (${relative(new Date(found.due_at), now)})` : "(it is due already)";
+  const due =
+    found.due_at && new Date(found.due_at) > now
+      ? `instead of ${clockTime(new Date(found.due_at), now, zone)} (${relative(new Date(found.due_at), now)})`
+      : "(it is due already)";
   return `The delivery becomes due now ${due}, for ${device}. This uses up no retry of its policy. While its lane is on hold or its breaker is open, the delivery waits.`;
 }
 
@@ -162,10 +195,19 @@ export interface Subject {
 }
 
 /** The whole story as plain text for a ticket: times in UTC, nothing shortened. */
-export function report({ message, subscription, state, now, story }: ExplanationResponse, { app, person, gateway, lane }: Subject): string {
+export function report(
+  { message, subscription, state, now, story }: ExplanationResponse,
+  { app, person, gateway, lane }: Subject,
+): string {
   const { about, past, present, next } = chapters(story);
-  const lines = (title: string, sentences: readonly Sentence[]) => (sentences.length === 0 ? [] : ["", title, ...sentences.map(({ text }) => `- ${text}`)]);
-  const about_whom = [`App: ${app}`, person && `Person: ${person}`, gateway && `Push service: ${gatewayName(gateway)}`, lane !== undefined && `Lane: ${lane}`];
+  const lines = (title: string, sentences: readonly Sentence[]) =>
+    sentences.length === 0 ? [] : ["", title, ...sentences.map(({ text }) => `- ${text}`)];
+  const about_whom = [
+    `App: ${app}`,
+    person && `Person: ${person}`,
+    gateway && `Push service: ${gatewayName(gateway)}`,
+    lane !== undefined && `Lane: ${lane}`,
+  ];
   return [
     `Delivery of ${message} to ${subscription}`,
     about_whom.filter(Boolean).join(" · "),
@@ -180,4 +222,5 @@ export function report({ message, subscription, state, now, story }: Explanation
 
 /** Spans of time that a search can be narrowed to, in seconds. */
 export const SPANS = [3_600, 86_400, 604_800, 2_592_000] as const;
-export const spanWords = (seconds: number): string => `Last ${seconds === 3_600 ? "hour" : seconds < 172_800 ? `${seconds / 3_600} hours` : things(seconds / 86_400, "day")}`;
+export const spanWords = (seconds: number): string =>
+  `Last ${seconds === 3_600 ? "hour" : seconds < 172_800 ? `${seconds / 3_600} hours` : things(seconds / 86_400, "day")}`;

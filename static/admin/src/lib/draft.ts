@@ -101,10 +101,12 @@ export const BLANK: Draft = {
 
 const UNIMPORTANT = { audience: "", topic: "", segment: "", timezone: "" };
 /** Whether the draft has no content or options worth keeping. */
-export const isBlank = (draft: Draft): boolean => JSON.stringify({ ...draft, ...UNIMPORTANT }) === JSON.stringify({ ...BLANK, ...UNIMPORTANT });
+export const isBlank = (draft: Draft): boolean =>
+  JSON.stringify({ ...draft, ...UNIMPORTANT }) === JSON.stringify({ ...BLANK, ...UNIMPORTANT });
 
 /** Ids as they were listed, each once. */
-export const listed = (text: string): string[] => [...new Set(text.split(/[,\n]/).map((id) => id.trim()))].filter(Boolean);
+export const listed = (text: string): string[] =>
+  [...new Set(text.split(/[,\n]/).map((id) => id.trim()))].filter(Boolean);
 
 /** Omits empty members. */
 const orNone = (text: string): string | undefined => text.trim() || undefined;
@@ -114,7 +116,11 @@ function names(buttons: readonly Button[]): string[] {
   const taken = new Set(buttons.flatMap(({ name }) => name ?? []));
   return buttons.map(({ title, name: given }, n) => {
     if (given) return given;
-    const slug = title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 40);
+    const slug = title
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}]+/gu, "-")
+      .replace(/^-|-$/g, "")
+      .slice(0, 40);
     const name = slug && !taken.has(slug) ? slug : `${slug || "button"}-${n + 1}`;
     taken.add(name);
     return name;
@@ -133,7 +139,12 @@ export function content(draft: Draft): Notification {
     image: orNone(draft.image),
     badge: orNone(draft.badge),
     tag: orNone(draft.tag),
-    actions: draft.actions.map(({ title, url, icon }, n) => ({ action: called[n] ?? "", title, icon, url: orNone(url) })),
+    actions: draft.actions.map(({ title, url, icon }, n) => ({
+      action: called[n] ?? "",
+      title,
+      icon,
+      url: orNone(url),
+    })),
     require_interaction: draft.requireInteraction || undefined,
     silent: draft.silent || undefined,
   };
@@ -145,7 +156,9 @@ export function objectOf(text: string): Record<string, unknown> | undefined {
   if (text.trim() === "") return {};
   try {
     const read: unknown = JSON.parse(text);
-    return read !== null && typeof read === "object" && !Array.isArray(read) ? (read as Record<string, unknown>) : undefined;
+    return read !== null && typeof read === "object" && !Array.isArray(read)
+      ? (read as Record<string, unknown>)
+      : undefined;
   } catch {
     return undefined;
   }
@@ -162,11 +175,14 @@ export function said(draft: Draft): Pick<MessageRequest, "content" | "template" 
 export function titled(message: MessageRequest): MessageRequest {
   const { template, data: _, ...rest } = message;
   if (template === "") return { ...rest, content: { title: "–" } };
-  return message.content ? { ...message, content: { ...message.content, title: message.content.title.trim() || "–" } } : message;
+  return message.content
+    ? { ...message, content: { ...message.content, title: message.content.title.trim() || "–" } }
+    : message;
 }
 
 /** Name of the draft in questions. */
-export const titleOf = (draft: Draft): string => (draft.says === "text" ? draft.title : `The template ${draft.template}`);
+export const titleOf = (draft: Draft): string =>
+  draft.says === "text" ? draft.title : `The template ${draft.template}`;
 
 /** Missing part of the content. Undefined: complete as far as the page can check. */
 export function unsaid(draft: Draft): string | undefined {
@@ -198,23 +214,41 @@ export function isAddressed(draft: Draft): boolean {
 }
 
 /** Whether people may be left out of it for not clicking: not of one-time codes, nor if they are named. */
-export const maySunset = ({ audience, tier }: Draft): boolean => (audience === "all" || audience === "topic" || audience === "segment") && tier !== "transactional";
+export const maySunset = ({ audience, tier }: Draft): boolean =>
+  (audience === "all" || audience === "topic" || audience === "segment") && tier !== "transactional";
 
 /** Sunset rule of the draft. Undefined: no exclusion. */
 export function sunsetOf(draft: Draft): SunsetRule | undefined {
-  const [unclicked, unclicked_for, welcome] = [draft.unclicked, draft.unclickedFor, draft.welcome].map((text) => text.trim());
+  const [unclicked, unclicked_for, welcome] = [draft.unclicked, draft.unclickedFor, draft.welcome].map((text) =>
+    text.trim(),
+  );
   if (!maySunset(draft) || (!unclicked && !unclicked_for)) return undefined;
   // What is no number is for the server to refuse.
   const n = Number(unclicked);
-  return { ...(unclicked ? { unclicked: Number.isInteger(n) ? n : (unclicked as never) } : {}), ...(unclicked_for ? { unclicked_for } : {}), ...(welcome ? { welcome } : {}) };
+  return {
+    ...(unclicked ? { unclicked: Number.isInteger(n) ? n : (unclicked as never) } : {}),
+    ...(unclicked_for ? { unclicked_for } : {}),
+    ...(welcome ? { welcome } : {}),
+  };
 }
 
 /** The same as it is written. */
-export const sunsetDraft = (rule: SunsetRule | null | undefined): Pick<Draft, "unclicked" | "unclickedFor" | "welcome"> => ({ unclicked: rule?.unclicked?.toString() ?? "", unclickedFor: rule?.unclicked_for ?? "", welcome: rule?.welcome ?? "" });
+export const sunsetDraft = (
+  rule: SunsetRule | null | undefined,
+): Pick<Draft, "unclicked" | "unclickedFor" | "welcome"> => ({
+  unclicked: rule?.unclicked?.toString() ?? "",
+  unclickedFor: rule?.unclicked_for ?? "",
+  welcome: rule?.welcome ?? "",
+});
 
 /** Sunset rule as a sentence. */
 export function sunsetWords({ unclicked, unclicked_for, welcome }: SunsetRule): string {
-  const shown = [unclicked != null && `${unclicked} messages or more`, unclicked_for && `messages over ${unclicked_for} or longer`].filter(Boolean).join(" and ");
+  const shown = [
+    unclicked != null && `${unclicked} messages or more`,
+    unclicked_for && `messages over ${unclicked_for} or longer`,
+  ]
+    .filter(Boolean)
+    .join(" and ");
   return `Subscribers who were shown ${shown} since their last click are excluded, unless they subscribed within the last ${welcome ?? "30d"}.`;
 }
 
@@ -227,7 +261,9 @@ export function message(draft: Draft): MessageRequest {
     ...said(draft),
     ...(draft.ttl ? { ttl: Number(draft.ttl) } : {}),
     ...(draft.urgency ? { urgency: draft.urgency as NonNullable<MessageRequest["urgency"]> } : {}),
-    ...(draft.isLater && draft.sendAt ? { send_at: `${draft.sendAt.slice(0, 16)}:00`, timezone: draft.timezone || "UTC" } : {}),
+    ...(draft.isLater && draft.sendAt
+      ? { send_at: `${draft.sendAt.slice(0, 16)}:00`, timezone: draft.timezone || "UTC" }
+      : {}),
     ...(sunset ? { sunset } : {}),
     ...(draft.collapseKey.trim() ? { collapse_key: draft.collapseKey.trim() } : {}),
     // Any policy is an object to the description.
@@ -240,7 +276,12 @@ const TEST_TTL_S = 300;
 
 /** The message for one recipient, at once and at any hour, for every tier. */
 export function test(draft: Draft, kind: "users" | "subscriptions", id: string): MessageRequest {
-  return { to: kind === "users" ? { users: [id] } : { subscriptions: [id] }, tier: "transactional", ttl: TEST_TTL_S, ...said(draft) };
+  return {
+    to: kind === "users" ? { users: [id] } : { subscriptions: [id] },
+    tier: "transactional",
+    ttl: TEST_TTL_S,
+    ...said(draft),
+  };
 }
 
 /** Draft with the content of a sent message. */
@@ -254,9 +295,18 @@ export function like(said: Notification): Draft {
     image: said.image ?? "",
     badge: said.badge ?? "",
     tag: said.tag ?? "",
-    actions: (said.actions ?? []).map(({ action, title, url, icon }) => ({ title, url: url ?? "", name: action, icon: icon ?? undefined })),
+    actions: (said.actions ?? []).map(({ action, title, url, icon }) => ({
+      title,
+      url: url ?? "",
+      name: action,
+      icon: icon ?? undefined,
+    })),
     requireInteraction: said.require_interaction ?? false,
     silent: said.silent ?? false,
-    more: Object.fromEntries(UNWRITTEN.filter((name) => said[name] !== undefined && said[name] !== null && said[name] !== false).map((name) => [name, said[name]])),
+    more: Object.fromEntries(
+      UNWRITTEN.filter((name) => said[name] !== undefined && said[name] !== null && said[name] !== false).map(
+        (name) => [name, said[name]],
+      ),
+    ),
   };
 }

@@ -12,7 +12,8 @@ export const PAGE_MAX = 250;
 const REQUESTS_MAX = 200;
 
 /** Cell of a table for spreadsheets: quoted, and never a formula. */
-export const cell = (text: string): string => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replace(/"/g, '""')}"`;
+export const cell = (text: string): string =>
+  `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replace(/"/g, '""')}"`;
 
 const valueOf = (value: unknown): string => {
   if (value === null || value === undefined) return "";
@@ -25,7 +26,11 @@ const flat = (row: object): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(row)
       .filter(([name]) => name !== "links")
-      .flatMap(([name, value]): [string, unknown][] => (value !== null && typeof value === "object" && !Array.isArray(value) ? Object.entries(flat(value)).map(([of, inner]) => [`${name}.${of}`, inner]) : [[name, value]])),
+      .flatMap(([name, value]): [string, unknown][] =>
+        value !== null && typeof value === "object" && !Array.isArray(value)
+          ? Object.entries(flat(value)).map(([of, inner]) => [`${name}.${of}`, inner])
+          : [[name, value]],
+      ),
   );
 
 /** Name of a column. Names of attributes may hold anything. */
@@ -41,7 +46,8 @@ export function csvOf(all: readonly object[]): string {
 
 export const ndjsonOf = (rows: readonly object[]): string => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 
-export const textOf = (format: Format, rows: readonly object[]): string => (format === "csv" ? csvOf(rows) : ndjsonOf(rows));
+export const textOf = (format: Format, rows: readonly object[]): string =>
+  format === "csv" ? csvOf(rows) : ndjsonOf(rows);
 
 /** Page of a list, and the cursor of the next page. */
 export interface ExportPage {
@@ -50,14 +56,18 @@ export interface ExportPage {
 }
 
 /** All rows of a list, up to `ROWS_MAX`. `isCut`: the list has more rows. */
-export async function collect(page: (after: string | undefined) => Promise<ExportPage>, report: (rows: number) => void): Promise<{ rows: object[]; isCut: boolean }> {
+export async function collect(
+  page: (after: string | undefined) => Promise<ExportPage>,
+  report: (rows: number) => void,
+): Promise<{ rows: object[]; isCut: boolean }> {
   const rows: object[] = [];
   let after: string | undefined;
   for (let n = 0; n < REQUESTS_MAX; n += 1) {
     const found = await page(after);
     rows.push(...found.rows);
     report(Math.min(rows.length, ROWS_MAX));
-    if (rows.length > ROWS_MAX || (rows.length === ROWS_MAX && found.next)) return { rows: rows.slice(0, ROWS_MAX), isCut: true };
+    if (rows.length > ROWS_MAX || (rows.length === ROWS_MAX && found.next))
+      return { rows: rows.slice(0, ROWS_MAX), isCut: true };
     if (!found.next) return { rows, isCut: false };
     after = found.next;
   }

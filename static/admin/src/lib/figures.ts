@@ -36,7 +36,9 @@ export interface Throughput {
 /** Points of a chart since the creation of what it shows, two at least, so that the chart fills its range. */
 export function sinceCreation(chart: ChartResponse, created: Date | undefined): ChartResponse {
   if (!created) return chart;
-  const last = chart.data.findLastIndex(({ time_bucket }) => !time_bucket || Date.parse(time_bucket) <= created.getTime());
+  const last = chart.data.findLastIndex(
+    ({ time_bucket }) => !time_bucket || Date.parse(time_bucket) <= created.getTime(),
+  );
   const first = Math.min(last, chart.data.length - 2);
   return first > 0 ? { ...chart, data: chart.data.slice(first) } : chart;
 }
@@ -47,7 +49,9 @@ export const firstCreation = (apps: readonly { created_at: string }[]): Date | u
 
 export function throughput(whole: ChartResponse, created?: Date): Throughput {
   const chart = sinceCreation(whole, created);
-  const columns = OUTCOMES.map((outcome) => [outcome, chart.data.map((point) => metric(point.metrics, outcome))] as const);
+  const columns = OUTCOMES.map(
+    (outcome) => [outcome, chart.data.map((point) => metric(point.metrics, outcome))] as const,
+  );
   return {
     at: chart.data.map((point) => Date.parse(point.time_bucket ?? chart.metadata.from) / 1_000),
     ended: Object.fromEntries(columns) as Record<Outcome, number[]>,
@@ -82,24 +86,42 @@ export function sentence(
   const ill = lanes.filter((lane) => laneState(lane) === "held" || laneState(lane) === "open");
   const wait = waits(queue);
   const [first, ...others] = ill;
-  if (first && others.length === 0) return { tone: toneOf(ill), words: `${because(first, now, zone)}${wait ? `; ${wait}` : ""}.`, path: `/push-services/${first.lane}` };
+  if (first && others.length === 0)
+    return {
+      tone: toneOf(ill),
+      words: `${because(first, now, zone)}${wait ? `; ${wait}` : ""}.`,
+      path: `/push-services/${first.lane}`,
+    };
   if (first) {
     const names = [...new Set(ill.map((lane) => gatewayName(lane.gateway)))];
-    return { tone: toneOf(ill), words: `${capital(things(names.length, "push service"))} ${names.length === 1 ? "has" : "have"} a problem (${names.join(", ")})${wait ? `; ${wait}` : ""}.`, path: "/push-services" };
+    return {
+      tone: toneOf(ill),
+      words: `${capital(things(names.length, "push service"))} ${names.length === 1 ? "has" : "have"} a problem (${names.join(", ")})${wait ? `; ${wait}` : ""}.`,
+      path: "/push-services",
+    };
   }
   const open = alerts.filter((alert) => !alert.resolved_at);
   if (open[0]) {
-    const words = open.length === 1 ? sentenceOf(open[0].detail) : `${things(open.length, "alert")} are open. The latest: ${sentenceOf(open[0].detail)}`;
+    const words =
+      open.length === 1
+        ? sentenceOf(open[0].detail)
+        : `${things(open.length, "alert")} are open. The latest: ${sentenceOf(open[0].detail)}`;
     return { tone: "retrying", words, ...(open[0].kind === "runaway" ? { path: "/frequency" } : {}) };
   }
   const oldest = queue?.oldest_waiting_s ?? 0;
-  if (oldest > LATE_S && queue) return { tone: "retrying", words: `Sending is late: ${wait}, the oldest for ${duration(oldest)}.`, path: "/push-services" };
+  if (oldest > LATE_S && queue)
+    return {
+      tone: "retrying",
+      words: `Sending is late: ${wait}, the oldest for ${duration(oldest)}.`,
+      path: "/push-services",
+    };
   const speed = known.perMinute ? rate(known.perMinute) : "idle";
   return { tone: "accepted", words: `All well: ${speed}${queue ? `, ${wait || "nothing is waiting"}` : ""}.` };
 }
 
 const sentenceOf = (text: string) => (/[.!?]$/.test(text) ? text : `${text}.`);
-const toneOf = (ill: readonly LaneResponse[]): Tone => (ill.some((lane) => laneState(lane) === "open") ? "lost" : "retrying");
+const toneOf = (ill: readonly LaneResponse[]): Tone =>
+  ill.some((lane) => laneState(lane) === "open") ? "lost" : "retrying";
 
 function waits(queue: Queue | undefined): string {
   if (!queue || queue.waiting === 0) return "";
@@ -124,7 +146,14 @@ export function funnel(metrics: object): Funnel {
   // Receipts count when they come: right after midnight there may be more of them than of what was accepted since.
   const asked = Math.min(metric(metrics, "receipts_asked"), accepted);
   const displayed = metric(metrics, "displayed");
-  return { accepted, asked, displayed, clicked: metric(metrics, "clicked"), unknowable: accepted - asked, silent: Math.max(0, asked - displayed) };
+  return {
+    accepted,
+    asked,
+    displayed,
+    clicked: metric(metrics, "clicked"),
+    unknowable: accepted - asked,
+    silent: Math.max(0, asked - displayed),
+  };
 }
 
 const SLI_WORDS: Record<MetricReading["sli"], { title: string; of: string }> = {
@@ -183,4 +212,5 @@ function trend(now: MetricReading, before: MetricReading | undefined, moreIsBett
 }
 
 /** End of a hold, for a list. */
-export const endOf = (time: string | null | undefined, now: Date, zone: Zone): string => (time ? clockTime(new Date(time), now, zone) : "");
+export const endOf = (time: string | null | undefined, now: Date, zone: Zone): string =>
+  time ? clockTime(new Date(time), now, zone) : "";

@@ -15,8 +15,15 @@ export const STEPS = ["app", "key", "site", "browser", "sent"] as const;
 export type Step = (typeof STEPS)[number];
 
 /** The current step. `None`: all are done. A paste is visible only after a visit, so `hasPasted` or a later step completes it. */
-export function nextStep(done: Progress, { hasPasted, mayMakeKeys }: { hasPasted: boolean; mayMakeKeys: boolean }): Step | undefined {
-  const isPassed: Progress = { ...done, key: done.key || !mayMakeKeys, site: done.site || done.browser || done.sent || hasPasted };
+export function nextStep(
+  done: Progress,
+  { hasPasted, mayMakeKeys }: { hasPasted: boolean; mayMakeKeys: boolean },
+): Step | undefined {
+  const isPassed: Progress = {
+    ...done,
+    key: done.key || !mayMakeKeys,
+    site: done.site || done.browser || done.sent || hasPasted,
+  };
   return STEPS.find((step) => !isPassed[step]);
 }
 
@@ -43,5 +50,8 @@ export function snippets(server: string, app: string, topic: string): { worker: 
 /** A short name from a name: `Bücher & Co.` is `bucher-co`. */
 export function slugFrom(name: string): string {
   const plain = name.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
-  return plain.replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 63);
+  return plain
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(0, 63);
 }

@@ -46,7 +46,8 @@ export function duration(seconds: number): string {
   return two(days, days === 1 ? "day" : "days", h % 24, "h");
 }
 
-const two = (a: number, unitA: string, b: number, unitB: string) => (b === 0 ? `${a} ${unitA}` : `${a} ${unitA} ${b} ${unitB}`);
+const two = (a: number, unitA: string, b: number, unitB: string) =>
+  b === 0 ? `${a} ${unitA}` : `${a} ${unitA} ${b} ${unitB}`;
 
 /** `one delivery`, `2,040 deliveries`. */
 export function things(n: number, one: string, many = `${one}s`): string {
@@ -88,7 +89,12 @@ export function clockTime(at: Date, now: Date, zone: Zone): string {
   const time = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...timeZone(zone) });
   if (day(at) === day(now)) return time;
   const sameYear = day(at).slice(-4) === day(now).slice(-4);
-  const date = at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(sameYear ? {} : { year: "numeric" }), ...timeZone(zone) });
+  const date = at.toLocaleDateString("en-GB", {
+    day: "numeric",
+    month: "short",
+    ...(sameYear ? {} : { year: "numeric" }),
+    ...timeZone(zone),
+  });
   return `${date} ${time}`;
 }
 
@@ -99,7 +105,8 @@ export function secondsTime(at: Date, now: Date, zone: Zone): string {
 }
 
 /** A day of figures, which are kept by UTC's days: `24 Oct`. */
-export const dayOf = (at: Date): string => at.toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+export const dayOf = (at: Date): string =>
+  at.toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 
 /** A time with everything: day, seconds and zone. */
 export function fullTime(at: Date, zone: Zone): string {

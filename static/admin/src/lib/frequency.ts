@@ -17,22 +17,48 @@ export const rangeOf = (days: string | undefined): number => RANGES.find((range)
 const list = (items: readonly string[]) => new Intl.ListFormat("en").format(items);
 
 /** State of engagement in one sentence. A held app comes before the figures. */
-export function sentence(guard: GuardResponse, { gateways }: EngagementResponse, days: number, now: Date, zone: Zone): { tone: Tone; words: string } {
+export function sentence(
+  guard: GuardResponse,
+  { gateways }: EngagementResponse,
+  days: number,
+  now: Date,
+  zone: Zone,
+): { tone: Tone; words: string } {
   if (guard.held.length > 0) return { tone: "lost", words: held(guard, now, zone) };
-  const at = (level: GatewayEngagement["level"]) => list(gateways.filter((one) => one.level === level).map(({ gateway }) => gatewayName(gateway)));
-  if (at("warning")) return { tone: "lost", words: `Too frequent: few subscribers click or most dismiss the notifications, in browsers of ${at("warning")}.` };
-  if (at("watch")) return { tone: "retrying", words: `Possibly too frequent: fewer subscribers click or more dismiss the notifications, in browsers of ${at("watch")}.` };
+  const at = (level: GatewayEngagement["level"]) =>
+    list(gateways.filter((one) => one.level === level).map(({ gateway }) => gatewayName(gateway)));
+  if (at("warning"))
+    return {
+      tone: "lost",
+      words: `Too frequent: few subscribers click or most dismiss the notifications, in browsers of ${at("warning")}.`,
+    };
+  if (at("watch"))
+    return {
+      tone: "retrying",
+      words: `Possibly too frequent: fewer subscribers click or more dismiss the notifications, in browsers of ${at("watch")}.`,
+    };
   const told = gateways.filter(({ level }) => level === "fine").map(({ now }) => now);
-  if (told.length === 0) return { tone: "cancelled", words: `Unknown: browsers reported too few displays in ${things(days, "day")}.` };
+  if (told.length === 0)
+    return { tone: "cancelled", words: `Unknown: browsers reported too few displays in ${things(days, "day")}.` };
   const sum = (of: "displayed" | "clicked") => told.reduce((sum, period) => sum + period[of], 0);
-  return { tone: "accepted", words: `Good: of ${count(sum("displayed"))} notifications shown in ${things(days, "day")}, ${percent(sum("clicked") / sum("displayed"))} were clicked.` };
+  return {
+    tone: "accepted",
+    words: `Good: of ${count(sum("displayed"))} notifications shown in ${things(days, "day")}, ${percent(sum("clicked") / sum("displayed"))} were clicked.`,
+  };
 }
 
-const TIER_WORDS: Record<Tier, string> = { transactional: "One-time codes and other transactional messages", promotional: "promotional", engagement: "engagement" };
+const TIER_WORDS: Record<Tier, string> = {
+  transactional: "One-time codes and other transactional messages",
+  promotional: "promotional",
+  engagement: "engagement",
+};
 
 function heldWords(held: readonly Tier[]): string {
   const others = held.filter((tier) => tier !== "transactional").map((tier) => TIER_WORDS[tier]);
-  const parts = [...(held.includes("transactional") ? [TIER_WORDS.transactional] : []), ...(others.length > 0 ? [`${list(others)} messages`] : [])];
+  const parts = [
+    ...(held.includes("transactional") ? [TIER_WORDS.transactional] : []),
+    ...(others.length > 0 ? [`${list(others)} messages`] : []),
+  ];
   return capital(list(parts));
 }
 
@@ -47,7 +73,8 @@ export function shareWords(share: number | null | undefined, of: number): { word
 }
 
 /** The same in as many days before. */
-export const beforeWords = (share: number | null | undefined): string | undefined => (share == null ? undefined : `${percent(share)} before`);
+export const beforeWords = (share: number | null | undefined): string | undefined =>
+  share == null ? undefined : `${percent(share)} before`;
 
 export const UNITS = [
   ["d", "days"],
@@ -78,11 +105,20 @@ export function capDraft({ tiers = [], max, window }: Cap): CapDraft {
   const isAlone = tiers.length === 1 && (only === "promotional" || only === "engagement");
   // Seconds are for programs: they are shown in minutes where they are whole.
   const isWhole = unit === "s" && Number(n) % 60 === 0;
-  return { tiers: isAlone ? only : "both", max: String(max), window: isWhole ? String(Number(n) / 60) : n, unit: isWhole ? "m" : unit };
+  return {
+    tiers: isAlone ? only : "both",
+    max: String(max),
+    window: isWhole ? String(Number(n) / 60) : n,
+    unit: isWhole ? "m" : unit,
+  };
 }
 
 export function capOf({ tiers, max, window, unit }: CapDraft): Cap {
-  return { tiers: tiers === "both" ? ["promotional", "engagement"] : [tiers], max: Number(max), window: `${window.trim()}${unit}` };
+  return {
+    tiers: tiers === "both" ? ["promotional", "engagement"] : [tiers],
+    max: Number(max),
+    window: `${window.trim()}${unit}`,
+  };
 }
 
 const UNIT_S: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400 };
@@ -92,7 +128,10 @@ export function capsWords(caps: readonly CapDraft[]): string[] {
   if (caps.length === 0) return ["There are no caps: subscribers get every message sent to them."];
   return caps.map(({ tiers, max, window, unit }) => {
     const many = Number(max) === 1 ? "one" : max;
-    const kind = tiers === "both" ? "promotional and engagement messages together" : `${tiers} ${many === "one" ? "message" : "messages"}`;
+    const kind =
+      tiers === "both"
+        ? "promotional and engagement messages together"
+        : `${tiers} ${many === "one" ? "message" : "messages"}`;
     return `A user gets at most ${many} ${kind} in ${duration(Number(window) * (UNIT_S[unit] ?? 1))}.`;
   });
 }
@@ -110,8 +149,20 @@ export interface Load {
 export function loads({ sent, limit, held }: GuardResponse): Load[] {
   const share = (n: number) => (limit ? Math.min(1, n / limit) : undefined);
   return [
-    { id: "other", word: "Promotional and engagement", sent: sent.other, share: share(sent.other), isHeld: held.some((tier) => tier !== "transactional") },
-    { id: "transactional", word: "Transactional", sent: sent.transactional, share: share(sent.transactional), isHeld: held.includes("transactional") },
+    {
+      id: "other",
+      word: "Promotional and engagement",
+      sent: sent.other,
+      share: share(sent.other),
+      isHeld: held.some((tier) => tier !== "transactional"),
+    },
+    {
+      id: "transactional",
+      word: "Transactional",
+      sent: sent.transactional,
+      share: share(sent.transactional),
+      isHeld: held.includes("transactional"),
+    },
   ];
 }
 
@@ -124,6 +175,8 @@ export function limitWords({ limit, factor, floor }: GuardResponse): string {
 
 /** Effect of a release, with counts. */
 export function releaseWords({ held }: GuardResponse, flow: FlowResponse | undefined): string {
-  const waiting = flow && `: ${flow.waiting_or_more ? "more than " : ""}${things(flow.waiting, "delivery waits", "deliveries wait")}. Cancel unwanted messages first`;
+  const waiting =
+    flow &&
+    `: ${flow.waiting_or_more ? "more than " : ""}${things(flow.waiting, "delivery waits", "deliveries wait")}. Cancel unwanted messages first`;
   return `${heldWords(held)} are sent again within a second${waiting ?? ". Cancel unwanted messages first"}. The count starts again at zero.`;
 }

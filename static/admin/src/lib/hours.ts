@@ -38,7 +38,13 @@ export function calendarWords({ timezone, quiet_hours, off_peak = [] }: Calendar
   const quiet = quiet_hours
     ? `Promotional and engagement messages wait from ${quiet_hours.from} until ${quiet_hours.to}, in each recipient’s time zone.`
     : "There are no quiet hours.";
-  const windows = off_peak.map(({ days, from, to }) => `${from} to ${to} ${days ? days.map((day) => DAYS.find(([name]) => name === day)?.[1]).join(", ") : "every day"}`);
-  const within = windows.length > 0 ? `Engagement messages are sent within ${windows.join("; ")}, ${timezone} time.` : "Engagement messages are sent at any other time.";
+  const windows = off_peak.map(
+    ({ days, from, to }) =>
+      `${from} to ${to} ${days ? days.map((day) => DAYS.find(([name]) => name === day)?.[1]).join(", ") : "every day"}`,
+  );
+  const within =
+    windows.length > 0
+      ? `Engagement messages are sent within ${windows.join("; ")}, ${timezone} time.`
+      : "Engagement messages are sent at any other time.";
   return `${quiet} ${within} Recipients without a known time zone use ${timezone}.`;
 }

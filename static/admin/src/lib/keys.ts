@@ -24,7 +24,8 @@ export class Keys {
 }
 
 /** Whether it is Ctrl+K, or ⌘K on a Mac, which lead to the search from fields as well. */
-export const asksSearch = (event: KeyboardEvent): boolean => (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k";
+export const asksSearch = (event: KeyboardEvent): boolean =>
+  (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k";
 
 /** Whether a key press belongs to a field or to the browser. */
 export function isOurs(event: KeyboardEvent): boolean {

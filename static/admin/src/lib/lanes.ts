@@ -30,7 +30,8 @@ export function worstOrigin(lane: LaneResponse): GatewayOrigin | undefined {
 /** Origins to list: those in the hold of all origins repeat it, unless something else holds them, too. */
 export function originsOf({ origins }: LaneResponse): GatewayOrigin[] {
   const all = origins.find(({ origin }) => origin === "*");
-  const repeats = (one: GatewayOrigin) => one.breaker === "closed" && one.held_until === all?.held_until && one.held_reason === all?.held_reason;
+  const repeats = (one: GatewayOrigin) =>
+    one.breaker === "closed" && one.held_until === all?.held_until && one.held_reason === all?.held_reason;
   return origins.filter((one) => one === all || !all?.held_until || !repeats(one));
 }
 
@@ -50,7 +51,8 @@ export interface Service {
   subscriptions: number;
 }
 
-const byGravity = (a: LaneResponse, b: LaneResponse) => STATES.indexOf(laneState(a)) - STATES.indexOf(laneState(b)) || b.subscriptions - a.subscriptions;
+const byGravity = (a: LaneResponse, b: LaneResponse) =>
+  STATES.indexOf(laneState(a)) - STATES.indexOf(laneState(b)) || b.subscriptions - a.subscriptions;
 
 /** Push services, the worst state first. */
 export function services(lanes: readonly LaneResponse[]): Service[] {
@@ -69,7 +71,10 @@ export function stateOf(lanes: readonly LaneResponse[]): { word: string; tone: T
   const ill = lanes.filter((lane) => laneState(lane) !== "flowing");
   const worst = ill.map(laneState).sort((a, b) => STATES.indexOf(a) - STATES.indexOf(b))[0] ?? "flowing";
   const { word, tone } = STATE_WORDS[worst];
-  return { word: ill.length === 0 || ill.length === lanes.length ? word : `${word} for ${ill.length} of ${lanes.length}`, tone };
+  return {
+    word: ill.length === 0 || ill.length === lanes.length ? word : `${word} for ${ill.length} of ${lanes.length}`,
+    tone,
+  };
 }
 
 /** Reason of the state: `Mozilla asked for a pause until 14:32`. */
@@ -86,8 +91,10 @@ function reasonOf(lane: LaneResponse, now: Date, zone: Zone): string {
       if (origin?.held_reason === "operator") {
         return `An operator holds ${gateway}${at(origin.held_until)}${origin.held_note ? `: ${origin.held_note}` : ""}`;
       }
-      if (origin?.held_reason === "key_refused") return `${gateway} refuses the VAPID key; on hold${at(origin.held_until)}`;
-      if (origin?.held_reason === "mass_gone") return `${gateway} suddenly reports many subscriptions as gone; on hold${at(origin.held_until)}, none is pruned yet`;
+      if (origin?.held_reason === "key_refused")
+        return `${gateway} refuses the VAPID key; on hold${at(origin.held_until)}`;
+      if (origin?.held_reason === "mass_gone")
+        return `${gateway} suddenly reports many subscriptions as gone; on hold${at(origin.held_until)}, none is pruned yet`;
       return `${gateway} asked for a pause${at(origin?.held_until)}`;
     case "open":
       return `${gateway} kept failing; nothing is sent${at(origin?.open_until)}, then one probe`;
@@ -130,10 +137,18 @@ export function sensible(state: LaneState): readonly Order[] {
 }
 
 /** Effect of an order, with counts. */
-export function consequence(order: Order, lane: LaneResponse, flow: Pick<FlowResponse, "waiting" | "waiting_or_more"> | undefined): string {
+export function consequence(
+  order: Order,
+  lane: LaneResponse,
+  flow: Pick<FlowResponse, "waiting" | "waiting_or_more"> | undefined,
+): string {
   const gateway = serviceName(lane.gateway);
-  const many = flow && `${flow.waiting_or_more ? atLeast(flow.waiting, true) : things(flow.waiting, "delivery", "deliveries")}${flow.waiting_or_more ? " deliveries" : ""}`;
-  const now = many ? `${capital(many)} ${flow.waiting === 1 ? "waits" : "wait"} there now.` : "The number of waiting deliveries is unknown at the moment.";
+  const many =
+    flow &&
+    `${flow.waiting_or_more ? atLeast(flow.waiting, true) : things(flow.waiting, "delivery", "deliveries")}${flow.waiting_or_more ? " deliveries" : ""}`;
+  const now = many
+    ? `${capital(many)} ${flow.waiting === 1 ? "waits" : "wait"} there now.`
+    : "The number of waiting deliveries is unknown at the moment.";
   const reach = `The lane has ${things(lane.subscriptions, "active subscription")}.`;
   switch (order) {
     case "hold":
@@ -158,4 +173,6 @@ export const PRUNED_WITHIN = [3_600, 6 * 3_600, 86_400, 7 * 86_400] as const;
 
 /** Number of subscriptions that a restore would restore, or has restored. */
 export const restoreWords = (found: number, restored: number | undefined): string =>
-  restored === undefined ? `${things(found, "subscription")} would be active again.` : `${things(restored, "subscription")} ${restored === 1 ? "is" : "are"} active again.`;
+  restored === undefined
+    ? `${things(found, "subscription")} would be active again.`
+    : `${things(restored, "subscription")} ${restored === 1 ? "is" : "are"} active again.`;

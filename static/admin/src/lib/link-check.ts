@@ -4,10 +4,18 @@ import type { Tone } from "./words";
 
 /** Tone and text of a result. */
 export function linkWords({ status, failure, url }: LinkCheckResponse): { tone: Tone; words: string } {
-  if (status == null) return { tone: "retrying", words: `No response: ${(failure ?? "unknown").replaceAll("_", " ")}.` };
+  if (status == null)
+    return { tone: "retrying", words: `No response: ${(failure ?? "unknown").replaceAll("_", " ")}.` };
   if (status < 300) return { tone: "accepted", words: `The page responds with ${status}.` };
   if (failure) return { tone: "retrying", words: `No response in time after a redirect to ${url}.` };
-  if (status < 400) return { tone: "retrying", words: `The link redirects too often, or to a server that cannot be checked. Last page: ${url}.` };
+  if (status < 400)
+    return {
+      tone: "retrying",
+      words: `The link redirects too often, or to a server that cannot be checked. Last page: ${url}.`,
+    };
   if (status === 404 || status === 410) return { tone: "lost", words: `The page does not exist: ${status}.` };
-  return { tone: "retrying", words: `The page responds with ${status}${status === 401 || status === 403 ? ": it may require a login" : ""}.` };
+  return {
+    tone: "retrying",
+    words: `The page responds with ${status}${status === 401 || status === 403 ? ": it may require a login" : ""}.`,
+  };
 }

@@ -14,7 +14,11 @@ export const STATE_LOOKS: Record<SendState, { word: string; tone: Tone }> = {
 };
 
 export const TIERS: readonly Tier[] = ["transactional", "promotional", "engagement"];
-export const TIER_WORDS: Record<Tier, string> = { transactional: "Transactional", promotional: "Promotional", engagement: "Engagement" };
+export const TIER_WORDS: Record<Tier, string> = {
+  transactional: "Transactional",
+  promotional: "Promotional",
+  engagement: "Engagement",
+};
 
 /** `to`, as the API shows it. */
 interface To {
@@ -31,12 +35,14 @@ export function audienceWords(to: MessageResponse["to"]): string {
   if (segment !== undefined) return topic === undefined ? `Segment ${segment}` : `Segment ${segment} of topic ${topic}`;
   if (all) return "All subscribers";
   if (topic !== undefined) return `Topic ${topic}`;
-  if (users) return users.length === 1 ? (users[0] == null ? "One user" : `User ${users[0]}`) : `${count(users.length)} users`;
+  if (users)
+    return users.length === 1 ? (users[0] == null ? "One user" : `User ${users[0]}`) : `${count(users.length)} users`;
   return subscriptions?.length === 1 ? "One subscription" : `${count(subscriptions?.length ?? 0)} subscriptions`;
 }
 
 /** Title of a message, or its audience if the title is not shown. */
-export const titleWords = ({ title, to }: Pick<MessageResponse, "title" | "to">): string => title ?? `To ${audienceWords(to).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}`;
+export const titleWords = ({ title, to }: Pick<MessageResponse, "title" | "to">): string =>
+  title ?? `To ${audienceWords(to).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}`;
 
 /** Row of the list: a message, or consecutive single sends of the same kind, the newest first. */
 export interface MessageGroup {
@@ -71,7 +77,8 @@ export function grouped(messages: readonly MessageResponse[]): MessageGroup[] {
 
 /** Order in which one state stands for a group: what is under way before what has ended. */
 const STATE_ORDER: readonly SendState[] = ["sending", "paused", "scheduled", "done", "cancelled"];
-export const stateOf = (messages: readonly MessageResponse[]): SendState => STATE_ORDER.find((state) => messages.some((message) => message.state === state)) ?? "done";
+export const stateOf = (messages: readonly MessageResponse[]): SendState =>
+  STATE_ORDER.find((state) => messages.some((message) => message.state === state)) ?? "done";
 
 /** Sums of messages. Null: no push of them requests receipts. */
 export interface Sums {
@@ -84,9 +91,11 @@ export interface Sums {
 }
 
 export function sumsOf(messages: readonly MessageResponse[]): Sums {
-  const sum = (of: readonly MessageResponse[], n: (message: MessageResponse) => number | null | undefined) => of.reduce((sum, message) => sum + (n(message) ?? 0), 0);
+  const sum = (of: readonly MessageResponse[], n: (message: MessageResponse) => number | null | undefined) =>
+    of.reduce((sum, message) => sum + (n(message) ?? 0), 0);
   const reported = messages.filter(({ progress }) => progress?.clicked != null);
-  const ifReported = (name: "displayed" | "clicked") => (reported.length === 0 ? null : sum(reported, ({ progress }) => progress?.[name]));
+  const ifReported = (name: "displayed" | "clicked") =>
+    reported.length === 0 ? null : sum(reported, ({ progress }) => progress?.[name]);
   const [clicked, base] = [ifReported("clicked"), sum(reported, ({ progress }) => progress?.accepted)];
   return {
     targeted: sum(messages, ({ progress }) => progress?.targeted),
@@ -120,7 +129,10 @@ export function standingOf(messages: readonly MessageResponse[]): Standing {
   if (!first) throw new Error("a group has messages");
   const sum = (a: Standing, b: Standing): Standing => ({
     ...a,
-    ended: Object.fromEntries(OUTCOMES.map((outcome) => [outcome, a.ended[outcome] + b.ended[outcome]])) as Record<Outcome, number>,
+    ended: Object.fromEntries(OUTCOMES.map((outcome) => [outcome, a.ended[outcome] + b.ended[outcome]])) as Record<
+      Outcome,
+      number
+    >,
     retrying: a.retrying + b.retrying,
     queued: a.queued + b.queued,
     unfound: a.unfound + b.unfound,
@@ -134,7 +146,10 @@ export function standing(message: MessageResponse): Standing {
   const known = counts ?? progress;
   const targeted = known?.targeted ?? 0;
   const toFind = Math.max(0, message.audience_estimate - targeted);
-  const ended = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, known?.[outcome] ?? 0])) as Record<Outcome, number>;
+  const ended = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, known?.[outcome] ?? 0])) as Record<
+    Outcome,
+    number
+  >;
   return {
     state,
     ended,
@@ -165,7 +180,13 @@ export function parts(it: Standing): Part[] {
   const ended: Part[] = OUTCOMES.map((id) => ({ id, ...OUTCOME_LOOKS[id], n: it.ended[id] }));
   const waiting: Part[] = [
     { id: "retrying", word: "Retrying", tone: "retrying", pattern: "stripes", n: it.retrying },
-    { id: "queued", word: it.state === "paused" ? "Paused" : "Waiting", tone: "waiting", pattern: "solid", n: it.queued },
+    {
+      id: "queued",
+      word: it.state === "paused" ? "Paused" : "Waiting",
+      tone: "waiting",
+      pattern: "solid",
+      n: it.queued,
+    },
     { id: "unfound", word: "Not queued yet", tone: "cancelled", pattern: "hatched", n: it.unfound },
   ];
   return [...ended, ...waiting].filter(({ n }) => n > 0);
@@ -228,12 +249,22 @@ export function going(it: Standing, perMinute: number | undefined, now: Date, zo
     case "done":
       return finished(it);
     case "cancelled":
-      if (waiting > 0) return { tone: "cancelled", words: `Being cancelled: ${things(waiting, "delivery", "deliveries")} left.` };
+      if (waiting > 0)
+        return { tone: "cancelled", words: `Being cancelled: ${things(waiting, "delivery", "deliveries")} left.` };
       return stopped(it);
     case "paused":
-      return { tone: "retrying", words: `Paused: ${outOf(it)} done, the others wait. The time to live ends at ${ends}.` };
+      return {
+        tone: "retrying",
+        words: `Paused: ${outOf(it)} done, the others wait. The time to live ends at ${ends}.`,
+      };
     case "scheduled":
-      return { tone: "waiting", words: it.dueAt > now ? `Scheduled for ${clockTime(it.dueAt, now, zone)}, ${relative(it.dueAt, now)}.` : "Scheduled: no delivery is due yet." };
+      return {
+        tone: "waiting",
+        words:
+          it.dueAt > now
+            ? `Scheduled for ${clockTime(it.dueAt, now, zone)}, ${relative(it.dueAt, now)}.`
+            : "Scheduled: no delivery is due yet.",
+      };
     case "sending":
       return underWay(it, perMinute, now, ends);
   }
@@ -243,13 +274,25 @@ function underWay(it: Standing, perMinute: number | undefined, now: Date, ends: 
   const waiting = waitingOf(it);
   const isStill = perMinute !== undefined && perMinute < STILL;
   if (it.retrying > 0 && it.retrying === waiting && (isStill || perMinute === undefined)) {
-    return { tone: "retrying", words: `${outOf(it)} done; ${things(waiting, "delivery", "deliveries")} ${waiting === 1 ? "waits" : "wait"} for a retry.`, path: "/push-services" };
+    return {
+      tone: "retrying",
+      words: `${outOf(it)} done; ${things(waiting, "delivery", "deliveries")} ${waiting === 1 ? "waits" : "wait"} for a retry.`,
+      path: "/push-services",
+    };
   }
   if (perMinute === undefined) return { tone: "waiting", words: `Sending: ${outOf(it)} done.` };
-  if (isStill) return { tone: "retrying", words: `Stalled: ${outOf(it)} done, no progress at the moment.`, path: "/push-services" };
+  if (isStill)
+    return {
+      tone: "retrying",
+      words: `Stalled: ${outOf(it)} done, no progress at the moment.`,
+      path: "/push-services",
+    };
   const seconds = (waiting / perMinute) * 60;
   if (seconds * 1_000 > it.expiresAt.getTime() - now.getTime()) {
-    return { tone: "retrying", words: `Sending: ${outOf(it)} done, ${rate(perMinute)}. At this rate the time to live ends first, at ${ends}.` };
+    return {
+      tone: "retrying",
+      words: `Sending: ${outOf(it)} done, ${rate(perMinute)}. At this rate the time to live ends first, at ${ends}.`,
+    };
   }
   return { tone: "waiting", words: `Sending: ${outOf(it)} done, ${rate(perMinute)}, ${about(seconds)} left.` };
 }
@@ -257,24 +300,43 @@ function underWay(it: Standing, perMinute: number | undefined, now: Date, ends: 
 function stopped(it: Standing): Going {
   const before = endedOf(it) - it.ended.cancelled;
   const never = it.unbegun > 0 ? `, and about ${count(it.unbegun)} were never queued` : "";
-  return { tone: "cancelled", words: `Cancelled: ${count(before)} had ended, ${count(it.ended.cancelled)} were stopped${never}.` };
+  return {
+    tone: "cancelled",
+    words: `Cancelled: ${count(before)} had ended, ${count(it.ended.cancelled)} were stopped${never}.`,
+  };
 }
 
 function finished(it: Standing): Going {
   const whole = wholeOf(it);
   if (whole === 0) return { tone: "cancelled", words: "The audience was empty." };
   const { accepted, dead, expired } = it.ended;
-  if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service accepted it." : `Done: all ${count(whole)} were accepted.` };
+  if (accepted === whole)
+    return {
+      tone: "accepted",
+      words: whole === 1 ? "Done: the push service accepted it." : `Done: all ${count(whole)} were accepted.`,
+    };
   const others = OUTCOMES.filter((outcome) => outcome !== "accepted" && it.ended[outcome] > 0);
-  const rest = others.map((outcome) => `${count(it.ended[outcome])} ${OUTCOME_LOOKS[outcome].word.toLowerCase()}`).join(", ");
-  return { tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted", words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.` };
+  const rest = others
+    .map((outcome) => `${count(it.ended[outcome])} ${OUTCOME_LOOKS[outcome].word.toLowerCase()}`)
+    .join(", ");
+  return {
+    tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted",
+    words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.`,
+  };
 }
 
 /** Reports of browsers. Null: unknown, since the pushes have no receipt token. */
 export function receipts({ counts }: MessageResponse): Funnel | null {
   if (!counts || counts.displayed == null) return null;
   const { accepted, displayed } = counts;
-  return { accepted, asked: accepted, displayed, clicked: counts.clicked ?? 0, unknowable: 0, silent: Math.max(0, accepted - displayed) };
+  return {
+    accepted,
+    asked: accepted,
+    displayed,
+    clicked: counts.clicked ?? 0,
+    unknowable: 0,
+    silent: Math.max(0, accepted - displayed),
+  };
 }
 
 export const STEERINGS = ["pause", "resume", "cancel"] as const;

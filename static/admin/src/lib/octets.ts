@@ -6,12 +6,18 @@ export const CONTENT_MAX = 3_833;
 /** Lower limit of some push services: the server tries this size first, with its own envelope. */
 export const SHRUNK_FROM = 2_744 - 160;
 
-const absolute = (url: string | null | undefined, site: string | undefined): string | undefined => (site && url?.startsWith("/") ? site + url : (url ?? undefined));
+const absolute = (url: string | null | undefined, site: string | undefined): string | undefined =>
+  site && url?.startsWith("/") ? site + url : (url ?? undefined);
 
 /** Size of the content as sent, in bytes. `site` is the first origin of the app; it completes paths. */
 export function octets(said: Notification, site: string | undefined): number {
   const navigate = absolute(said.url ?? "/", site);
-  const actions = said.actions?.map(({ action, title, url, icon }) => ({ action, title, icon: absolute(icon, site), navigate: absolute(url, site) ?? navigate }));
+  const actions = said.actions?.map(({ action, title, url, icon }) => ({
+    action,
+    title,
+    icon: absolute(icon, site),
+    navigate: absolute(url, site) ?? navigate,
+  }));
   const sent = {
     web_push: 8030,
     mutable: true,
@@ -42,9 +48,14 @@ export function octets(said: Notification, site: string | undefined): number {
 
 /** Used share, as text. */
 export function meterWords(used: number): { tone: "accepted" | "retrying" | "lost"; words: string } {
-  if (used > CONTENT_MAX) return { tone: "lost", words: "Too large: push services accept no more. Shorten the text or the links." };
+  if (used > CONTENT_MAX)
+    return { tone: "lost", words: "Too large: push services accept no more. Shorten the text or the links." };
   if (used > SHRUNK_FROM) {
-    return { tone: "retrying", words: "Firefox on Android may accept less. If so, Bellwire leaves out the image, then the buttons, then shortens the text." };
+    return {
+      tone: "retrying",
+      words:
+        "Firefox on Android may accept less. If so, Bellwire leaves out the image, then the buttons, then shortens the text.",
+    };
   }
   return { tone: "accepted", words: "Fits all browsers." };
 }

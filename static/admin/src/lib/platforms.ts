@@ -18,11 +18,39 @@ interface Platform {
 }
 
 export const PLATFORMS: Record<PlatformId, Platform> = {
-  chrome: { name: "Chrome, computer", ownIcon: true, image: true, badge: false, buttons: 2, note: "Edge looks the same. On a Mac the system draws the notification, without the image." },
-  firefox: { name: "Firefox, computer", ownIcon: true, image: false, badge: false, buttons: 0, note: "The system decides how much text is shown." },
+  chrome: {
+    name: "Chrome, computer",
+    ownIcon: true,
+    image: true,
+    badge: false,
+    buttons: 2,
+    note: "Edge looks the same. On a Mac the system draws the notification, without the image.",
+  },
+  firefox: {
+    name: "Firefox, computer",
+    ownIcon: true,
+    image: false,
+    badge: false,
+    buttons: 0,
+    note: "The system decides how much text is shown.",
+  },
   safari: { name: "Safari, Mac", ownIcon: false, image: false, badge: false, buttons: 0 },
-  android: { name: "Chrome, Android", ownIcon: true, image: true, badge: true, buttons: 2, note: "Image and buttons appear when the notification is expanded." },
-  ios: { name: "iPhone and iPad", ownIcon: false, image: false, badge: false, buttons: 0, note: "Only for sites on the home screen." },
+  android: {
+    name: "Chrome, Android",
+    ownIcon: true,
+    image: true,
+    badge: true,
+    buttons: 2,
+    note: "Image and buttons appear when the notification is expanded.",
+  },
+  ios: {
+    name: "iPhone and iPad",
+    ownIcon: false,
+    image: false,
+    badge: false,
+    buttons: 0,
+    note: "Only for sites on the home screen.",
+  },
 };
 
 /** Parts of this notification that a platform omits. */
@@ -34,7 +62,8 @@ export function leftOut(id: PlatformId, said: Notification): string[] {
   if (said.badge && !badge) out.push("the badge");
   const lacking = Math.max(0, (said.actions?.length ?? 0) - buttons);
   if (lacking > 0) out.push(lacking === 1 ? "the button" : "the buttons");
-  if (said.require_interaction && (id === "safari" || id === "ios" || id === "firefox")) out.push("the request to stay until dismissed");
+  if (said.require_interaction && (id === "safari" || id === "ios" || id === "firefox"))
+    out.push("the request to stay until dismissed");
   return out;
 }
 
@@ -49,8 +78,17 @@ export interface Visible {
 
 /** Cut texts of a preview: `Title: 48 of 75 characters visible.` Undefined: all is visible. */
 export function cutWords(title: Visible, body: Visible): string | undefined {
-  const cut = ([["Title", title], ["Text", body]] as const).filter(([, { shown, of }]) => shown < of);
-  return cut.length === 0 ? undefined : cut.map(([word, { shown, of }]) => `${word}: about ${count(shown)} of ${count(of)} characters visible.`).join(" ");
+  const cut = (
+    [
+      ["Title", title],
+      ["Text", body],
+    ] as const
+  ).filter(([, { shown, of }]) => shown < of);
+  return cut.length === 0
+    ? undefined
+    : cut
+        .map(([word, { shown, of }]) => `${word}: about ${count(shown)} of ${count(of)} characters visible.`)
+        .join(" ");
 }
 
 /** The host that a link leads to, or that a path stands for. */

@@ -24,12 +24,16 @@ export interface Draft {
 }
 
 /** The fields of a form at a place: its own, and those that only tiers or topics have. */
-export const fieldsOf = (form: Form, place: PolicyLevel): readonly Field[] => (form === "json" ? [] : [...FORM_FIELDS[form], ...COMMON_FIELDS[place]]);
+export const fieldsOf = (form: Form, place: PolicyLevel): readonly Field[] =>
+  form === "json" ? [] : [...FORM_FIELDS[form], ...COMMON_FIELDS[place]];
 
 const parts = (pointer: string) => pointer.split("/").slice(1);
 
 function valueAt(policy: Policy, pointer: string): unknown {
-  return parts(pointer).reduce<unknown>((within, name) => (within && typeof within === "object" ? (within as Policy)[name] : undefined), policy);
+  return parts(pointer).reduce<unknown>(
+    (within, name) => (within && typeof within === "object" ? (within as Policy)[name] : undefined),
+    policy,
+  );
 }
 
 /** All members that a policy has, by their pointers; objects count by what is in them. */
@@ -45,8 +49,10 @@ export function toDraft(policy: Policy | null, place: PolicyLevel): Draft {
   const json = JSON.stringify(policy ?? {}, null, 2);
   if (policy === null || Object.keys(policy).length === 0) return { form: "guide", values: {}, json };
   const pointers = pointersOf(policy);
-  const own = (form: Form) => (form === "json" ? [] : FORM_FIELDS[form]).some(({ pointer }) => pointers.includes(pointer));
-  const shows = (form: Form) => pointers.every((pointer) => fieldsOf(form, place).some((field) => field.pointer === pointer));
+  const own = (form: Form) =>
+    (form === "json" ? [] : FORM_FIELDS[form]).some(({ pointer }) => pointers.includes(pointer));
+  const shows = (form: Form) =>
+    pointers.every((pointer) => fieldsOf(form, place).some((field) => field.pointer === pointer));
   const form = FORMS.find((form) => own(form) && shows(form)) ?? (shows("guide") ? "guide" : "json");
   const values = Object.fromEntries(
     fieldsOf(form, place).flatMap(({ pointer }): [string, string][] => {
@@ -90,7 +96,8 @@ function parsed(text: string): Policy | string {
 }
 
 /** Whether a policy has any members. */
-export const saysSomething = (policy: Policy | string): boolean => typeof policy !== "string" && Object.keys(policy).length > 0;
+export const saysSomething = (policy: Policy | string): boolean =>
+  typeof policy !== "string" && Object.keys(policy).length > 0;
 
 /** The form of a policy that is set, in words. */
 export function formWords(policy: Policy): string {
@@ -141,7 +148,15 @@ export function ladder(table: Timetable, ttlS: number): { rungs: Rung[]; left: n
     const first = row.elapsed_s - (n - 1) * row.delay_s;
     const begin = earliest + row.shortest_s;
     [earliest, latest] = [earliest + n * row.shortest_s, latest + n * row.longest_s];
-    return { label: labelOf(row), wait: waitOf(row), first, last: row.elapsed_s, earliest: begin, latest, isTooLate: first >= ttlS };
+    return {
+      label: labelOf(row),
+      wait: waitOf(row),
+      first,
+      last: row.elapsed_s,
+      earliest: begin,
+      latest,
+      isTooLate: first >= ttlS,
+    };
   });
   if (rungs.length <= RUNGS_MAX) return { rungs, left: 0 };
   return { rungs: [...rungs.slice(0, RUNGS_MAX - 1), ...rungs.slice(-1)], left: rungs.length - RUNGS_MAX };
@@ -151,7 +166,9 @@ const labelOf = ({ first, last }: RetrySpan) => (first === last ? String(first) 
 
 function waitOf({ shortest_s, delay_s, longest_s }: RetrySpan): string {
   if (longest_s === 0) return "immediately";
-  return longest_s - shortest_s < 0.01 * delay_s ? duration(delay_s) : `${duration(shortest_s)} – ${duration(longest_s)}`;
+  return longest_s - shortest_s < 0.01 * delay_s
+    ? duration(delay_s)
+    : `${duration(shortest_s)} – ${duration(longest_s)}`;
 }
 
 /** Times that stand on the axis of a timetable. */
@@ -167,7 +184,8 @@ const MARKS: readonly [number, string][] = [
 ];
 
 /** Position of a time on an axis up to `end`, from 0 to 1: the first seconds have as much room as the last hours. */
-export const placeOf = (seconds: number, end: number): number => Math.min(1, Math.log1p(seconds) / Math.log1p(Math.max(end, 1)));
+export const placeOf = (seconds: number, end: number): number =>
+  Math.min(1, Math.log1p(seconds) / Math.log1p(Math.max(end, 1)));
 
 /** The marks of an axis up to `end`, at least so far apart, and none at its very end. */
 export function marks(end: number, apart = 0.1): { at: number; words: string }[] {
@@ -185,17 +203,20 @@ export function changes(before: PolicyPreviewResponse, after: PolicyPreviewRespo
   const said: string[] = [];
   const [was, is] = [summary(before.timetable), summary(after.timetable)];
   if (was !== is) said.push(`${is}. Before: ${was.toLowerCase()}.`);
-  else if (JSON.stringify(before.timetable) !== JSON.stringify(after.timetable)) said.push(`${is}, as before, but with other delays.`);
+  else if (JSON.stringify(before.timetable) !== JSON.stringify(after.timetable))
+    said.push(`${is}, as before, but with other delays.`);
   if (after.timetable.retries < before.timetable.retries) {
     said.push("A waiting delivery with more retries already gets no further retry: its next failure is final.");
   }
   const figure = (of: PolicyPreviewResponse, name: string) => JSON.stringify((of.policy as Policy)[name] ?? null);
   for (const { pointer, label } of COMMON_FIELDS.tier) {
     const name = pointer.slice(1);
-    if (figure(before, name) !== figure(after, name)) said.push(`${label}: ${figure(after, name)}, before ${figure(before, name)}.`);
+    if (figure(before, name) !== figure(after, name))
+      said.push(`${label}: ${figure(after, name)}, before ${figure(before, name)}.`);
   }
   for (const name of ["throttlePolicy", "requestPolicy"]) {
-    if (figure(before, name) !== figure(after, name)) said.push(`${name} is ${figure(after, name)}, before ${figure(before, name)}.`);
+    if (figure(before, name) !== figure(after, name))
+      said.push(`${name} is ${figure(after, name)}, before ${figure(before, name)}.`);
   }
   return said.length > 0 ? said : ["The effective policy does not change."];
 }
@@ -221,10 +242,16 @@ const lost = (report: Report) => dead(report) + report.expired;
 export function verdict({ report, today }: Simulation): { words: string; isGood: boolean } {
   const n = lost(report);
   const all = count(report.deliveries);
-  const what = n === 0 ? `None of ${all} deliveries is lost` : `${count(n)} of ${all} deliveries are lost (${percent(n / report.deliveries)})`;
+  const what =
+    n === 0
+      ? `None of ${all} deliveries is lost`
+      : `${count(n)} of ${all} deliveries are lost (${percent(n / report.deliveries)})`;
   if (!today) return { words: `${what}.`, isGood: n === 0 };
   const before = lost(today);
-  const against = before === n ? "the same as with the current policy" : `with the current policy: ${before === 0 ? "none" : count(before)}`;
+  const against =
+    before === n
+      ? "the same as with the current policy"
+      : `with the current policy: ${before === 0 ? "none" : count(before)}`;
   return { words: `${what}; ${against}.`, isGood: n <= before };
 }
 
@@ -238,7 +265,8 @@ export interface Figure {
 /** The figures of a trial. */
 export function figures({ report, today }: Simulation): Figure[] {
   const shares = (n: (of: Report) => number) => (of: Report) => `${count(n(of))} (${percent(n(of) / of.deliveries)})`;
-  const after = (pick: (times: NonNullable<Report["to_acceptance"]>) => number) => (of: Report) => (of.to_acceptance ? duration(pick(of.to_acceptance)) : "–");
+  const after = (pick: (times: NonNullable<Report["to_acceptance"]>) => number) => (of: Report) =>
+    of.to_acceptance ? duration(pick(of.to_acceptance)) : "–";
   const rows: [string, (of: Report) => string][] = [
     ["Accepted on the first request", shares((of) => of.accepted_at_once)],
     ["Accepted after a retry", shares((of) => of.accepted_after_retry)],

@@ -28,11 +28,23 @@ const sns = (name: string, label: string, standard: string, more: Partial<Field>
 
 export const FORM_FIELDS: Record<"guide" | "sns" | "qstash" | "preset", readonly Field[]> = {
   guide: [
-    { pointer: "/maxAttempts", label: "Retries", standard: "5", kind: "integer", help: "The first POST does not count." },
+    {
+      pointer: "/maxAttempts",
+      label: "Retries",
+      standard: "5",
+      kind: "integer",
+      help: "The first POST does not count.",
+    },
     { pointer: "/immediateRetries", label: "Of these without delay", standard: "0", kind: "integer" },
     { pointer: "/baseDelayMs", label: "First delay", standard: "2000", kind: "integer", unit: "ms" },
     { pointer: "/maxDelayMs", label: "Longest delay", standard: "60000", kind: "integer", unit: "ms" },
-    { pointer: "/jitterPercent", label: "Jitter, as a share", standard: "0.2", kind: "number", help: "0.2 spreads each delay by a fifth either way." },
+    {
+      pointer: "/jitterPercent",
+      label: "Jitter, as a share",
+      standard: "0.2",
+      kind: "number",
+      help: "0.2 spreads each delay by a fifth either way.",
+    },
   ],
   sns: [
     sns("numRetries", "Retries", "3", { help: "All phases together." }),
@@ -41,7 +53,10 @@ export const FORM_FIELDS: Record<"guide" | "sns" | "qstash" | "preset", readonly
     sns("numMaxDelayRetries", "Last at the longest delay", "0"),
     sns("minDelayTarget", "Shortest delay", "20", { unit: "s" }),
     sns("maxDelayTarget", "Longest delay", "20", { unit: "s" }),
-    sns("backoffFunction", "Growth between them", "linear", { kind: "choice", choices: ["linear", "arithmetic", "geometric", "exponential"] }),
+    sns("backoffFunction", "Growth between them", "linear", {
+      kind: "choice",
+      choices: ["linear", "arithmetic", "geometric", "exponential"],
+    }),
     {
       pointer: "/throttlePolicy/maxReceivesPerSecond",
       label: "Deliveries per second to one subscription",
@@ -49,7 +64,13 @@ export const FORM_FIELDS: Record<"guide" | "sns" | "qstash" | "preset", readonly
       kind: "integer",
       group: "Throttle and label",
     },
-    { pointer: "/requestPolicy/headerContentType", label: "Media type of raw payloads", standard: "text/plain; charset=UTF-8", kind: "text", group: "Throttle and label" },
+    {
+      pointer: "/requestPolicy/headerContentType",
+      label: "Media type of raw payloads",
+      standard: "text/plain; charset=UTF-8",
+      kind: "text",
+      group: "Throttle and label",
+    },
   ],
   qstash: [
     { pointer: "/retries", label: "Retries", standard: "the app’s maximum", kind: "integer" },
@@ -61,7 +82,15 @@ export const FORM_FIELDS: Record<"guide" | "sns" | "qstash" | "preset", readonly
       help: "For example pow(2, retried) * 1000; retried is 0 for the first retry. Also sqrt abs exp floor ceil round min max.",
     },
   ],
-  preset: [{ pointer: "/preset", label: "Preset", standard: "", kind: "choice", choices: ["guide", "sns-customer-managed", "sns-aws-managed"] }],
+  preset: [
+    {
+      pointer: "/preset",
+      label: "Preset",
+      standard: "",
+      kind: "choice",
+      choices: ["guide", "sns-customer-managed", "sns-aws-managed"],
+    },
+  ],
 };
 
 const BREAKER = "Breaker and retry tokens";
@@ -84,7 +113,14 @@ export const COMMON_FIELDS: Record<PolicyLevel, readonly Field[]> = {
     breaker("circuitOpenMaxMs", "Longest open period", { unit: "ms" }),
     breaker("retryTokenTtlSec", "Lifetime of a retry token", { unit: "s" }),
   ],
-  topic: [{ pointer: "/disableSubscriptionOverrides", label: "Ignore policies of subscriptions", standard: "", kind: "switch" }],
+  topic: [
+    {
+      pointer: "/disableSubscriptionOverrides",
+      label: "Ignore policies of subscriptions",
+      standard: "",
+      kind: "switch",
+    },
+  ],
   subscription: [],
   message: [],
 };

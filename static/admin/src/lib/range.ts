@@ -4,12 +4,23 @@ import type { Filters } from "./url";
 
 export const RANGES = ["hour", "day", "week", "month", "custom"] as const;
 export type RangeId = (typeof RANGES)[number];
-export const RANGE_WORDS: Record<RangeId, string> = { hour: "Hour", day: "Day", week: "Week", month: "Month", custom: "Custom" };
+export const RANGE_WORDS: Record<RangeId, string> = {
+  hour: "Hour",
+  day: "Day",
+  week: "Week",
+  month: "Month",
+  custom: "Custom",
+};
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
-const LENGTHS: Record<Exclude<RangeId, "custom">, number> = { hour: HOUR_MS, day: DAY_MS, week: 7 * DAY_MS, month: 30 * DAY_MS };
+const LENGTHS: Record<Exclude<RangeId, "custom">, number> = {
+  hour: HOUR_MS,
+  day: DAY_MS,
+  week: 7 * DAY_MS,
+  month: 30 * DAY_MS,
+};
 
 /** Longest custom range in days. */
 export const DAYS_MAX = 366;
@@ -47,23 +58,34 @@ export interface Zoom {
 export function zoomOf(text: string | undefined): Zoom | undefined {
   const [, from, to] = ZOOM.exec(text ?? "") ?? [];
   const [since, until] = [Date.parse(from ?? ""), Date.parse(to ?? "")];
-  return since < until && until - since <= DAYS_MAX * DAY_MS ? { since: new Date(since), until: new Date(until) } : undefined;
+  return since < until && until - since <= DAYS_MAX * DAY_MS
+    ? { since: new Date(since), until: new Date(until) }
+    : undefined;
 }
 
 /** Days that a zoom touches, in UTC. */
-export const daysOf = ({ since, until }: Zoom): number => Math.ceil(until.getTime() / DAY_MS) - Math.floor(since.getTime() / DAY_MS);
+export const daysOf = ({ since, until }: Zoom): number =>
+  Math.ceil(until.getTime() / DAY_MS) - Math.floor(since.getTime() / DAY_MS);
 
 const minute = (time: Date): string => `${time.toISOString().slice(0, 16)}Z`;
 export const zoomText = ({ since, until }: Zoom): string => `${minute(since)}_${minute(until)}`;
 
 /** First and last bar of a chart that a span touches. Each bar reaches half a step to both sides of its time, in seconds. */
-export function barsWithin(at: readonly number[], step: number, from: number, to: number): [number, number] | undefined {
+export function barsWithin(
+  at: readonly number[],
+  step: number,
+  from: number,
+  to: number,
+): [number, number] | undefined {
   const touched = at.map((_, n) => n).filter((n) => (at[n] ?? 0) + step / 2 > from && (at[n] ?? 0) - step / 2 < to);
   const [first, last] = [touched[0], touched.at(-1)];
   return first === undefined || last === undefined ? undefined : [first, last];
 }
 
-const spanOf = (since: number, until: number): TimeSpan => ({ since: new Date(since).toISOString(), until: new Date(until).toISOString() });
+const spanOf = (since: number, until: number): TimeSpan => ({
+  since: new Date(since).toISOString(),
+  until: new Date(until).toISOString(),
+});
 
 const stepOf = (length: number): string => STEPS.find(([most]) => length <= most)?.[1] ?? "1d";
 
@@ -82,7 +104,10 @@ export function rangeOf({ range, from, to, zoom }: Filters, now: Date, created?:
   const until = isCustom ? Math.min(last, present) : present;
   const length = isCustom ? Math.min(until - first, DAYS_MAX * DAY_MS) : LENGTHS[id === "custom" ? "day" : id];
   const nominal = until - length;
-  const since = Math.max(nominal, Math.min(created ? Math.floor(created.getTime() / MINUTE_MS) * MINUTE_MS : nominal, until - MINUTE_MS));
+  const since = Math.max(
+    nominal,
+    Math.min(created ? Math.floor(created.getTime() / MINUTE_MS) * MINUTE_MS : nominal, until - MINUTE_MS),
+  );
   return { id, ...spanOf(since, until), step: stepOf(until - since), before: spanOf(nominal - length, nominal) };
 }
 
@@ -98,5 +123,7 @@ export function changeOf(now: number | null | undefined, before: number | null |
 export function pointsOf(now: number | null | undefined, before: number | null | undefined): string | undefined {
   if (now == null || before == null) return undefined;
   const points = (now - before) * 100;
-  return Math.abs(points) < 0.05 ? "no change" : `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)} points, ${percent(before)} before`;
+  return Math.abs(points) < 0.05
+    ? "no change"
+    : `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)} points, ${percent(before)} before`;
 }

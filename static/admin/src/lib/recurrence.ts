@@ -32,7 +32,14 @@ export function recurrenceOf(cron: string): Recurrence | undefined {
   const read = readCron(cron);
   const [minute, hour] = [read?.minutes ?? [], read?.hours ?? []];
   const [first, ...others] = read?.days ?? [];
-  if (!read || minute.length !== 1 || hour.length !== 1 || read.months.length !== 12 || (read.namesDays && read.namesWeekdays)) return undefined;
+  if (
+    !read ||
+    minute.length !== 1 ||
+    hour.length !== 1 ||
+    read.months.length !== 12 ||
+    (read.namesDays && read.namesWeekdays)
+  )
+    return undefined;
   const time = [hour[0], minute[0]].map((n) => String(n).padStart(2, "0")).join(":");
   const isEveryDay = read.days.length === 31;
   if (read.weekdays.length === 7 && isEveryDay) return { ...WEEKLY, frequency: "daily", time };
@@ -65,6 +72,7 @@ export function recurrenceWords(cron: string): string | undefined {
   if (!it) return undefined;
   const { frequency, time, weekdays, day } = it;
   if (frequency === "daily") return `every day at ${time}`;
-  if (frequency === "monthly") return `on day ${day} of each month at ${time}${day > 28 ? "; months without this day are skipped" : ""}`;
+  if (frequency === "monthly")
+    return `on day ${day} of each month at ${time}${day > 28 ? "; months without this day are skipped" : ""}`;
   return `every ${list(WEEKDAYS.filter(([weekday]) => weekdays.includes(weekday)).map(([, , name]) => name))} at ${time}`;
 }

@@ -101,7 +101,11 @@ export class Resource<T> {
 }
 
 /** The same for a component: from when it is shown to when it is not, anew for each key. */
-export function useResource<T>(key: string, load: (stop: AbortSignal) => Promise<T>, { on = [], everyS }: Watch = {}): Resource<T> {
+export function useResource<T>(
+  key: string,
+  load: (stop: AbortSignal) => Promise<T>,
+  { on = [], everyS }: Watch = {},
+): Resource<T> {
   const resource = useMemo(() => new Resource(key, load, everyS), [key]);
   useEffect(() => {
     void resource.refresh();

@@ -10,7 +10,20 @@ export interface Found {
 }
 
 /** Kinds of entries, in the order of their display. */
-export const KINDS = ["Id", "User", "Page", "Setting", "Message", "Campaign", "Segment", "Template", "Topic", "App", "Push service", "Failure"] as const;
+export const KINDS = [
+  "Id",
+  "User",
+  "Page",
+  "Setting",
+  "Message",
+  "Campaign",
+  "Segment",
+  "Template",
+  "Topic",
+  "App",
+  "Push service",
+  "Failure",
+] as const;
 export type Kind = (typeof KINDS)[number];
 
 /** Something that a search finds. */
@@ -46,28 +59,76 @@ const ID = /^([a-z]+_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 /** Objects that a text names by id or number: one, or a delivery by its message and subscription. */
 export function byId(text: string): Entry[] {
   const lane = /^(?:lane\s*)?(\d{1,9})$/i.exec(text.trim());
-  if (lane) return [{ kind: "Id", title: `Lane ${lane[1]}`, about: "Push services", path: `/push-services/${lane[1]}` }];
+  if (lane)
+    return [{ kind: "Id", title: `Lane ${lane[1]}`, about: "Push services", path: `/push-services/${lane[1]}` }];
   const ids = [...new Set(text.trim().split(/[\s/,]+/))].filter((id) => ID.test(id));
   const [message, subscription] = [ids.find((id) => id.startsWith("msg_")), ids.find((id) => id.startsWith("sub_"))];
-  const delivery: Entry[] = message && subscription ? [{ kind: "Id", title: "Delivery of this message to this subscription", path: "/deliveries", filters: { message, who: subscription } }] : [];
+  const delivery: Entry[] =
+    message && subscription
+      ? [
+          {
+            kind: "Id",
+            title: "Delivery of this message to this subscription",
+            path: "/deliveries",
+            filters: { message, who: subscription },
+          },
+        ]
+      : [];
   return [
     ...delivery,
     ...ids.flatMap((id): Entry[] => {
       const of = BY_PREFIX[ID.exec(id)?.[1] ?? ""];
       return of ? [{ kind: "Id", title: of.what, about: id, path: of.path.replace("%", id) }] : [];
     }),
-    ...(message && !subscription ? [{ kind: "Id" as const, title: "Deliveries of this message", about: message, path: "/deliveries", filters: { message } }] : []),
+    ...(message && !subscription
+      ? [
+          {
+            kind: "Id" as const,
+            title: "Deliveries of this message",
+            about: message,
+            path: "/deliveries",
+            filters: { message },
+          },
+        ]
+      : []),
   ];
 }
 
 /** Entries that need no request. */
 export function fixed(apps: readonly AppResponse[]): Entry[] {
   return [
-    ...ALL_PAGES.map(({ title, path, about, words }): Entry => ({ kind: "Page", title, path, about, ...(words ? { words } : {}) })),
+    ...ALL_PAGES.map(
+      ({ title, path, about, words }): Entry => ({ kind: "Page", title, path, about, ...(words ? { words } : {}) }),
+    ),
     ...SETTINGS.map(({ title, path, words }): Entry => ({ kind: "Setting", title, path, about: "Settings", words })),
-    ...apps.map(({ name, slug, id }): Entry => ({ kind: "App", title: name, about: slug, words: id, path: "/", filters: { app: slug } })),
-    ...GATEWAY_NAMES.map((gateway): Entry => ({ kind: "Push service", title: gatewayName(gateway), words: gateway, path: "/push-services", filters: { gateway } })),
-    ...REASON_NAMES.map((reason): Entry => ({ kind: "Failure", title: reasonWords(reason).title, about: reason, path: "/dead-letters", filters: { reason } })),
+    ...apps.map(
+      ({ name, slug, id }): Entry => ({
+        kind: "App",
+        title: name,
+        about: slug,
+        words: id,
+        path: "/",
+        filters: { app: slug },
+      }),
+    ),
+    ...GATEWAY_NAMES.map(
+      (gateway): Entry => ({
+        kind: "Push service",
+        title: gatewayName(gateway),
+        words: gateway,
+        path: "/push-services",
+        filters: { gateway },
+      }),
+    ),
+    ...REASON_NAMES.map(
+      (reason): Entry => ({
+        kind: "Failure",
+        title: reasonWords(reason).title,
+        about: reason,
+        path: "/dead-letters",
+        filters: { reason },
+      }),
+    ),
   ];
 }
 
@@ -97,8 +158,12 @@ export const FOUND_MAX = 24;
 export function search(entries: readonly Entry[], text: string): Entry[] {
   const wanted = plain(text).split(/\s+/).filter(Boolean);
   if (wanted.length === 0) return [];
-  const ranked = entries.map((entry) => ({ entry, rank: entry.kind === "Id" || entry.kind === "User" ? 4 : rank(entry, wanted) })).filter(({ rank }) => rank > 0);
-  const groups = KINDS.map((kind) => ranked.filter(({ entry }) => entry.kind === kind).sort((a, b) => b.rank - a.rank)).filter((group) => group.length > 0);
+  const ranked = entries
+    .map((entry) => ({ entry, rank: entry.kind === "Id" || entry.kind === "User" ? 4 : rank(entry, wanted) }))
+    .filter(({ rank }) => rank > 0);
+  const groups = KINDS.map((kind) =>
+    ranked.filter(({ entry }) => entry.kind === kind).sort((a, b) => b.rank - a.rank),
+  ).filter((group) => group.length > 0);
   const best = (group: (typeof groups)[number]) => group[0]?.rank ?? 0;
   return groups
     .sort((a, b) => best(b) - best(a))
@@ -107,7 +172,8 @@ export function search(entries: readonly Entry[], text: string): Entry[] {
 }
 
 /** Identity of an entry, which stays as other results arrive. */
-export const keyOf = ({ kind, title, about, path, filters }: Entry): string => JSON.stringify([kind, title, about, path, filters]);
+export const keyOf = ({ kind, title, about, path, filters }: Entry): string =>
+  JSON.stringify([kind, title, about, path, filters]);
 
 /** Key of the entry after a step through the results. Undefined: the field, which lies between the last entry and the first. */
 export function stepped(found: readonly Entry[], chosen: string | undefined, by: number): string | undefined {

@@ -2,7 +2,23 @@
  *  whether the rows can show a text. */
 
 /** Subject of a condition. */
-export const SUBJECTS = ["attribute", "tag", "topic", "last_seen", "age", "locale", "language", "timezone", "gateway", "browser", "user", "key", "received", "displayed", "clicked"] as const;
+export const SUBJECTS = [
+  "attribute",
+  "tag",
+  "topic",
+  "last_seen",
+  "age",
+  "locale",
+  "language",
+  "timezone",
+  "gateway",
+  "browser",
+  "user",
+  "key",
+  "received",
+  "displayed",
+  "clicked",
+] as const;
 export type Subject = (typeof SUBJECTS)[number];
 
 export const SUBJECT_WORDS: Record<Subject, string> = {
@@ -25,7 +41,14 @@ export const SUBJECT_WORDS: Record<Subject, string> = {
 
 export type Verb = "is" | "is-not" | "in" | "not-in" | "less" | "at-most" | "more" | "at-least" | "exists" | "lacks";
 
-const SIGNS: Partial<Record<Verb, string>> = { is: "=", "is-not": "!=", less: "<", "at-most": "<=", more: ">", "at-least": ">=" };
+const SIGNS: Partial<Record<Verb, string>> = {
+  is: "=",
+  "is-not": "!=",
+  less: "<",
+  "at-most": "<=",
+  more: ">",
+  "at-least": ">=",
+};
 
 /** A single condition in the form. */
 export interface Condition {
@@ -47,18 +70,53 @@ export type Groups = readonly (readonly Condition[])[];
 export const BLANK: Condition = { subject: "attribute", name: "", verb: "is", kind: "text", value: "", within: "" };
 
 const isSpan = (subject: Subject) => subject === "last_seen" || subject === "age";
-export const isDeed = (subject: Subject): boolean => subject === "received" || subject === "displayed" || subject === "clicked";
+export const isDeed = (subject: Subject): boolean =>
+  subject === "received" || subject === "displayed" || subject === "clicked";
 const isCall = (subject: Subject) => subject === "tag" || subject === "topic" || isDeed(subject);
 
 /** Operators for this subject. */
 export function verbsOf(subject: Subject): readonly (readonly [Verb, string])[] {
-  if (subject === "tag") return [["is", "is"], ["is-not", "is not"]];
-  if (subject === "topic") return [["is", "is in"], ["is-not", "is not in"]];
-  if (isDeed(subject)) return [["is", "campaign"], ["is-not", "not campaign"]];
-  if (isSpan(subject)) return [["less", "less than"], ["at-most", "at most"], ["more", "more than"], ["at-least", "at least"]];
-  const equal: (readonly [Verb, string])[] = [["is", "is"], ["is-not", "is not"], ["in", "is one of"], ["not-in", "is none of"]];
-  const exist: (readonly [Verb, string])[] = [["exists", "is known"], ["lacks", "is not known"]];
-  if (subject === "attribute") return [...equal, ["less", "is less than"], ["at-most", "is at most"], ["more", "is more than"], ["at-least", "is at least"], ...exist];
+  if (subject === "tag")
+    return [
+      ["is", "is"],
+      ["is-not", "is not"],
+    ];
+  if (subject === "topic")
+    return [
+      ["is", "is in"],
+      ["is-not", "is not in"],
+    ];
+  if (isDeed(subject))
+    return [
+      ["is", "campaign"],
+      ["is-not", "not campaign"],
+    ];
+  if (isSpan(subject))
+    return [
+      ["less", "less than"],
+      ["at-most", "at most"],
+      ["more", "more than"],
+      ["at-least", "at least"],
+    ];
+  const equal: (readonly [Verb, string])[] = [
+    ["is", "is"],
+    ["is-not", "is not"],
+    ["in", "is one of"],
+    ["not-in", "is none of"],
+  ];
+  const exist: (readonly [Verb, string])[] = [
+    ["exists", "is known"],
+    ["lacks", "is not known"],
+  ];
+  if (subject === "attribute")
+    return [
+      ...equal,
+      ["less", "is less than"],
+      ["at-most", "is at most"],
+      ["more", "is more than"],
+      ["at-least", "is at least"],
+      ...exist,
+    ];
   return subject === "gateway" || subject === "browser" || subject === "key" ? equal : [...equal, ...exist];
 }
 
@@ -75,20 +133,52 @@ export const hasValue = ({ verb }: Condition): boolean => verb !== "exists" && v
 export function about(condition: Condition, subject: Subject): Condition {
   const verbs = verbsOf(subject).map(([verb]) => verb);
   const fits = verbs.includes(condition.verb) && isSpan(subject) === isSpan(condition.subject);
-  return { ...condition, subject, verb: fits ? condition.verb : (verbs[0] ?? "is"), value: isSpan(subject) ? "30d" : (CHOICES[subject]?.[0] ?? (isSpan(condition.subject) || CHOICES[condition.subject] ? "" : condition.value)) };
+  return {
+    ...condition,
+    subject,
+    verb: fits ? condition.verb : (verbs[0] ?? "is"),
+    value: isSpan(subject)
+      ? "30d"
+      : (CHOICES[subject]?.[0] ?? (isSpan(condition.subject) || CHOICES[condition.subject] ? "" : condition.value)),
+  };
 }
 
 const quoted = (text: string) => `"${text.replace(/["\\]/g, "\\$&")}"`;
 /** Words that are no attributes: what they mean is shown as text if no row can show it. */
-const RESERVED = new Set<string>(["and", "or", "not", "in", "true", "false", "now", "exists", "last_clicked", "unclicked", "unclicked_for", ...SUBJECTS]);
-const fieldText = ({ subject, name }: Condition) => (subject !== "attribute" ? subject : /^[\p{L}_][\p{L}\p{N}_.]*$/u.test(name) && !RESERVED.has(name) ? name : `attribute(${quoted(name)})`);
-const listOf = (value: string) => value.split(",").map((one) => one.trim()).filter(Boolean);
+const RESERVED = new Set<string>([
+  "and",
+  "or",
+  "not",
+  "in",
+  "true",
+  "false",
+  "now",
+  "exists",
+  "last_clicked",
+  "unclicked",
+  "unclicked_for",
+  ...SUBJECTS,
+]);
+const fieldText = ({ subject, name }: Condition) =>
+  subject !== "attribute"
+    ? subject
+    : /^[\p{L}_][\p{L}\p{N}_.]*$/u.test(name) && !RESERVED.has(name)
+      ? name
+      : `attribute(${quoted(name)})`;
+const listOf = (value: string) =>
+  value
+    .split(",")
+    .map((one) => one.trim())
+    .filter(Boolean);
 
 /** Whether there is enough of it to be written. */
 export function isWhole(condition: Condition): boolean {
   const { subject, name, value } = condition;
   if (subject === "attribute" && name.trim() === "") return false;
-  return !hasValue(condition) || (condition.verb === "in" || condition.verb === "not-in" ? listOf(value).length > 0 : value.trim() !== "");
+  return (
+    !hasValue(condition) ||
+    (condition.verb === "in" || condition.verb === "not-in" ? listOf(value).length > 0 : value.trim() !== "")
+  );
 }
 
 function conditionText(condition: Condition): string {
@@ -98,8 +188,10 @@ function conditionText(condition: Condition): string {
   if (isDeed(subject)) return `${isNot}${subject}(${quoted(value)}${within.trim() ? `, ${within.trim()}` : ""})`;
   const field = fieldText(condition);
   if (verb === "exists" || verb === "lacks") return `${verb === "lacks" ? "not " : ""}exists(${field})`;
-  const literal = (text: string) => (isSpan(subject) || (subject === "attribute" && kind === "plain") ? text : quoted(text));
-  if (verb === "in" || verb === "not-in") return `${field} ${verb === "in" ? "in" : "not in"} (${listOf(value).map(literal).join(", ")})`;
+  const literal = (text: string) =>
+    isSpan(subject) || (subject === "attribute" && kind === "plain") ? text : quoted(text);
+  if (verb === "in" || verb === "not-in")
+    return `${field} ${verb === "in" ? "in" : "not in"} (${listOf(value).map(literal).join(", ")})`;
   return `${field} ${SIGNS[verb]} ${literal(isSpan(subject) || kind === "plain" ? value.trim() : value)}`;
 }
 
@@ -107,12 +199,15 @@ function conditionText(condition: Condition): string {
 export function write(groups: Groups): string {
   const written = groups.map((group) => group.filter(isWhole).map(conditionText)).filter((group) => group.length > 0);
   const isAlone = written.length === 1;
-  return written.map((group) => (group.length === 1 || isAlone ? group.join(" or ") : `(${group.join(" or ")})`)).join(" and ");
+  return written
+    .map((group) => (group.length === 1 || isAlone ? group.join(" or ") : `(${group.join(" or ")})`))
+    .join(" and ");
 }
 
 type Token = { kind: "word" | "text" | "value" | "sign" | "end"; text: string };
 
-const TOKEN = /\s*(?:("(?:[^"\\]|\\["'\\])*"|'(?:[^'\\]|\\["'\\])*')|(\d{4}-[\w:.+-]*|\d[\p{L}\p{N}._]*)|([\p{L}_][\p{L}\p{N}_.]*)|(!=|<=|>=|[(),=<>+-]))/uy;
+const TOKEN =
+  /\s*(?:("(?:[^"\\]|\\["'\\])*"|'(?:[^'\\]|\\["'\\])*')|(\d{4}-[\w:.+-]*|\d[\p{L}\p{N}._]*)|([\p{L}_][\p{L}\p{N}_.]*)|(!=|<=|>=|[(),=<>+-]))/uy;
 
 function tokens(text: string): Token[] | undefined {
   const found: Token[] = [];
@@ -154,7 +249,14 @@ function groupsOf(node: Node): Groups {
   return "all" in node ? node.all.map(group) : [group(node)];
 }
 
-const NEGATED: Partial<Record<Verb, Verb>> = { is: "is-not", "is-not": "is", in: "not-in", "not-in": "in", exists: "lacks", lacks: "exists" };
+const NEGATED: Partial<Record<Verb, Verb>> = {
+  is: "is-not",
+  "is-not": "is",
+  in: "not-in",
+  "not-in": "in",
+  exists: "lacks",
+  lacks: "exists",
+};
 const VERBS = new Map(Object.entries(SIGNS).map(([verb, sign]) => [sign, verb as Verb]));
 
 /** The server's grammar, as far as rows go. */
@@ -173,7 +275,9 @@ class Reader {
     const nodes = [first];
     while (this.#takes("word", word)) nodes.push(read());
     if (nodes.length === 1) return first;
-    return word === "and" ? { all: nodes.flatMap((node) => ("all" in node ? node.all : [node])) } : { any: nodes.flatMap((node) => ("any" in node ? node.any : [node])) };
+    return word === "and"
+      ? { all: nodes.flatMap((node) => ("all" in node ? node.all : [node])) }
+      : { any: nodes.flatMap((node) => ("any" in node ? node.any : [node])) };
   }
 
   #one(): Node {
@@ -231,7 +335,13 @@ class Reader {
       while (this.#takes("sign", ",")) values.push(this.#value(field));
       this.#expect(")");
       const [{ kind } = { kind: "text" as const }] = values;
-      if (values.some((value) => value.kind !== kind || value.text.includes(",") || value.text.trim() !== value.text || value.text === "")) throw new Unshown();
+      if (
+        values.some(
+          (value) =>
+            value.kind !== kind || value.text.includes(",") || value.text.trim() !== value.text || value.text === "",
+        )
+      )
+        throw new Unshown();
       return { ...field, verb: isNot ? "not-in" : "in", kind, value: values.map(({ text }) => text).join(", ") };
     }
     const verb = VERBS.get(this.#take("sign"));
@@ -247,9 +357,11 @@ class Reader {
     if (isSpan(subject) && token.kind === "value") return { kind: "text", text: token.text };
     if (subject !== "attribute") throw new Unshown();
     if (token.text === "-" && this.#next().kind === "value") return { kind: "plain", text: `-${this.#take("value")}` };
-    if (token.kind === "value" || token.text === "true" || token.text === "false") return { kind: "plain", text: token.text };
+    if (token.kind === "value" || token.text === "true" || token.text === "false")
+      return { kind: "plain", text: token.text };
     if (token.text !== "now") throw new Unshown();
-    for (const sign of ["+", "-"]) if (this.#takes("sign", sign)) return { kind: "plain", text: `now ${sign} ${this.#take("value")}` };
+    for (const sign of ["+", "-"])
+      if (this.#takes("sign", sign)) return { kind: "plain", text: `now ${sign} ${this.#take("value")}` };
     return { kind: "plain", text: "now" };
   }
 

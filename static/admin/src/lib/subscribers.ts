@@ -1,21 +1,39 @@
 /** The base of subscribers, and one of them, in words. Pure. */
-import type { CalendarSettings, ChartResponse, LaneResponse, SubscriptionResponse, VapidKeyResponse } from "../api/types";
+import type {
+  CalendarSettings,
+  ChartResponse,
+  LaneResponse,
+  SubscriptionResponse,
+  VapidKeyResponse,
+} from "../api/types";
 import { capital, count, percent, things } from "./format";
 import type { Pattern } from "./figures";
 import { gatewayName, type Tone } from "./words";
 
-export const SUBSCRIPTION_STATES = ["active", "suspended", "gone", "unsubscribed", "replaced", "expired"] as const satisfies readonly SubscriptionResponse["state"][];
+export const SUBSCRIPTION_STATES = [
+  "active",
+  "suspended",
+  "gone",
+  "unsubscribed",
+  "replaced",
+  "expired",
+] as const satisfies readonly SubscriptionResponse["state"][];
 
 const STATES: Record<SubscriptionResponse["state"], { word: string; tone: Tone; why: string }> = {
   active: { word: "Active", tone: "accepted", why: "The subscription receives messages." },
-  suspended: { word: "Suspended", tone: "retrying", why: "The push service refused deliveries too often. The subscription is kept and becomes active at the browser’s next visit." },
+  suspended: {
+    word: "Suspended",
+    tone: "retrying",
+    why: "The push service refused deliveries too often. The subscription is kept and becomes active at the browser’s next visit.",
+  },
   gone: { word: "Gone", tone: "lost", why: "The push service reported that the subscription no longer exists." },
   unsubscribed: { word: "Unsubscribed", tone: "cancelled", why: "The subscriber or the site unsubscribed it." },
   replaced: { word: "Replaced", tone: "cancelled", why: "Another subscription of the same browser replaced it." },
   expired: { word: "Expired", tone: "cancelled", why: "The expiry time set by the browser passed." },
 };
 
-export const subscriptionWords = (state: SubscriptionResponse["state"]) => STATES[state] ?? { word: state, tone: "cancelled", why: "" };
+export const subscriptionWords = (state: SubscriptionResponse["state"]) =>
+  STATES[state] ?? { word: state, tone: "cancelled", why: "" };
 
 /** Why subscriptions are lost, from the bottom of the chart to its top. */
 export const LOSSES = ["gone", "unsubscribed", "suspended", "expired", "replaced", "deleted"] as const;
@@ -45,11 +63,16 @@ export interface Growth {
 
 /** `won` by day, and `lost` by day and cause: days without a loss may be missing there. */
 export function growth(won: ChartResponse, lost: ChartResponse): Growth {
-  const secondsOf = ({ time_bucket }: ChartResponse["data"][number]) => Date.parse(time_bucket ?? won.metadata.from) / 1_000;
+  const secondsOf = ({ time_bucket }: ChartResponse["data"][number]) =>
+    Date.parse(time_bucket ?? won.metadata.from) / 1_000;
   const at = won.data.map(secondsOf);
   const column = (loss: Loss): number[] => {
     const of = lost.data.filter(({ dimensions }) => named(dimensions, "reason") === loss);
-    return at.map((day) => of.filter((point) => secondsOf(point) === day).reduce((sum, { metrics }) => sum + number(metrics, "subscriptions_lost"), 0));
+    return at.map((day) =>
+      of
+        .filter((point) => secondsOf(point) === day)
+        .reduce((sum, { metrics }) => sum + number(metrics, "subscriptions_lost"), 0),
+    );
   };
   return {
     at,
@@ -60,7 +83,8 @@ export function growth(won: ChartResponse, lost: ChartResponse): Growth {
 }
 
 /** Whether there is nothing to draw. An empty part of a range that was zoomed to is drawn, with the way back. */
-export const isBare = ({ active, won, lost }: Growth, isZoomed: boolean): boolean => !isZoomed && active === 0 && [won, ...LOSSES.map((loss) => lost[loss])].flat().every((n) => n === 0);
+export const isBare = ({ active, won, lost }: Growth, isZoomed: boolean): boolean =>
+  !isZoomed && active === 0 && [won, ...LOSSES.map((loss) => lost[loss])].flat().every((n) => n === 0);
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((sum, n) => sum + n, 0);
 
@@ -81,8 +105,13 @@ export function health(grown: Growth, days: number): { tone: Tone; words: string
   const before = grown.active - net;
   const worst = causes.toSorted((a, b) => b.n - a.n)[0];
   const isIll = worst !== undefined && worst.n > before * MANY && before > 0;
-  const why = isIll ? ` ${percent(worst.n / before)} were lost for one reason: ${LOSS_LOOKS[worst.loss].word.toLowerCase()}.` : "";
-  return { tone: isIll ? "lost" : net < 0 ? "retrying" : "accepted", words: `${capital(base)}, ${change} ${within}: ${count(won)} gained, ${count(lost)} lost.${why}` };
+  const why = isIll
+    ? ` ${percent(worst.n / before)} were lost for one reason: ${LOSS_LOOKS[worst.loss].word.toLowerCase()}.`
+    : "";
+  return {
+    tone: isIll ? "lost" : net < 0 ? "retrying" : "accepted",
+    words: `${capital(base)}, ${change} ${within}: ${count(won)} gained, ${count(lost)} lost.${why}`,
+  };
 }
 
 /** A part of the base. */
@@ -114,10 +143,15 @@ export interface KeyAge {
 
 /** The base by the key that browsers subscribed with: the active key first, then by age. */
 export function byKey(keys: readonly VapidKeyResponse[], lanes: readonly LaneResponse[]): KeyAge[] {
-  const active = (id: string) => sum(lanes.filter((lane) => lane.vapid_key_id === id).map(({ subscriptions }) => subscriptions));
+  const active = (id: string) =>
+    sum(lanes.filter((lane) => lane.vapid_key_id === id).map(({ subscriptions }) => subscriptions));
   return keys
     .map((key) => ({ key, active: active(key.id) }))
-    .sort((a, b) => Number(a.key.state !== "active") - Number(b.key.state !== "active") || b.key.created_at.localeCompare(a.key.created_at));
+    .sort(
+      (a, b) =>
+        Number(a.key.state !== "active") - Number(b.key.state !== "active") ||
+        b.key.created_at.localeCompare(a.key.created_at),
+    );
 }
 
 /** The time of day in a zone, as `HH:MM`; undefined where the zone is not known. */
@@ -153,9 +187,19 @@ export function whatErasureTakes(devices: readonly Pick<SubscriptionResponse, "s
 }
 
 /** Progress of an erasure. */
-export function erasureWords({ subscriptions, messages, completed_at }: { subscriptions: number; messages: number; completed_at?: string | null }): string {
+export function erasureWords({
+  subscriptions,
+  messages,
+  completed_at,
+}: {
+  subscriptions: number;
+  messages: number;
+  completed_at?: string | null;
+}): string {
   const so_far = `${capital(things(subscriptions, "device"))} deleted, and removed from ${things(messages, "message")}.`;
-  return completed_at ? `Done. ${so_far} No record names this person now.` : `In progress: messages are being searched. ${so_far}`;
+  return completed_at
+    ? `Done. ${so_far} No record names this person now.`
+    : `In progress: messages are being searched. ${so_far}`;
 }
 
 /** Period of the figures, in days. */

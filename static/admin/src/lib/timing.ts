@@ -3,7 +3,15 @@ import type { CalendarSettings, Tier, Timetable } from "../api/types";
 import { duration, things } from "./format";
 
 const DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as const;
-const DAY_WORDS: Record<(typeof DAYS)[number], string> = { mon: "Mon", tue: "Tue", wed: "Wed", thu: "Thu", fri: "Fri", sat: "Sat", sun: "Sun" };
+const DAY_WORDS: Record<(typeof DAYS)[number], string> = {
+  mon: "Mon",
+  tue: "Tue",
+  wed: "Wed",
+  thu: "Thu",
+  fri: "Fri",
+  sat: "Sat",
+  sun: "Sun",
+};
 const DAY_MIN = 1_440;
 
 /** A time of day and week somewhere. */
@@ -15,13 +23,23 @@ export interface LocalTime {
 }
 
 export function localTime(now: Date, zone: string): LocalTime {
-  const told = new Intl.DateTimeFormat("en-GB", { timeZone: zone, weekday: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" }).formatToParts(now);
+  const told = new Intl.DateTimeFormat("en-GB", {
+    timeZone: zone,
+    weekday: "short",
+    hour: "2-digit",
+    minute: "2-digit",
+    hourCycle: "h23",
+  }).formatToParts(now);
   const part = (type: string) => told.find((part) => part.type === type)?.value ?? "";
-  return { day: DAYS.indexOf(part("weekday").toLowerCase() as (typeof DAYS)[number]), minute: Number(part("hour")) * 60 + Number(part("minute")) };
+  return {
+    day: DAYS.indexOf(part("weekday").toLowerCase() as (typeof DAYS)[number]),
+    minute: Number(part("hour")) * 60 + Number(part("minute")),
+  };
 }
 
 const minutes = (time: string): number => Number(time.slice(0, 2)) * 60 + Number(time.slice(3, 5));
-export const clockOf = (minute: number): string => [Math.floor(minute / 60), minute % 60].map((n) => String(n).padStart(2, "0")).join(":");
+export const clockOf = (minute: number): string =>
+  [Math.floor(minute / 60), minute % 60].map((n) => String(n).padStart(2, "0")).join(":");
 
 type Span = { from: string; to: string };
 
@@ -48,17 +66,26 @@ export function untilOpen(windows: NonNullable<CalendarSettings["off_peak"]>, no
   return waits.length > 0 ? Math.min(...waits) : undefined;
 }
 
-const quietWords = ({ from, to }: Span): string => `Quiet hours are ${from} to ${to} in each recipient’s time zone; deliveries wait until ${to}.`;
+const quietWords = ({ from, to }: Span): string =>
+  `Quiet hours are ${from} to ${to} in each recipient’s time zone; deliveries wait until ${to}.`;
 
 /** Effect of quiet hours and off-peak windows on a scheduled message. */
 export function laterWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: CalendarSettings): string[] {
   if (tier === "transactional") return [];
-  const windows = tier === "engagement" && off_peak.length > 0 ? [`Only within off-peak windows, ${timezone} time: ${off_peak.map(windowWords).join("; ")}.`] : [];
+  const windows =
+    tier === "engagement" && off_peak.length > 0
+      ? [`Only within off-peak windows, ${timezone} time: ${off_peak.map(windowWords).join("; ")}.`]
+      : [];
   return [...windows, ...(quiet_hours ? [quietWords(quiet_hours)] : [])];
 }
 
 /** Time of sending, as sentences. */
-export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: CalendarSettings, ttlS: number, now: Date): string[] {
+export function whenWords(
+  tier: Tier,
+  { timezone, quiet_hours, off_peak = [] }: CalendarSettings,
+  ttlS: number,
+  now: Date,
+): string[] {
   if (tier === "transactional") return ["Sent immediately, at any hour."];
   const local = localTime(now, timezone);
   const said: string[] = [];
@@ -74,7 +101,10 @@ export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: 
     said.push(quietWords(quiet_hours));
     const there = `In ${timezone}, the default time zone, it is ${clockOf(local.minute)}`;
     said.push(wait > 0 ? `${there}: deliveries wait for ${duration(wait * 60)}.` : `${there}: no quiet hours now.`);
-    if (ttlS < lengthOf(quiet_hours) * 60) said.push(`The time to live of ${duration(ttlS)} is shorter than the quiet hours: subscribers at the start of their quiet hours do not get the message.`);
+    if (ttlS < lengthOf(quiet_hours) * 60)
+      said.push(
+        `The time to live of ${duration(ttlS)} is shorter than the quiet hours: subscribers at the start of their quiet hours do not get the message.`,
+      );
   }
   return said;
 }

@@ -44,7 +44,9 @@ export type Mapping = Readonly<Record<string, string>>;
 
 /** Mapping parameter of columns: `abo:endpoint,kunde:user_id`. Undefined: no mapping. */
 export function mapOf(mapping: Mapping): string | undefined {
-  const pairs = Object.entries(mapping).flatMap(([theirs, ours]) => (ours ? [`${theirs}:${ours === "ignored" ? "" : ours}`] : []));
+  const pairs = Object.entries(mapping).flatMap(([theirs, ours]) =>
+    ours ? [`${theirs}:${ours === "ignored" ? "" : ours}`] : [],
+  );
   return pairs.length > 0 ? pairs.join(",") : undefined;
 }
 
@@ -55,19 +57,42 @@ export const isMappable = (column: string): boolean => column.trim() !== "" && !
 const SILENT_MS = 60_000;
 
 /** State of an import. */
-export function importStanding({ finished_at, changed_at, dry_run }: Pick<Import, "finished_at" | "changed_at" | "dry_run">, now: Date): { tone: Tone; word: string; isBroken: boolean } {
-  if (finished_at) return dry_run ? { tone: "cancelled", word: "Dry run", isBroken: false } : { tone: "accepted", word: "Done", isBroken: false };
+export function importStanding(
+  { finished_at, changed_at, dry_run }: Pick<Import, "finished_at" | "changed_at" | "dry_run">,
+  now: Date,
+): { tone: Tone; word: string; isBroken: boolean } {
+  if (finished_at)
+    return dry_run
+      ? { tone: "cancelled", word: "Dry run", isBroken: false }
+      : { tone: "accepted", word: "Done", isBroken: false };
   const isSilent = now.getTime() - Date.parse(changed_at) > SILENT_MS;
-  return isSilent ? { tone: "lost", word: "Interrupted", isBroken: true } : { tone: "waiting", word: "Running", isBroken: false };
+  return isSilent
+    ? { tone: "lost", word: "Interrupted", isBroken: true }
+    : { tone: "waiting", word: "Running", isBroken: false };
 }
 
 /** Result of an import, or of its dry run. */
-export function importWords({ lines, added, known, left_out, restored, pruned, refused, dry_run }: Pick<Import, "lines" | "added" | "known" | "left_out" | "restored" | "pruned" | "refused" | "dry_run">): string {
+export function importWords({
+  lines,
+  added,
+  known,
+  left_out,
+  restored,
+  pruned,
+  refused,
+  dry_run,
+}: Pick<Import, "lines" | "added" | "known" | "left_out" | "restored" | "pruned" | "refused" | "dry_run">): string {
   const [is, are] = dry_run ? ["would be", "would be"] : ["is", "are"];
   const verb = (n: number) => (n === 1 ? is : are);
-  const said = [`${things(added, "subscription")} ${verb(added)} new`, `${["none", "one"][known] ?? count(known)} known already`];
+  const said = [
+    `${things(added, "subscription")} ${verb(added)} new`,
+    `${["none", "one"][known] ?? count(known)} known already`,
+  ];
   if (restored > 0) said.push(`${count(restored)} of them active again`);
-  if (left_out > 0) said.push(`${things(left_out, "line")} skipped, no longer subscribed${pruned > 0 ? ` (${count(pruned)} reported gone by their push service)` : ""}`);
+  if (left_out > 0)
+    said.push(
+      `${things(left_out, "line")} skipped, no longer subscribed${pruned > 0 ? ` (${count(pruned)} reported gone by their push service)` : ""}`,
+    );
   if (refused > 0) said.push(`${things(refused, "line")} invalid`);
   return `${count(lines)} ${lines === 1 ? "line was" : "lines were"} read: ${said.join(", ")}.`;
 }
@@ -76,10 +101,14 @@ export function importWords({ lines, added, known, left_out, restored, pruned, r
 const FAULTS_MAX = 1_000;
 
 /** Number of lines that the report omits. */
-export const untold = (refused: number, told: readonly ImportFault[]): number => (told.length >= FAULTS_MAX ? Math.max(0, refused - new Set(told.map(({ line }) => line)).size) : 0);
+export const untold = (refused: number, told: readonly ImportFault[]): number =>
+  told.length >= FAULTS_MAX ? Math.max(0, refused - new Set(told.map(({ line }) => line)).size) : 0;
 
 /** A report as CSV. */
-export const faultsCsv = (faults: readonly ImportFault[]): string => ["line,field,reason", ...faults.map(({ line, field, reason }) => `${line},${cell(field)},${cell(reason)}`)].map((row) => `${row}\r\n`).join("");
+export const faultsCsv = (faults: readonly ImportFault[]): string =>
+  ["line,field,reason", ...faults.map(({ line, field, reason }) => `${line},${cell(field)},${cell(reason)}`)]
+    .map((row) => `${row}\r\n`)
+    .join("");
 
 export const EXPORT_STANDINGS: Record<Export["state"], { tone: Tone; word: string }> = {
   running: { tone: "waiting", word: "Running" },
@@ -94,10 +123,14 @@ export function exportPath(app: string, what: "all" | "ndjson" | "csv"): string 
 }
 
 /** URL of the export of a person's data. */
-export const personPath = (app: string, user: string): string => `/v1/apps/${encodeURIComponent(app)}/users/${encodeURIComponent(user)}/export`;
+export const personPath = (app: string, user: string): string =>
+  `/v1/apps/${encodeURIComponent(app)}/users/${encodeURIComponent(user)}/export`;
 
 /** Time and place of a consent. Undefined: unknown. */
-export function consentWords(consent: { at?: string | null; source?: string | null } | null | undefined, day: (at: string) => string): string | undefined {
+export function consentWords(
+  consent: { at?: string | null; source?: string | null } | null | undefined,
+  day: (at: string) => string,
+): string | undefined {
   if (!consent || (!consent.at && !consent.source)) return undefined;
   return [consent.at && day(consent.at), consent.source].filter(Boolean).join(", ");
 }
@@ -113,7 +146,11 @@ export interface Wire {
 }
 
 /** Uploads a file and reports the progress. `id`: the import to resume. */
-export async function transfer({ list, show, send, pause }: Wire, id: string | undefined, tell: (progress: Import) => void): Promise<Import> {
+export async function transfer(
+  { list, show, send, pause }: Wire,
+  id: string | undefined,
+  tell: (progress: Import) => void,
+): Promise<Import> {
   // Ids rise with time: one that is greater than all before is this file's.
   const before = id ?? (await list())[0]?.id ?? "";
   let isOver = false;

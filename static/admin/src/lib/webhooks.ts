@@ -11,29 +11,70 @@ export interface Standing {
 }
 
 const DISABLED: Record<string, Standing> = {
-  asked: { tone: "cancelled", word: "Disabled", why: "A user disabled it. New events are not sent later; waiting events are sent after the webhook is enabled." },
-  gone: { tone: "lost", word: "Gone", why: "The receiver responded 410 Gone, so the webhook was disabled. Correct the URL, or delete the webhook." },
-  failing: { tone: "lost", word: "Failed", why: "The receiver returned errors for five days, so the webhook was disabled. Fix the receiver, enable the webhook, and replay failed requests." },
+  asked: {
+    tone: "cancelled",
+    word: "Disabled",
+    why: "A user disabled it. New events are not sent later; waiting events are sent after the webhook is enabled.",
+  },
+  gone: {
+    tone: "lost",
+    word: "Gone",
+    why: "The receiver responded 410 Gone, so the webhook was disabled. Correct the URL, or delete the webhook.",
+  },
+  failing: {
+    tone: "lost",
+    word: "Failed",
+    why: "The receiver returned errors for five days, so the webhook was disabled. Fix the receiver, enable the webhook, and replay failed requests.",
+  },
 };
 
 /** Whether a webhook works. */
-export function standing({ state, disabled_why, breaker, failing_since, dropped_events }: Pick<WebhookResponse, "state" | "disabled_why" | "breaker" | "failing_since" | "dropped_events">): Standing {
-  if (state === "disabled") return DISABLED[disabled_why ?? "asked"] ?? { tone: "cancelled", word: "Disabled", why: "" };
-  if (breaker !== "closed") return { tone: "retrying", word: "Backing off", why: "The receiver failed repeatedly, so requests pause. The pause uses up no retries." };
-  if (failing_since) return { tone: "retrying", word: "Failing", why: "The latest requests failed. Each request is retried by its policy." };
-  if (dropped_events > 0) return { tone: "retrying", word: "Enabled", why: `${capital(things(dropped_events, "event"))} ${dropped_events === 1 ? "was" : "were"} dropped because too many requests were waiting.` };
+export function standing({
+  state,
+  disabled_why,
+  breaker,
+  failing_since,
+  dropped_events,
+}: Pick<WebhookResponse, "state" | "disabled_why" | "breaker" | "failing_since" | "dropped_events">): Standing {
+  if (state === "disabled")
+    return DISABLED[disabled_why ?? "asked"] ?? { tone: "cancelled", word: "Disabled", why: "" };
+  if (breaker !== "closed")
+    return {
+      tone: "retrying",
+      word: "Backing off",
+      why: "The receiver failed repeatedly, so requests pause. The pause uses up no retries.",
+    };
+  if (failing_since)
+    return {
+      tone: "retrying",
+      word: "Failing",
+      why: "The latest requests failed. Each request is retried by its policy.",
+    };
+  if (dropped_events > 0)
+    return {
+      tone: "retrying",
+      word: "Enabled",
+      why: `${capital(things(dropped_events, "event"))} ${dropped_events === 1 ? "was" : "were"} dropped because too many requests were waiting.`,
+    };
   return { tone: "accepted", word: "Enabled", why: "" };
 }
 
 /** State of a request. */
-export function requestWords({ state, attempts }: Pick<WebhookDeliveryResponse, "state" | "attempts">): { tone: Tone; word: string } {
+export function requestWords({ state, attempts }: Pick<WebhookDeliveryResponse, "state" | "attempts">): {
+  tone: Tone;
+  word: string;
+} {
   if (state === "delivered") return { tone: "accepted", word: "Accepted" };
   if (state === "failed") return { tone: "lost", word: "Failed" };
   return attempts > 0 ? { tone: "retrying", word: "Retrying" } : { tone: "waiting", word: "Waiting" };
 }
 
 export const REQUEST_STATES = ["pending", "delivered", "failed"] as const;
-export const REQUEST_STATE_WORDS: Record<(typeof REQUEST_STATES)[number], string> = { pending: "Waiting", delivered: "Accepted", failed: "Failed" };
+export const REQUEST_STATE_WORDS: Record<(typeof REQUEST_STATES)[number], string> = {
+  pending: "Waiting",
+  delivered: "Accepted",
+  failed: "Failed",
+};
 
 /** Why there is no answer, by the server's name for it. */
 const FAILURES: Record<string, string> = {
@@ -48,27 +89,42 @@ const FAILURES: Record<string, string> = {
 };
 
 /** Result of one try. */
-export function tryWords({ http_status, took_ms, reason }: Pick<WebhookAttempt, "http_status" | "took_ms" | "reason">): string {
+export function tryWords({
+  http_status,
+  took_ms,
+  reason,
+}: Pick<WebhookAttempt, "http_status" | "took_ms" | "reason">): string {
   const after = duration(took_ms / 1_000);
   if (http_status == null) return `No response${reason ? `: ${FAILURES[reason] ?? reason}` : ""}, after ${after}.`;
   return `The receiver responded ${http_status} after ${after}${reason ? `: ${reason}` : "."}`;
 }
 
 /** Whether the receiver accepts requests, by the test request. Undefined: not tested yet. */
-export function trialWords({ state, tries }: Pick<WebhookDeliveryResponse, "state"> & { tries: readonly WebhookAttempt[] }): Standing | undefined {
+export function trialWords({
+  state,
+  tries,
+}: Pick<WebhookDeliveryResponse, "state"> & { tries: readonly WebhookAttempt[] }): Standing | undefined {
   const last = tries.at(-1);
   if (!last) return undefined;
   if (state === "delivered") return { tone: "accepted", word: "Test passed", why: tryWords(last) };
-  return { tone: "lost", word: "Test failed", why: `${tryWords(last)}${state === "pending" ? " The request is retried." : ""}` };
+  return {
+    tone: "lost",
+    word: "Test failed",
+    why: `${tryWords(last)}${state === "pending" ? " The request is retried." : ""}`,
+  };
 }
 
 /** Effect of a replay. */
-export const replayWords = (n: number): string => `${capital(things(n, "failed request"))} ${n === 1 ? "is" : "are"} sent again, with all retries. Each request keeps its id, so a receiver can drop duplicates.`;
+export const replayWords = (n: number): string =>
+  `${capital(things(n, "failed request"))} ${n === 1 ? "is" : "are"} sent again, with all retries. Each request keeps its id, so a receiver can drop duplicates.`;
 
 /** Data that the deletion of a webhook removes. */
 export function deletionWords({ pending, failed }: Pick<WebhookResponse, "pending" | "failed">): string {
   const lost = pending + failed;
-  const what = lost === 0 ? "No requests are waiting." : `${count(pending)} waiting and ${count(failed)} failed requests are deleted.`;
+  const what =
+    lost === 0
+      ? "No requests are waiting."
+      : `${count(pending)} waiting and ${count(failed)} failed requests are deleted.`;
   return `The receiver gets no further events. ${what} This cannot be undone.`;
 }
 
@@ -155,7 +211,14 @@ export interface Draft {
   own: object | undefined;
 }
 
-export const BLANK: Draft = { name: "", url: "", events: ["delivery.gone", "delivery.dead", "delivery.clicked", "campaign.state"], maxEvents: "100", preset: "", own: undefined };
+export const BLANK: Draft = {
+  name: "",
+  url: "",
+  events: ["delivery.gone", "delivery.dead", "delivery.clicked", "campaign.state"],
+  maxEvents: "100",
+  preset: "",
+  own: undefined,
+};
 
 /** Choice among the presets for a policy that the form cannot edit. */
 export const OWN = "-own";
@@ -163,13 +226,26 @@ export const OWN = "-own";
 export function draftOf({ name, url, events, max_events, policy }: WebhookResponse): Draft {
   const { preset } = (policy ?? {}) as { preset?: unknown };
   const isPreset = typeof preset === "string" && Object.keys(policy ?? {}).length === 1;
-  return { name, url, events, maxEvents: String(max_events), preset: isPreset ? preset : policy ? OWN : "", own: policy && !isPreset ? policy : undefined };
+  return {
+    name,
+    url,
+    events,
+    maxEvents: String(max_events),
+    preset: isPreset ? preset : policy ? OWN : "",
+    own: policy && !isPreset ? policy : undefined,
+  };
 }
 
 /** The whole as a request. */
 export function bodyOf({ name, url, events, maxEvents, preset, own }: Draft): NewWebhook {
   const policy = preset === OWN ? own : preset ? { preset } : null;
-  return { name: name.trim(), url: url.trim(), events: [...events], max_events: Number(maxEvents), policy: (policy ?? null) as never };
+  return {
+    name: name.trim(),
+    url: url.trim(),
+    events: [...events],
+    max_events: Number(maxEvents),
+    policy: (policy ?? null) as never,
+  };
 }
 
 /** With an event, or without it, in the order in which they are shown. */

@@ -40,7 +40,14 @@ interface FieldProps {
 }
 
 function Field({ label, name, type, autocomplete, hint, minLength }: FieldProps) {
-  const input = { name, id: name, autocomplete, required: true, minLength, "aria-describedby": hint ? `${name}-hint` : undefined };
+  const input = {
+    name,
+    id: name,
+    autocomplete,
+    required: true,
+    minLength,
+    "aria-describedby": hint ? `${name}-hint` : undefined,
+  };
   return (
     <label class="field">
       <span>{label}</span>
@@ -55,7 +62,17 @@ function Field({ label, name, type, autocomplete, hint, minLength }: FieldProps)
 }
 
 /** A form that signs in with what is written in it. */
-function Way({ button, id, read, children }: { button: string; id: string; read: (written: (name: string) => string) => SignIn; children: ComponentChildren }) {
+function Way({
+  button,
+  id,
+  read,
+  children,
+}: {
+  button: string;
+  id: string;
+  read: (written: (name: string) => string) => SignIn;
+  children: ComponentChildren;
+}) {
   const { run, isBusy, problem } = useAction(signIn);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -119,7 +136,10 @@ function Provider() {
   const [word] = useState(takeWord);
   useEffect(() => {
     // Without an answer the other ways are there all the same.
-    told(api.GET("/v1/session/methods")).then(({ oidc }) => setProvider(oidc), () => undefined);
+    told(api.GET("/v1/session/methods")).then(
+      ({ oidc }) => setProvider(oidc),
+      () => undefined,
+    );
   }, []);
   return (
     <>
@@ -148,10 +168,21 @@ export function SignInPage() {
       <Provider />
       {byKey ? (
         <Way key="key" id="sign-in" button="Sign in" read={(written) => ({ api_key: written("api_key").trim() })}>
-          <Field label="Operator’s key" name="api_key" type="password" autocomplete="off" hint="bw_…, as bellwire key create printed it. The session acts as that key." />
+          <Field
+            label="Operator’s key"
+            name="api_key"
+            type="password"
+            autocomplete="off"
+            hint="bw_…, as bellwire key create printed it. The session acts as that key."
+          />
         </Way>
       ) : (
-        <Way key="password" id="sign-in" button="Sign in" read={(written) => ({ email: written("email").trim(), password: written("password") })}>
+        <Way
+          key="password"
+          id="sign-in"
+          button="Sign in"
+          read={(written) => ({ email: written("email").trim(), password: written("password") })}
+        >
           <Field label="E-mail" name="email" type="email" autocomplete="username" />
           <Field label="Password" name="password" type="password" autocomplete="current-password" />
         </Way>
@@ -162,7 +193,8 @@ export function SignInPage() {
         </button>
       </p>
       <p class="fine">
-        No password yet, or forgotten? The operator of this server can create a one-time link: <code>bellwire admin invite</code> or <code>bellwire admin reset</code>.
+        No password yet, or forgotten? The operator of this server can create a one-time link:{" "}
+        <code>bellwire admin invite</code> or <code>bellwire admin reset</code>.
       </p>
     </DoorFrame>
   );
@@ -175,7 +207,8 @@ export function Invitation() {
   const [account, setAccount] = useState<LinkAccount>();
   useEffect(() => {
     // A refused link shows its reason when the password is set.
-    if (token.startsWith("bwl_")) told(api.POST("/v1/session/link", { body: { link: token } })).then(setAccount, () => undefined);
+    if (token.startsWith("bwl_"))
+      told(api.POST("/v1/session/link", { body: { link: token } })).then(setAccount, () => undefined);
   }, []);
   const { run, isBusy, problem } = useAction(async (body: SignIn) => {
     await signIn(body);
@@ -201,16 +234,27 @@ export function Invitation() {
       {account && (
         <p id="account">
           This link is for <strong>{account.email}</strong>
-          {account.roles.length > 0 && `, ${account.roles.map(({ role, app }) => `${role} ${app ? "of one app" : "of all apps"}`).join(", ")}`}.
+          {account.roles.length > 0 &&
+            `, ${account.roles.map(({ role, app }) => `${role} ${app ? "of one app" : "of all apps"}`).join(", ")}`}
+          .
         </p>
       )}
       <p>Choose a password. The link works once.</p>
       <form class="way" onSubmit={submit}>
         {/* Password managers store the password under this name. */}
         <input type="hidden" name="username" autocomplete="username" value={account?.email ?? ""} />
-        <Field label="New password" name="new_password" type="password" autocomplete="new-password" minLength={12} hint="12 characters or more." />
+        <Field
+          label="New password"
+          name="new_password"
+          type="password"
+          autocomplete="new-password"
+          minLength={12}
+          hint="12 characters or more."
+        />
         <Refused problem={problem} />
-        {problem?.code === "sign_in_refused" && <p class="fine">The link was used, replaced, or is older than three days. Ask for a new link.</p>}
+        {problem?.code === "sign_in_refused" && (
+          <p class="fine">The link was used, replaced, or is older than three days. Ask for a new link.</p>
+        )}
         <button type="submit" class="primary" id="set-password" disabled={isBusy}>
           {isBusy ? "Please wait…" : "Set password and sign in"}
         </button>

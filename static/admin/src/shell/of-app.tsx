@@ -16,7 +16,13 @@ export function OfApp({ what, children }: Props) {
 }
 
 /** The same of the app that the address names, by its id or slug. */
-export function OfNamedApp({ name, children }: { name: string | undefined; children: (app: AppResponse) => ComponentChildren }) {
+export function OfNamedApp({
+  name,
+  children,
+}: {
+  name: string | undefined;
+  children: (app: AppResponse) => ComponentChildren;
+}) {
   const { apps } = useHere();
   const app = apps.find(({ id, slug }) => id === name || slug === name);
   if (app) return <>{children(app)}</>;

@@ -25,12 +25,55 @@ async function ofApp({ id, slug, name }: AppResponse, signal: AbortSignal): Prom
   return [
     ...messages.messages.flatMap(({ id, title, key, to, accepted_at }): Entry[] => {
       const shown = title ?? key;
-      return shown ? [{ kind: "Message", title: shown, about: `${audienceWords(to)}, ${accepted_at.slice(0, 10)}, ${name}`, words: key ?? "", path: `/messages/${id}`, filters }] : [];
+      return shown
+        ? [
+            {
+              kind: "Message",
+              title: shown,
+              about: `${audienceWords(to)}, ${accepted_at.slice(0, 10)}, ${name}`,
+              words: key ?? "",
+              path: `/messages/${id}`,
+              filters,
+            },
+          ]
+        : [];
     }),
-    ...campaigns.campaigns.map((campaign): Entry => ({ kind: "Campaign", title: campaign.name, about: `${campaign.slug}, ${name}`, path: `/campaigns/${campaign.slug}`, filters })),
-    ...segments.segments.map((segment): Entry => ({ kind: "Segment", title: segment.name, about: `${segment.description ?? segment.expression}, ${name}`, path: `/segments/${segment.name}`, filters })),
-    ...templates.templates.map((template): Entry => ({ kind: "Template", title: template.name, about: name, path: `/templates/${template.name}`, filters })),
-    ...topics.data.map((topic): Entry => ({ kind: "Topic", title: topic.name, about: name, path: "/subscribers", filters: { ...filters, topic: topic.name } })),
+    ...campaigns.campaigns.map(
+      (campaign): Entry => ({
+        kind: "Campaign",
+        title: campaign.name,
+        about: `${campaign.slug}, ${name}`,
+        path: `/campaigns/${campaign.slug}`,
+        filters,
+      }),
+    ),
+    ...segments.segments.map(
+      (segment): Entry => ({
+        kind: "Segment",
+        title: segment.name,
+        about: `${segment.description ?? segment.expression}, ${name}`,
+        path: `/segments/${segment.name}`,
+        filters,
+      }),
+    ),
+    ...templates.templates.map(
+      (template): Entry => ({
+        kind: "Template",
+        title: template.name,
+        about: name,
+        path: `/templates/${template.name}`,
+        filters,
+      }),
+    ),
+    ...topics.data.map(
+      (topic): Entry => ({
+        kind: "Topic",
+        title: topic.name,
+        about: name,
+        path: "/subscribers",
+        filters: { ...filters, topic: topic.name },
+      }),
+    ),
   ];
 }
 
@@ -38,8 +81,23 @@ async function ofApp({ id, slug, name }: AppResponse, signal: AbortSignal): Prom
 export async function loadUsers(apps: readonly AppResponse[], user: string, signal: AbortSignal): Promise<Entry[]> {
   const found = await Promise.all(
     apps.slice(0, APPS_MAX).map(async ({ id, slug, name }): Promise<Entry[]> => {
-      const { data } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app: id }, query: { user_id: user, limit: 1 } }, signal }));
-      return data.length > 0 ? [{ kind: "User", title: user, about: name, path: `/subscribers/${slug}/users/${encodeURIComponent(user)}`, filters: { app: slug } }] : [];
+      const { data } = await told(
+        api.GET("/v1/apps/{app}/subscriptions", {
+          params: { path: { app: id }, query: { user_id: user, limit: 1 } },
+          signal,
+        }),
+      );
+      return data.length > 0
+        ? [
+            {
+              kind: "User",
+              title: user,
+              about: name,
+              path: `/subscribers/${slug}/users/${encodeURIComponent(user)}`,
+              filters: { app: slug },
+            },
+          ]
+        : [];
     }),
   );
   return found.flat();

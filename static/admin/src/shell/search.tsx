@@ -39,7 +39,11 @@ function useObjects(isActive: boolean): { entries: Entry[]; isLoading: boolean; 
     return () => stop.abort();
   }, [isActive, of]);
   const isKnown = known?.of === of;
-  return { entries: isKnown ? known.entries : [], isLoading: isActive && !isKnown, problem: isKnown ? known.problem : undefined };
+  return {
+    entries: isKnown ? known.entries : [],
+    isLoading: isActive && !isKnown,
+    problem: isKnown ? known.problem : undefined,
+  };
 }
 
 /** Search field with its results. Arrow keys choose one, Enter opens it. */
@@ -53,10 +57,16 @@ export function Search({ input }: { input: RefObject<HTMLInputElement | null> })
   const objects = useObjects(isOpen);
   const name = text.trim();
   const searched = app ? [app] : apps;
-  const user = useAsked(isOpen && name !== "" && name.length <= USER_MAX ? [name, ...searched.map(({ id }) => id)] : undefined, async (_, stop) => (await loader()).loadUsers(searched, name, stop));
+  const user = useAsked(
+    isOpen && name !== "" && name.length <= USER_MAX ? [name, ...searched.map(({ id }) => id)] : undefined,
+    async (_, stop) => (await loader()).loadUsers(searched, name, stop),
+  );
   const isCurrent = !user.isOld && !user.problem;
   const still = useMemo(() => fixed(apps), [apps]);
-  const found = useMemo(() => search([...byId(name), ...(isCurrent ? (user.shown ?? []) : []), ...still, ...objects.entries], name), [name, user.shown, isCurrent, still, objects.entries]);
+  const found = useMemo(
+    () => search([...byId(name), ...(isCurrent ? (user.shown ?? []) : []), ...still, ...objects.entries], name),
+    [name, user.shown, isCurrent, still, objects.entries],
+  );
   const at = chosen === undefined ? -1 : found.findIndex((entry) => keyOf(entry) === chosen);
   const close = () => {
     open(false);
@@ -94,7 +104,9 @@ export function Search({ input }: { input: RefObject<HTMLInputElement | null> })
       onFocusOut={(event) => !place.current?.contains(event.relatedTarget as Node | null) && close()}
     >
       <label>
-        <span class="hidden">Search users, titles, campaigns, segments, templates, topics, apps, ids, settings and pages</span>
+        <span class="hidden">
+          Search users, titles, campaigns, segments, templates, topics, apps, ids, settings and pages
+        </span>
         <input
           ref={input}
           type="text"
@@ -119,10 +131,27 @@ export function Search({ input }: { input: RefObject<HTMLInputElement | null> })
       </label>
       <div class="found" hidden={!isShown}>
         <ul role="listbox" id="found" aria-label="Results">
-          {isShown && found.map((entry, n) => <Result key={keyOf(entry)} entry={entry} n={n} isChosen={n === at} choose={choose} isFirst={found[n - 1]?.kind !== entry.kind} />)}
+          {isShown &&
+            found.map((entry, n) => (
+              <Result
+                key={keyOf(entry)}
+                entry={entry}
+                n={n}
+                isChosen={n === at}
+                choose={choose}
+                isFirst={found[n - 1]?.kind !== entry.kind}
+              />
+            ))}
         </ul>
         <p class="fine" role="status">
-          {isShown && <Extent isLoading={objects.isLoading || user.isOld} n={found.length} name={name} problem={objects.problem} />}
+          {isShown && (
+            <Extent
+              isLoading={objects.isLoading || user.isOld}
+              n={found.length}
+              name={name}
+              problem={objects.problem}
+            />
+          )}
         </p>
       </div>
     </form>
@@ -145,7 +174,15 @@ function Result({ entry, n, isChosen, isFirst, choose }: ResultProps) {
   }, [isChosen]);
   // The field keeps the focus, so that the list stays open for the click.
   return (
-    <li role="option" id={`found-${n}`} ref={place} aria-selected={isChosen} data-first={isFirst ? "" : undefined} onMouseDown={(event) => event.preventDefault()} onClick={() => choose(entry)}>
+    <li
+      role="option"
+      id={`found-${n}`}
+      ref={place}
+      aria-selected={isChosen}
+      data-first={isFirst ? "" : undefined}
+      onMouseDown={(event) => event.preventDefault()}
+      onClick={() => choose(entry)}
+    >
       <span class="kind">{isFirst ? entry.kind : <span class="hidden">{entry.kind}</span>}</span>
       <span>
         {entry.title} {entry.about && <span class="fine">{entry.about}</span>}
@@ -155,11 +192,23 @@ function Result({ entry, n, isChosen, isFirst, choose }: ResultProps) {
 }
 
 /** What was searched, and what was not. */
-function Extent({ isLoading, n, name, problem }: { isLoading: boolean; n: number; name: string; problem: Refusal | undefined }) {
+function Extent({
+  isLoading,
+  n,
+  name,
+  problem,
+}: {
+  isLoading: boolean;
+  n: number;
+  name: string;
+  problem: Refusal | undefined;
+}) {
   const { apps, app } = useHere();
   const sender = useMay("sender", app?.id ?? null);
   const whole = `Searched the newest ${ROWS_MAX} messages, campaigns, segments, templates and topics${!app && apps.length > APPS_MAX ? ` of the first ${APPS_MAX} apps; choose an app to search it` : ""}. Users are found by their whole id.`;
-  const titles = sender.may ? " Titles for ten subscriptions or fewer are not shown." : " Titles are visible to the role sender.";
+  const titles = sender.may
+    ? " Titles for ten subscriptions or fewer are not shown."
+    : " Titles are visible to the role sender.";
   return (
     <>
       {n === 0 && !isLoading && `Nothing matches “${name}”. `}

@@ -66,7 +66,15 @@ export function Shell({ session }: { session: SessionResponse }) {
   );
 }
 
-function Frame({ session, apps, refreshApps }: { session: SessionResponse; apps: AppResponse[]; refreshApps: () => Promise<void> }) {
+function Frame({
+  session,
+  apps,
+  refreshApps,
+}: {
+  session: SessionResponse;
+  apps: AppResponse[];
+  refreshApps: () => Promise<void>;
+}) {
   const { filters, go, here } = useFilters();
   const app = chosen(apps, filters.app);
   const [isHelpOpen, showHelp] = useState(false);
@@ -149,7 +157,8 @@ function EndsSoon({ session }: { session: SessionResponse }) {
   if (ends.getTime() - clock.shown.value.getTime() > SOON_MS) return null;
   return (
     <p class="stale" role="status">
-      Your session ends at <Time at={ends} absolute />, twelve hours after it began. Sign in again then; you return to this page.
+      Your session ends at <Time at={ends} absolute />, twelve hours after it began. Sign in again then; you return to
+      this page.
     </p>
   );
 }
@@ -178,7 +187,11 @@ function useKeys(wishes: { help: () => void; search: () => void; go: (path: stri
   useEffect(() => {
     const keys = new Keys();
     const hear = (event: KeyboardEvent) => {
-      const wish: Wish | undefined = asksSearch(event) ? { kind: "search" } : isOurs(event) ? keys.read(event.key, event.timeStamp) : undefined;
+      const wish: Wish | undefined = asksSearch(event)
+        ? { kind: "search" }
+        : isOurs(event)
+          ? keys.read(event.key, event.timeStamp)
+          : undefined;
       if (!wish) return;
       event.preventDefault();
       if (wish.kind === "help") wishes.help();

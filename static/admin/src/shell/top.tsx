@@ -33,7 +33,10 @@ function AppSwitcher() {
   return (
     <label class="switcher">
       <span class="hidden">App</span>
-      <select value={filters.app && app ? app.slug : ""} onChange={(event) => change({ app: event.currentTarget.value, after: undefined })}>
+      <select
+        value={filters.app && app ? app.slug : ""}
+        onChange={(event) => change({ app: event.currentTarget.value, after: undefined })}
+      >
         <option value="">All apps</option>
         {apps.map(({ id, slug, name }) => (
           <option key={id} value={slug}>
@@ -69,7 +72,19 @@ function Liveness() {
   );
 }
 
-function Choice<T extends string>({ legend, name, value, choices, choose }: { legend: string; name: string; value: T; choices: readonly [T, string][]; choose: (value: T) => void }) {
+function Choice<T extends string>({
+  legend,
+  name,
+  value,
+  choices,
+  choose,
+}: {
+  legend: string;
+  name: string;
+  value: T;
+  choices: readonly [T, string][];
+  choose: (value: T) => void;
+}) {
   return (
     <fieldset>
       <legend>{legend}</legend>
@@ -98,7 +113,11 @@ function Menu({ onHelp }: { onHelp: () => void }) {
   const { run, isBusy, problem } = useAction(signOut);
   const name = session.email ?? "Operator’s key";
   return (
-    <details class="menu" name="menu" onKeyDown={(event) => event.key === "Escape" && event.currentTarget.removeAttribute("open")}>
+    <details
+      class="menu"
+      name="menu"
+      onKeyDown={(event) => event.key === "Escape" && event.currentTarget.removeAttribute("open")}
+    >
       <summary aria-label={`You: ${name}`}>
         <span class="initial" aria-hidden="true">
           {name.slice(0, 1).toUpperCase()}
@@ -109,13 +128,27 @@ function Menu({ onHelp }: { onHelp: () => void }) {
           <strong>{name}</strong>
           <br />
           <span class="fine">
-            {session.roles.map(({ role, app }) => `${role}${app ? " of one app" : " for all apps"}`).join(", ") || "no role yet"}
+            {session.roles.map(({ role, app }) => `${role}${app ? " of one app" : " for all apps"}`).join(", ") ||
+              "no role yet"}
           </span>
         </p>
-        <Choice legend="Theme" name="theme" value={theme.value} choices={THEMES} choose={(chosen) => (theme.value = chosen)} />
-        <Choice legend="Times" name="zone" value={zone.value} choices={ZONES} choose={(chosen) => (zone.value = chosen)} />
+        <Choice
+          legend="Theme"
+          name="theme"
+          value={theme.value}
+          choices={THEMES}
+          choose={(chosen) => (theme.value = chosen)}
+        />
+        <Choice
+          legend="Times"
+          name="zone"
+          value={zone.value}
+          choices={ZONES}
+          choose={(chosen) => (zone.value = chosen)}
+        />
         <p class="fine">
-          The time is {fullTime(clock.shown.value, zone.value)}. The session ends <Time at={session.expires_at} /> at the latest.
+          The time is {fullTime(clock.shown.value, zone.value)}. The session ends <Time at={session.expires_at} /> at
+          the latest.
         </p>
         <p class="row">
           <button type="button" onClick={onHelp}>

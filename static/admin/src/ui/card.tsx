@@ -2,7 +2,17 @@ import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 
 /** A part of a page with a name of its own. */
-export function Card({ title, aside, class: more = "", children }: { title: string; aside?: ComponentChildren; class?: string; children: ComponentChildren }) {
+export function Card({
+  title,
+  aside,
+  class: more = "",
+  children,
+}: {
+  title: string;
+  aside?: ComponentChildren;
+  class?: string;
+  children: ComponentChildren;
+}) {
   const name = useId();
   return (
     <section class={`card ${more}`} aria-labelledby={name}>
@@ -16,7 +26,15 @@ export function Card({ title, aside, class: more = "", children }: { title: stri
 }
 
 /** The head of a page: its title, and the question that it answers. */
-export function Head({ title, lead, children }: { title: string; lead?: ComponentChildren; children?: ComponentChildren }) {
+export function Head({
+  title,
+  lead,
+  children,
+}: {
+  title: string;
+  lead?: ComponentChildren;
+  children?: ComponentChildren;
+}) {
   return (
     <div class="head">
       <div>

@@ -19,7 +19,10 @@ interface Props {
 export function ChartTable({ caption, file, head, at, layers, label }: Props) {
   const rows = at.map((start, n) => ({ start, n }));
   const shown = rows.filter(({ n }) => layers.some(({ values }) => (values[n] ?? 0) > 0));
-  const exported = rows.map(({ start, n }) => ({ start: new Date(start * 1_000).toISOString(), ...Object.fromEntries(layers.map(({ word, values }) => [word.toLowerCase().replace(/\W+/g, "_"), values[n] ?? 0])) }));
+  const exported = rows.map(({ start, n }) => ({
+    start: new Date(start * 1_000).toISOString(),
+    ...Object.fromEntries(layers.map(({ word, values }) => [word.toLowerCase().replace(/\W+/g, "_"), values[n] ?? 0])),
+  }));
   return (
     <div class="chart-table">
       <details>
@@ -30,7 +33,11 @@ export function ChartTable({ caption, file, head, at, layers, label }: Props) {
           id={({ start }) => start}
           columns={[
             { head, cell: ({ start }) => label(new Date(start * 1_000)) },
-            ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => count(values[n] ?? 0) })),
+            ...layers.map(({ word, values }) => ({
+              head: word,
+              isNumber: true,
+              cell: ({ n }: { n: number }) => count(values[n] ?? 0),
+            })),
           ]}
         />
       </details>

@@ -45,7 +45,9 @@ function colour(variable: string, beside: HTMLElement): string {
 }
 
 /** Distances between marks of the time axis, in seconds. */
-const INCREMENTS = [60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000, 2_592_000];
+const INCREMENTS = [
+  60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000, 2_592_000,
+];
 
 const TILE = 8;
 
@@ -92,7 +94,11 @@ function stacked(layers: readonly Layer[], steps: number): (number | null)[][] {
   );
 }
 
-function options({ at, layers, height = 220, onZoom }: Props, place: HTMLElement, drawn: (chosen: Chosen | undefined) => void): uPlot.Options {
+function options(
+  { at, layers, height = 220, onZoom }: Props,
+  place: HTMLElement,
+  drawn: (chosen: Chosen | undefined) => void,
+): uPlot.Options {
   const [ink, paper] = [colour("--soft", place), colour("--card", place)];
   const grid = { stroke: colour("--line", place), width: 1 };
   const font = `12px ${getComputedStyle(place).fontFamily}`;
@@ -108,14 +114,33 @@ function options({ at, layers, height = 220, onZoom }: Props, place: HTMLElement
     width: place.clientWidth,
     height,
     legend: { show: false },
-    cursor: onZoom ? { x: false, y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } } : { show: false },
+    cursor: onZoom
+      ? { x: false, y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } }
+      : { show: false },
     hooks: {
-      setSelect: [({ select, posToVal }) => drawn(select.width < DRAG_MIN ? undefined : barsWithin(at, stepOf(at), posToVal(select.left, "x"), posToVal(select.left + select.width, "x")))],
+      setSelect: [
+        ({ select, posToVal }) =>
+          drawn(
+            select.width < DRAG_MIN
+              ? undefined
+              : barsWithin(at, stepOf(at), posToVal(select.left, "x"), posToVal(select.left + select.width, "x")),
+          ),
+      ],
     },
     padding: [8, 20, 0, 0],
-    scales: { x: { time: true, range: (_, min, max) => [min - step, max + step] }, y: { range: (_, __, max) => [0, Math.max(max, 4) * 1.08] } },
+    scales: {
+      x: { time: true, range: (_, min, max) => [min - step, max + step] },
+      y: { range: (_, __, max) => [0, Math.max(max, 4) * 1.08] },
+    },
     axes: [
-      { ...axis, size: 32, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => label(new Date(tick * 1_000))), space: step > 1_800 ? 110 : 80, incrs },
+      {
+        ...axis,
+        size: 32,
+        grid: { show: false },
+        values: (_, ticks) => ticks.map((tick) => label(new Date(tick * 1_000))),
+        space: step > 1_800 ? 110 : 80,
+        incrs,
+      },
       { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? axisCount(tick) : "")) },
     ],
     // The highest sum is drawn first, and what is below it over it.
@@ -124,7 +149,13 @@ function options({ at, layers, height = 220, onZoom }: Props, place: HTMLElement
       ...layers.toReversed().map(({ tone, pattern }): uPlot.Series => {
         const stroke = colour(`--${tone}`, place);
         const paths = bars ? { paths: bars } : {};
-        return { stroke, width: pattern === "solid" ? 0 : 1, fill: () => fill(stroke, paper, pattern), points: { show: false }, ...paths };
+        return {
+          stroke,
+          width: pattern === "solid" ? 0 : 1,
+          fill: () => fill(stroke, paper, pattern),
+          points: { show: false },
+          ...paths,
+        };
       }),
     ],
   };
@@ -145,7 +176,9 @@ function moved(chosen: Chosen | undefined, { key, shiftKey }: KeyboardEvent, len
   if (!chosen) return [last, last];
   const by = key === "ArrowLeft" ? -1 : 1;
   const within = (n: number) => Math.min(last, Math.max(0, n));
-  return shiftKey ? [within(Math.min(chosen[0], chosen[0] + by)), within(Math.max(chosen[1], chosen[1] + by))] : [within(chosen[0] + by), within(chosen[0] + by)];
+  return shiftKey
+    ? [within(Math.min(chosen[0], chosen[0] + by)), within(Math.max(chosen[1], chosen[1] + by))]
+    : [within(chosen[0] + by), within(chosen[0] + by)];
 }
 
 /** Stacked bars over time, with a legend of patterns. A table beside it has the figures for screen readers. */
@@ -154,7 +187,8 @@ export function StackedBars(props: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plotted = useRef<uPlot>(null);
   const [chosen, choose] = useState<Chosen>();
-  const zoom = ([first, last]: Chosen) => onZoom?.({ since: new Date((at[first] ?? 0) * 1_000), until: new Date(((at[last] ?? 0) + stepOf(at)) * 1_000) });
+  const zoom = ([first, last]: Chosen) =>
+    onZoom?.({ since: new Date((at[first] ?? 0) * 1_000), until: new Date(((at[last] ?? 0) + stepOf(at)) * 1_000) });
   // Drawn anew when any of it changes: sixty bars take no time.
   const look = `${theme.value} ${zone.value}`;
   useEffect(() => {
@@ -168,7 +202,9 @@ export function StackedBars(props: Props) {
       plotted.current?.destroy();
       draw();
     };
-    const onResize = new ResizeObserver(() => plotted.current?.setSize({ width: here.clientWidth, height: props.height ?? 220 }));
+    const onResize = new ResizeObserver(() =>
+      plotted.current?.setSize({ width: here.clientWidth, height: props.height ?? 220 }),
+    );
     onResize.observe(here);
     const system = matchMedia("(prefers-color-scheme: dark)");
     system.addEventListener("change", redraw);
@@ -193,7 +229,12 @@ export function StackedBars(props: Props) {
   return (
     <figure class="chart">
       {onZoom ? (
-        <div role="group" tabIndex={0} aria-label="Chart. Arrow keys choose a bar, with Shift several; Enter zooms in." onKeyDown={onKeyDown}>
+        <div
+          role="group"
+          tabIndex={0}
+          aria-label="Chart. Arrow keys choose a bar, with Shift several; Enter zooms in."
+          onKeyDown={onKeyDown}
+        >
           {plot}
         </div>
       ) : (
@@ -210,8 +251,11 @@ export function StackedBars(props: Props) {
 /** Span and sums of the chosen bars. */
 function chosenWords(at: readonly number[], layers: readonly Layer[], [first, last]: Chosen): string {
   const step = stepOf(at);
-  const label = (seconds: number) => (step >= 86_400 ? dayOf(new Date(seconds * 1_000)) : clockTime(new Date(seconds * 1_000), clock.now(), zone.value));
-  const sums = layers.map(({ word, values }) => `${word} ${count(values.slice(first, last + 1).reduce((sum, n) => sum + n, 0))}`);
+  const label = (seconds: number) =>
+    step >= 86_400 ? dayOf(new Date(seconds * 1_000)) : clockTime(new Date(seconds * 1_000), clock.now(), zone.value);
+  const sums = layers.map(
+    ({ word, values }) => `${word} ${count(values.slice(first, last + 1).reduce((sum, n) => sum + n, 0))}`,
+  );
   return `${label(at[first] ?? 0)} to ${label((at[last] ?? 0) + step)}: ${sums.join(", ")}. Enter zooms in.`;
 }
 

@@ -16,7 +16,15 @@ export function Conflict({ problem }: { problem: Changed }) {
           {problem.differs.map(({ member, theirs }) => (
             <div key={member}>
               <dt>{member}</dt>
-              <dd>{theirs === undefined ? <span class="soft">nothing</span> : typeof theirs === "object" ? <pre tabIndex={0}>{JSON.stringify(theirs, null, 2)}</pre> : String(theirs)}</dd>
+              <dd>
+                {theirs === undefined ? (
+                  <span class="soft">nothing</span>
+                ) : typeof theirs === "object" ? (
+                  <pre tabIndex={0}>{JSON.stringify(theirs, null, 2)}</pre>
+                ) : (
+                  String(theirs)
+                )}
+              </dd>
             </div>
           ))}
         </dl>

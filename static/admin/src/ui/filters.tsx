@@ -13,7 +13,16 @@ export function SearchField({ label, name, value, hint, class: more = "" }: Fiel
   return (
     <label class={`field ${more}`}>
       <span>{label}</span>
-      <input key={value ?? ""} id={name} name={name} defaultValue={value ?? ""} placeholder={hint} autocomplete="off" spellcheck={false} maxLength={300} />
+      <input
+        key={value ?? ""}
+        id={name}
+        name={name}
+        defaultValue={value ?? ""}
+        placeholder={hint}
+        autocomplete="off"
+        spellcheck={false}
+        maxLength={300}
+      />
     </label>
   );
 }

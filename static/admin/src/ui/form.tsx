@@ -14,7 +14,10 @@ export class Written {
   all = (name: string): string[] => this.data.getAll(name).map(String);
   has = (name: string): boolean => this.data.has(name);
   /** Lines that are not empty. */
-  lines = (name: string): string[] => this.text(name).split(/[\s,]+/).filter(Boolean);
+  lines = (name: string): string[] =>
+    this.text(name)
+      .split(/[\s,]+/)
+      .filter(Boolean);
 }
 
 interface FormProps {

@@ -1,5 +1,15 @@
 /** A choice that a list is filtered by; none of them: any. */
-export function Select({ label, value, choices, choose }: { label: string; value: string | undefined; choices: readonly (readonly [string, string])[]; choose: (value: string) => void }) {
+export function Select({
+  label,
+  value,
+  choices,
+  choose,
+}: {
+  label: string;
+  value: string | undefined;
+  choices: readonly (readonly [string, string])[];
+  choose: (value: string) => void;
+}) {
   return (
     <label>
       {label}{" "}

@@ -29,7 +29,8 @@ export function Shown<T>({ of, what, isEmpty, empty, children }: Props<T>) {
     <div class={isOld ? "shown dimmed" : "shown"} aria-busy={of.isLoading.value && isOld}>
       {isOld && (
         <p class="stale" role="status">
-          As of <Time at={known.at} absolute />. {problem ? problem.message : isLost ? "The connection was lost; reconnecting." : "Loading…"}{" "}
+          As of <Time at={known.at} absolute />.{" "}
+          {problem ? problem.message : isLost ? "The connection was lost; reconnecting." : "Loading…"}{" "}
           {problem && (
             <button type="button" class="plain" onClick={of.refresh}>
               Try again

@@ -39,7 +39,11 @@ export function Table<T>({ caption, columns, rows, id, look: rowLook }: Props<T>
           {rows.map((row) => (
             <tr key={id(row)} class={rowLook?.(row)} data-row>
               {columns.map((column, n) => (
-                <td key={n} class={look(column)} data-head={column.isNumber && typeof column.head === "string" ? column.head : undefined}>
+                <td
+                  key={n}
+                  class={look(column)}
+                  data-head={column.isNumber && typeof column.head === "string" ? column.head : undefined}
+                >
                   {column.cell(row)}
                 </td>
               ))}

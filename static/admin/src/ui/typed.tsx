@@ -34,7 +34,14 @@ export function TypedForm({ n, verb, button, id, work, onLeave, children }: Prop
         <span>
           Type <strong class="number">{count(n)}</strong> to {verb}
         </span>
-        <input id="typed" name="typed" inputMode="numeric" autocomplete="off" value={typed} onInput={(event) => type(event.currentTarget.value)} />
+        <input
+          id="typed"
+          name="typed"
+          inputMode="numeric"
+          autocomplete="off"
+          value={typed}
+          onInput={(event) => type(event.currentTarget.value)}
+        />
       </label>
       <Refused problem={problem} />
       <p class="row end">

@@ -20,13 +20,19 @@ export function serverOf({ server }: Partial<Options>, loadedFrom: string | unde
 }
 
 /** Returns a message about the first invalid option, with the remedy, or undefined. */
-export function optionsFault({ app, server, serviceWorker = {} }: Partial<Options>, address: string | undefined): string | undefined {
+export function optionsFault(
+  { app, server, serviceWorker = {} }: Partial<Options>,
+  address: string | undefined,
+): string | undefined {
   const { url, scope } = serviceWorker;
   const isOurs = (path?: string) => path === undefined || parse(path, location.href)?.origin === location.origin;
   const [name, value, rule] =
-    typeof app !== "string" || !app ? ["app", app, "the id or slug of your app"]
-    : !address ? ["server", server, "the origin of your Bellwire server, also in a bundle"]
-    : !isOurs(url) || !isOurs(scope) ? ["serviceWorker", { url, scope }, "paths on this site"]
-    : [];
+    typeof app !== "string" || !app
+      ? ["app", app, "the id or slug of your app"]
+      : !address
+        ? ["server", server, "the origin of your Bellwire server, also in a bundle"]
+        : !isOurs(url) || !isOurs(scope)
+          ? ["serviceWorker", { url, scope }, "paths on this site"]
+          : [];
   return name && `init's \`${name}\` is ${JSON.stringify(value)}: give ${rule}.`;
 }

@@ -20,7 +20,11 @@ function style(): void {
 }
 
 /** Creates an element. On a page in another language, `lang` marks the English default text. */
-function element<K extends keyof HTMLElementTagNameMap>(name: K, text?: string, english = ""): HTMLElementTagNameMap[K] {
+function element<K extends keyof HTMLElementTagNameMap>(
+  name: K,
+  text?: string,
+  english = "",
+): HTMLElementTagNameMap[K] {
   const made = document.createElement(name);
   made.textContent = text ?? english;
   if (text === undefined && english) Object.assign(made, { lang: "en", dir: "ltr" });

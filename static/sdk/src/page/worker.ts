@@ -64,7 +64,9 @@ let policy: Policy | undefined;
 /** For sites that require Trusted Types. A policy that lists names has to allow the name `bellwire`. */
 function trusted(url: string): string {
   const rules = { createScriptURL: (url: string) => url };
-  policy ??= (globalThis as { trustedTypes?: { createPolicy(name: string, rules: Policy): Policy } }).trustedTypes?.createPolicy("bellwire", rules);
+  policy ??= (
+    globalThis as { trustedTypes?: { createPolicy(name: string, rules: Policy): Policy } }
+  ).trustedTypes?.createPolicy("bellwire", rules);
   return policy?.createScriptURL(url) ?? url;
 }
 

@@ -1,7 +1,10 @@
 import type { Click, Message } from "../types";
 
 /** Message between the worker and the tabs of a site. */
-export type News = { scope: string; /** Address of the app that sent the message. */ app?: string } & ({ type: "change" } | { type: "message"; message: Message });
+export type News = { scope: string /** Address of the app that sent the message. */; app?: string } & (
+  | { type: "change" }
+  | { type: "message"; message: Message }
+);
 
 /** Opens the site's channel. */
 export const newsChannel = () => new BroadcastChannel("bellwire");

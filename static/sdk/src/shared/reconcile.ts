@@ -49,10 +49,14 @@ export async function reconcile(
     await save(saved);
     if (saved.wanted) await takeOver(saved);
     // Each runs even if the other fails.
-    const stuck = dropStale(saved, registration).then(() => undefined, (trouble: unknown) => trouble);
+    const stuck = dropStale(saved, registration).then(
+      () => undefined,
+      (trouble: unknown) => trouble,
+    );
     const untold = await tellEnds(saved);
     if (await stuck) throw await stuck;
-    if (saved.wanted && registration && allowed() && !(await otherOwner(saved.scope, saved.app))) await agree(saved, registration, wish);
+    if (saved.wanted && registration && allowed() && !(await otherOwner(saved.scope, saved.app)))
+      await agree(saved, registration, wish);
     return untold;
   } catch (trouble) {
     return expected(trouble);
@@ -96,15 +100,21 @@ function say(saved: Saved, page: Said = {}): void {
 
 /** Calls the browser's push service with a timeout. Chromium can wait for it forever, which would block each tab. */
 function push<T>(asked: Promise<T>): Promise<T> {
-  const trouble = (reason: Reason, what: unknown): Failure =>
-    ({ reason, message: `The browser's own push service: ${what}`, retrying: reason === "push-service" });
+  const trouble = (reason: Reason, what: unknown): Failure => ({
+    reason,
+    message: `The browser's own push service: ${what}`,
+    retrying: reason === "push-service",
+  });
   return new Promise<T>((resolve, reject) => {
     const callOff = clock.later(PUSH_SERVICE_MS, () => reject(trouble("push-service", "no answer.")));
-    asked.then(resolve, (error: DOMException) => {
-      // Chromium's private windows have no push, even with permission, and report an abort.
-      const denied = error.name === "NotAllowedError" ? "denied" : /permission denied/.test(error.message) && "private-mode";
-      reject(trouble(denied || "push-service", error));
-    }).finally(callOff);
+    asked
+      .then(resolve, (error: DOMException) => {
+        // Chromium's private windows have no push, even with permission, and report an abort.
+        const denied =
+          error.name === "NotAllowedError" ? "denied" : /permission denied/.test(error.message) && "private-mode";
+        reject(trouble(denied || "push-service", error));
+      })
+      .finally(callOff);
   });
 }
 
@@ -163,7 +173,8 @@ async function agree(saved: Saved, registration: ServiceWorkerRegistration, wish
     // Ended elsewhere, on a page of preferences for example. The person decided that, too.
     return letGo(saved, registration);
   }
-  const old = subscription && known() && view?.state === "active" && !handOver() ? keyOf(subscription, saved) : undefined;
+  const old =
+    subscription && known() && view?.state === "active" && !handOver() ? keyOf(subscription, saved) : undefined;
   const isReplaced = old && old !== config.body.application_server_key;
   const keeps = isReplaced && !isDrained(saved, wish);
   if (!isReplaced) delete saved.rotating;
@@ -182,7 +193,10 @@ async function agree(saved: Saved, registration: ServiceWorkerRegistration, wish
     // first, so a refusal changes nothing. If the browser cannot unsubscribe, the old endpoint stays.
     await tell();
     await save(saved);
-    await leave(subscription).then(() => (subscription = null), () => {});
+    await leave(subscription).then(
+      () => (subscription = null),
+      () => {},
+    );
   }
   subscription ??= await subscribe(registration, key);
   if (view?.state !== "active" || !unchanged() || saved.key !== key) await tell();
@@ -244,7 +258,12 @@ async function register(
     const consent = source ? { source } : undefined;
     // A replacement has no user unless the request names one.
     const user = user_id && !(view && known() && user_id === saved.userId) && { user_id, user_token };
-    return call("POST", `${base(saved)}/subscriptions`, { subscription, vapid_key_id, ...said, consent, ...user, ...past }, token);
+    return call(
+      "POST",
+      `${base(saved)}/subscriptions`,
+      { subscription, vapid_key_id, ...said, consent, ...user, ...past },
+      token,
+    );
   };
   const agreed = () => {
     Object.assign(saved.said, saved.unsaid);
@@ -267,7 +286,9 @@ async function register(
     subscription = await subscribe(registration, key);
     answer = await anew();
   }
-  const mayNotReplace = answer.body?.errors?.some(({ pointer }: { pointer?: string }) => pointer?.startsWith("/replaces"));
+  const mayNotReplace = answer.body?.errors?.some(({ pointer }: { pointer?: string }) =>
+    pointer?.startsWith("/replaces"),
+  );
   if (answer.status === 401 || mayNotReplace) answer = await post();
   if (answer.status !== 200 && answer.status !== 201) throw refusal(answer);
   check(saved, answer, ["id", "state"]);

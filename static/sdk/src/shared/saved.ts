@@ -89,8 +89,7 @@ export async function save(saved: Saved): Promise<void> {
 }
 
 /** Whether the server confirmed all values. */
-export const settled = (saved: Saved) =>
-  !!saved.id && !saved.renew && !Object.keys(saved.unsaid).length;
+export const settled = (saved: Saved) => !!saved.id && !saved.renew && !Object.keys(saved.unsaid).length;
 
 /** Ends the subscription in the record. `reconcile` then ends it in the browser and at the server, also after a crash. */
 export function end(saved: Saved): void {

@@ -12,14 +12,15 @@ async function displayed(kit: Kit): Promise<string[]> {
   try {
     const registrations = await navigator.serviceWorker.getRegistrations();
     const lists = await Promise.all(registrations.map((registration) => registration.getNotifications()));
-    return lists.flat().flatMap(({ data }) => (data?.bellwire && (data.bellwire.app ?? own) === own ? [data.bellwire.id] : []));
+    return lists
+      .flat()
+      .flatMap(({ data }) => (data?.bellwire && (data.bellwire.app ?? own) === own ? [data.bellwire.id] : []));
   } catch {
     return [];
   }
 }
 
 export class Bell extends BellwireElement {
-
   protected async start(kit: Kit, isCurrent: () => boolean): Promise<void> {
     const { prompt } = await kit.config;
     const { lang, dir, t } = await this.wording(prompt, kit);
@@ -31,7 +32,17 @@ export class Bell extends BellwireElement {
       open();
     });
     const preferences = new Preferences();
-    const dialog = make("dialog", "dialog", { "aria-label": t.preferences, lang, dir }, make("div", "actions", {}, button("close", t.close, () => dialog.close())));
+    const dialog = make(
+      "dialog",
+      "dialog",
+      { "aria-label": t.preferences, lang, dir },
+      make(
+        "div",
+        "actions",
+        {},
+        button("close", t.close, () => dialog.close()),
+      ),
+    );
     const open = () => {
       preferences.client = kit.client;
       dialog.prepend(preferences);

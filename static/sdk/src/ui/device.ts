@@ -3,13 +3,16 @@ import type { Status } from "../api";
 /** Action offered to the person: answer the question, or follow a guide. */
 export type Way = "ask" | "install_share" | "install_more" | "install_update" | "in_app";
 
-const APPS = /FBA[NV]|Instagram|\bLine\/|MicroMessenger|TikTok|musical_ly|Bytedance|Snapchat|Pinterest|LinkedInApp|Twitter|; wv\)/;
+const APPS =
+  /FBA[NV]|Instagram|\bLine\/|MicroMessenger|TikTok|musical_ly|Bytedance|Snapchat|Pinterest|LinkedInApp|Twitter|; wv\)/;
 /** Web views on iPhones and iPads leave out the name of the browser. */
 const WEB_VIEW = /iP(hone|ad|od)(?!.*Safari\/)/;
 
 /** Major and minor version of iOS. Newer ones freeze the system's in favour of Safari's. Unknown for other browsers on iPads. */
 function iosVersion(agent: string): number {
-  const found = [...agent.matchAll(/(?:iPhone OS|CPU OS|Version)[ /](\d+)[._](\d+)/g)].map(([, major, minor]) => +major! * 100 + +minor!);
+  const found = [...agent.matchAll(/(?:iPhone OS|CPU OS|Version)[ /](\d+)[._](\d+)/g)].map(
+    ([, major, minor]) => +major! * 100 + +minor!,
+  );
   return Math.max(...found, 0);
 }
 

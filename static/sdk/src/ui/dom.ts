@@ -3,7 +3,12 @@
 type Child = Node | string | false | undefined;
 
 /** Creates an element with properties, attributes and children. Its `part` is `name`, by which pages can style it. */
-export function make<K extends keyof HTMLElementTagNameMap>(tag: K, name = "", attributes: Record<string, string | (() => void)> = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+export function make<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  name = "",
+  attributes: Record<string, string | (() => void)> = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
   const made = document.createElement(tag);
   if (name) made.setAttribute("part", (made.className = name));
   for (const [key, value] of Object.entries(attributes)) {
@@ -15,11 +20,15 @@ export function make<K extends keyof HTMLElementTagNameMap>(tag: K, name = "", a
 }
 
 /** Button, which submits no form. */
-export const button = (name: string, text: string, click = () => {}) => make("button", name, { type: "button", click }, text);
+export const button = (name: string, text: string, click = () => {}) =>
+  make("button", name, { type: "button", click }, text);
 
 /** Decorative icon with one path. */
 export function icon(path: string): SVGElement {
-  const [svg, line] = ["svg", "path"].map((name) => document.createElementNS("http://www.w3.org/2000/svg", name)) as [SVGElement, SVGElement];
+  const [svg, line] = ["svg", "path"].map((name) => document.createElementNS("http://www.w3.org/2000/svg", name)) as [
+    SVGElement,
+    SVGElement,
+  ];
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("aria-hidden", "true");
   line.setAttribute("d", path);

@@ -38,7 +38,14 @@ export function kitOf(client: Client, texts?: Overrides): Kit {
   let kit = kits.get(client);
   if (!kit) {
     const { app } = client.options;
-    kit = { client, memory: new Memory(app), config: load(client), suggested: new Set(), waiting: new Set(), texts: {} };
+    kit = {
+      client,
+      memory: new Memory(app),
+      config: load(client),
+      suggested: new Set(),
+      waiting: new Set(),
+      texts: {},
+    };
     kits.set(client, kit);
   }
   kit.texts = texts ?? kit.texts;

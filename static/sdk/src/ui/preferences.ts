@@ -27,7 +27,12 @@ export class Preferences extends BellwireElement {
   }
 
   /** Draws the element for a state. Returns what keeps it up to date while the state lasts, so that the focus stays. */
-  private draw({ client }: Kit, first: Status, { topics }: Config, { lang, dir, t }: Wording): (status: Status) => void {
+  private draw(
+    { client }: Kit,
+    first: Status,
+    { topics }: Config,
+    { lang, dir, t }: Wording,
+  ): (status: Status) => void {
     const { said } = this;
     const isCurrent = this.run();
     const on = isOn(first);
@@ -43,7 +48,13 @@ export class Preferences extends BellwireElement {
       const result = await work();
       running--;
       if (!isCurrent()) return;
-      const words = result.ok ? t.saved : result.retrying ? t.pending : /^(dismissed|denied)$/.test(result.reason) ? "" : t.failed;
+      const words = result.ok
+        ? t.saved
+        : result.retrying
+          ? t.pending
+          : /^(dismissed|denied)$/.test(result.reason)
+            ? ""
+            : t.failed;
       said.textContent = words;
     };
     const checked = () => this.boxes().flatMap(({ checked, value }) => (checked ? value : []));
@@ -57,11 +68,27 @@ export class Preferences extends BellwireElement {
       const box = make("input", "", { type: "checkbox", value: topic.name, change: () => void (on && save()) });
       // Consent is a choice, so that no topic is ticked before it.
       box.checked = former.some(({ value, checked }) => checked && value === topic.name);
-      return make("label", "topic", {}, box, make("span", "", {}, title, !!description && make("span", "description", {}, description)));
+      return make(
+        "label",
+        "topic",
+        {},
+        box,
+        make("span", "", {}, title, !!description && make("span", "description", {}, description)),
+      );
     });
-    const subscribe = () => client.subscribe({ ...(topics.length && { topics: checked() }), consentSource: t.preferences.slice(0, 200) });
-    const act = on ? button("off", t.turn_off, run(() => client.unsubscribe())) : way === "ask" && button("on", t.turn_on, run(subscribe));
-    const hint = way && way !== "ask" ? guide(way, t) : !act && make("p", "hint", {}, first.state === "denied" ? t.denied : t.unsupported);
+    const subscribe = () =>
+      client.subscribe({ ...(topics.length && { topics: checked() }), consentSource: t.preferences.slice(0, 200) });
+    const act = on
+      ? button(
+          "off",
+          t.turn_off,
+          run(() => client.unsubscribe()),
+        )
+      : way === "ask" && button("on", t.turn_on, run(subscribe));
+    const hint =
+      way && way !== "ask"
+        ? guide(way, t)
+        : !act && make("p", "hint", {}, first.state === "denied" ? t.denied : t.unsupported);
     const data = make("dl");
     Object.assign(said, { lang, dir, textContent: "" });
     this.section?.remove();
@@ -87,7 +114,11 @@ export class Preferences extends BellwireElement {
       if (status.state !== "subscribed") return;
       // The response to an earlier change must not undo a later one.
       if (running < 2) for (const box of this.boxes()) box.checked = status.topics.includes(box.value);
-      const rows = [[t.data_id, status.id], [t.data_user, status.userId], [t.data_tags, status.tags.join(", ")]] as const;
+      const rows = [
+        [t.data_id, status.id],
+        [t.data_user, status.userId],
+        [t.data_tags, status.tags.join(", ")],
+      ] as const;
       for (const [name, value] of rows) if (value) data.append(make("dt", "", {}, name), make("dd", "", {}, value));
     };
   }

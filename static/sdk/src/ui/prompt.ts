@@ -34,7 +34,17 @@ export class Prompt extends BellwireElement {
       const now = clock.now();
       const { scrollHeight } = document.documentElement;
       const scrolled = ((scrollY + innerHeight) / scrollHeight) * 100;
-      if (!isDue(prompt, { ...kit.memory.load(), now, scrolled, seconds: (now - began) / 1000, suggested: kit.suggested, isFirstStart })) return;
+      if (
+        !isDue(prompt, {
+          ...kit.memory.load(),
+          now,
+          scrolled,
+          seconds: (now - began) / 1000,
+          suggested: kit.suggested,
+          isFirstStart,
+        })
+      )
+        return;
       isDone = true; // before waiting: other events call this in the meantime
       await this.show();
     };
@@ -66,7 +76,10 @@ export class Prompt extends BellwireElement {
     this.draw(prompt, wording, way, notNow, later(prompt.no_days, "no"), async () => {
       const { topics } = prompt;
       // In the click, because browsers ask only then.
-      const asked = kit.client.subscribe({ ...(topics.length && { topics }), consentSource: wording.t.title.slice(0, 200) });
+      const asked = kit.client.subscribe({
+        ...(topics.length && { topics }),
+        consentSource: wording.t.title.slice(0, 200),
+      });
       this.close();
       this.report("accepted");
       const result = await asked;
@@ -85,7 +98,14 @@ export class Prompt extends BellwireElement {
     if (isCurrent()) this.draw(prompt, wording, way);
   }
 
-  private draw(prompt: PromptSettings, wording: Wording, way: Way, later?: () => void, no?: () => void, accept?: () => void): void {
+  private draw(
+    prompt: PromptSettings,
+    wording: Wording,
+    way: Way,
+    later?: () => void,
+    no?: () => void,
+    accept?: () => void,
+  ): void {
     const { lang, dir, t } = wording;
     const layout = (this.getAttribute("layout") as Layout | null) ?? prompt.layout ?? "card";
     const isModal = layout === "dialog" && !!later;
@@ -93,7 +113,11 @@ export class Prompt extends BellwireElement {
     const notNow = button("later", way === "ask" ? t.later : t.close, later);
     notNow.autofocus = isModal; // Enter must not answer for good
     const choices = way === "ask" ? [button("no", t.no, no), notNow, button("accept", t.accept, accept)] : [notNow];
-    const content = [title, way === "ask" ? make("p", "body", {}, t.body) : guide(way, t), make("div", "actions", {}, ...choices)];
+    const content = [
+      title,
+      way === "ask" ? make("p", "body", {}, t.body) : guide(way, t),
+      make("div", "actions", {}, ...choices),
+    ];
     const labels = { "aria-labelledby": "title", lang, dir };
     const box = isModal ? make("dialog", "dialog", labels, ...content) : make("section", layout, labels, ...content);
     this.box?.remove();
@@ -101,7 +125,11 @@ export class Prompt extends BellwireElement {
     (isModal || !later ? this.root : this.region).append(box);
     if (!later) return;
     this.focused = document.activeElement;
-    box.addEventListener("focusin", ({ relatedTarget }) => (this.focused = (relatedTarget as Element | null) ?? this.focused), { once: true });
+    box.addEventListener(
+      "focusin",
+      ({ relatedTarget }) => (this.focused = (relatedTarget as Element | null) ?? this.focused),
+      { once: true },
+    );
     box.addEventListener("keydown", (event) => (event as KeyboardEvent).key === "Escape" && later());
     if (box instanceof HTMLDialogElement) {
       box.addEventListener("cancel", later);

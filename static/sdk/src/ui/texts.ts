@@ -27,7 +27,8 @@ export interface Wording {
 }
 
 /** Entry of a language tag: `pt-BR` is looked up before `pt`. */
-export const inLanguage = <T>(of: Record<string, T>, tag: string): T | undefined => of[tag] ?? of[tag.split("-")[0]!.toLowerCase()];
+export const inLanguage = <T>(of: Record<string, T>, tag: string): T | undefined =>
+  of[tag] ?? of[tag.split("-")[0]!.toLowerCase()];
 
 /** Returns the texts of a language, with the replaced ones. Falls back to English for other languages and failed downloads. */
 export async function wording(tag: string, ...overrides: Overrides[]): Promise<Wording> {

@@ -65,15 +65,14 @@ export async function go({ worker, bellwire, app }: ClickContext, click: Click):
 async function firstRouter(pages: readonly WindowClient[], question: ClickQuestion): Promise<WindowClient | undefined> {
   if (!pages.length) return;
   const ports: MessagePort[] = [];
-  const answers = pages.map(
-    (page) =>
-      new Promise<boolean>((resolve) => {
-        const { port1, port2 } = new MessageChannel();
-        ports.push(port1);
-        port1.onmessage = ({ data }) => resolve(data === true);
-        setTimeout(() => resolve(false), ANSWER_MS);
-        page.postMessage(question, [port2]);
-      }).catch(() => false),
+  const answers = pages.map((page) =>
+    new Promise<boolean>((resolve) => {
+      const { port1, port2 } = new MessageChannel();
+      ports.push(port1);
+      port1.onmessage = ({ data }) => resolve(data === true);
+      setTimeout(() => resolve(false), ANSWER_MS);
+      page.postMessage(question, [port2]);
+    }).catch(() => false),
   );
   const handles = await Promise.all(answers);
   ports.forEach((port) => port.close());

@@ -34,10 +34,14 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   };
   let warned = false;
   const warnOnce = () => {
-    if (!warned) console.warn("Bellwire: a push listener of this worker runs before Bellwire's line, so pushes may be shown twice. Move the line to the top.");
+    if (!warned)
+      console.warn(
+        "Bellwire: a push listener of this worker runs before Bellwire's line, so pushes may be shown twice. Move the line to the top.",
+      );
     warned = true;
   };
-  const on = (type: string, listener: (event: never) => void) => worker.addEventListener(type, listener as EventListener);
+  const on = (type: string, listener: (event: never) => void) =>
+    worker.addEventListener(type, listener as EventListener);
 
   on("push", (event: DeclarativePush) => {
     const octets = event.data?.arrayBuffer();
@@ -52,7 +56,10 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
       // A push of the site itself. Browsers penalise a push without notification, so it is shown here if no listener of the site does.
       work = others.treat(event).then((treated) => (treated ? undefined : show()));
     }
-    others.extend(event, work.finally(() => catchUp(worker)));
+    others.extend(
+      event,
+      work.finally(() => catchUp(worker)),
+    );
   });
 
   on("notificationclick", (event: NotificationEvent) => {
@@ -86,7 +93,8 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   });
   on("sync", (event: SyncEvent) => {
     // A rejection makes the browser retry.
-    if (event.tag === SYNC_TAG) event.waitUntil(catchUp(worker).then((done) => done || Promise.reject(new Error("later"))));
+    if (event.tag === SYNC_TAG)
+      event.waitUntil(catchUp(worker).then((done) => done || Promise.reject(new Error("later"))));
   });
   const others = observeOthers(worker); // after Bellwire's own listeners, which do not count as others
   return bellwire;

@@ -24,7 +24,11 @@ export async function wasReplaced({ registration }: ServiceWorkerGlobalScope, ta
   return (await registration.getNotifications({ tag })).length > 0;
 }
 
-function display({ registration }: ServiceWorkerGlobalScope, title: string, options: NotificationOptions): Promise<void> {
+function display(
+  { registration }: ServiceWorkerGlobalScope,
+  title: string,
+  options: NotificationOptions,
+): Promise<void> {
   const shown = asOurs(() => registration.showNotification(title, options));
   displaying = shown.catch(() => {});
   return shown;
@@ -102,7 +106,9 @@ async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Pus
   if (there) {
     const { body, icon, lang, dir, tag, data } = there;
     // The notification that the site's code made of a raw payload is only known from the display.
-    const same = push.raw ? { body, icon: icon || undefined, lang, dir, tag, data } : { ...options, renotify: false, vibrate: undefined };
+    const same = push.raw
+      ? { body, icon: icon || undefined, lang, dir, tag, data }
+      : { ...options, renotify: false, vibrate: undefined };
     return display(worker, there.title, { ...same, silent: true });
   }
   const tag = `${tagOf(id)}:again`;

@@ -74,9 +74,7 @@ export function observeOthers(worker: ServiceWorkerGlobalScope): Others {
       const answer = waiting.at(-1)!;
       // Listeners that call `waitUntil` in time have done so after this turn.
       await clock.wait(0);
-      const treated =
-        acted(event) ||
-        (await Promise.race([shown, clock.wait(limit()).then(() => acted(event))]));
+      const treated = acted(event) || (await Promise.race([shown, clock.wait(limit()).then(() => acted(event))]));
       if (waiting.includes(answer)) waiting.splice(waiting.indexOf(answer), 1);
       return treated;
     },

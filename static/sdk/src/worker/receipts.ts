@@ -17,7 +17,10 @@ export async function appUrl(worker: ServiceWorkerGlobalScope, bellwire: Bellwir
   const app = query.get("app");
   const named = app ? base({ app, server: query.get("server") ?? worker.location.origin }) : undefined;
   const url = saved ? base(saved) : (bellwire.appUrl?.replace(/\/+$/, "") ?? named);
-  if (!url) console.warn("Bellwire: receipts of this notification cannot be sent. Name in the worker which app it is of: bellwire.appUrl = …");
+  if (!url)
+    console.warn(
+      "Bellwire: receipts of this notification cannot be sent. Name in the worker which app it is of: bellwire.appUrl = …",
+    );
   return url;
 }
 
@@ -54,7 +57,13 @@ async function sendAll(): Promise<boolean> {
     if (!batch.length) return true;
     const { url } = batch[0]![1];
     const alike = batch.filter(([, receipt]) => receipt.url === url);
-    if (!(await post(url, alike.map(([, receipt]) => receipt)))) return false;
+    if (
+      !(await post(
+        url,
+        alike.map(([, receipt]) => receipt),
+      ))
+    )
+      return false;
     await forget(alike.map(([key]) => key));
   }
 }

@@ -38,7 +38,11 @@ const BODY_MAX = 200;
 export function readPush(octets: ArrayBuffer | undefined, proposed?: Proposed | null, proposedBadge?: unknown): Push {
   if (!octets?.byteLength) {
     if (!proposed?.title) return {};
-    return { stamp: stampOf(proposed.data), shown: toShown(proposed as unknown as Json), badge: toCount(proposedBadge) };
+    return {
+      stamp: stampOf(proposed.data),
+      shown: toShown(proposed as unknown as Json),
+      badge: toCount(proposedBadge),
+    };
   }
   const text = decode(octets);
   const json = text === undefined ? undefined : parse(text);
@@ -83,7 +87,12 @@ function toShown(json: Json): Shown {
     renotify: text("tag") ? flag("renotify") : undefined,
     vibrate: json.silent === true ? undefined : toVibration(json.vibrate),
     timestamp: toCount(json.timestamp),
-    actions: actions.map(({ action, title, icon, navigate, url }) => ({ action, title, icon, navigate: navigate ?? url })),
+    actions: actions.map(({ action, title, icon, navigate, url }) => ({
+      action,
+      title,
+      icon,
+      navigate: navigate ?? url,
+    })),
     data: isObject(json.data) ? json.data : undefined,
   } as Shown;
 }
@@ -106,7 +115,9 @@ function unwrap(payload: unknown): string | Uint8Array {
 
 function toVibration(value: unknown): number[] | undefined {
   const parts = [value].flat();
-  return value !== undefined && parts.every((part) => Number.isSafeInteger(part) && (part as number) >= 0) ? (parts as number[]) : undefined;
+  return value !== undefined && parts.every((part) => Number.isSafeInteger(part) && (part as number) >= 0)
+    ? (parts as number[])
+    : undefined;
 }
 
 function toCount(value: unknown): number | undefined {
@@ -132,4 +143,5 @@ function parse(text: string): Json | undefined {
 }
 
 const isText = (value: unknown): value is string => typeof value === "string" && value !== "";
-const isObject = (value: unknown): value is Json => typeof value === "object" && value !== null && !Array.isArray(value);
+const isObject = (value: unknown): value is Json =>
+  typeof value === "object" && value !== null && !Array.isArray(value);

@@ -50,14 +50,21 @@ describe("a second app in the same scope", () => {
   });
 
   it("keeps what it shows from the other's pages", async () => {
-    await browser.registration!.showNotification("S", { data: { bellwire: { app: "https://push.example/v1/apps/shop" } } });
+    await browser.registration!.showNotification("S", {
+      data: { bellwire: { app: "https://push.example/v1/apps/shop" } },
+    });
     const blog = await visit("blog");
     const heard: unknown[] = [];
     blog.on("message", (message) => heard.push(message));
     await blog.logout();
     expect(browser.registration!.displayed()).toHaveLength(1);
     const channel = new BroadcastChannel("bellwire");
-    const message = (title: string, app: string) => ({ scope: SCOPE, app: `https://push.example/v1/apps/${app}`, type: "message", message: { title } });
+    const message = (title: string, app: string) => ({
+      scope: SCOPE,
+      app: `https://push.example/v1/apps/${app}`,
+      type: "message",
+      message: { title },
+    });
     channel.postMessage(message("shop's", "shop"));
     channel.postMessage(message("blog's", "blog"));
     await vi.waitFor(() => expect(heard).toEqual([{ title: "blog's" }]));
@@ -98,7 +105,9 @@ describe("a second app in the same scope", () => {
     expect(await (await visit("shop")).status()).toMatchObject({ state: "unsubscribed" });
     expect(browser.push.subscription).toBe(blogs);
     expect(browser.server.row("sub_1").state).toBe("unsubscribed");
-    expect(await shop.subscribe()).toMatchObject({ message: "this scope belongs to app blog: set serviceWorker.scope" });
+    expect(await shop.subscribe()).toMatchObject({
+      message: "this scope belongs to app blog: set serviceWorker.scope",
+    });
   });
 });
 

@@ -3,7 +3,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Browser } from "./support";
 
-const fail = (): never => { throw new DOMException("The operation is insecure.", "SecurityError"); };
+const fail = (): never => {
+  throw new DOMException("The operation is insecure.", "SecurityError");
+};
 
 let browser: Browser;
 beforeEach(() => void (browser = new Browser()));
@@ -15,7 +17,10 @@ describe.each([
   ["navigator.locks", () => Object.defineProperty(navigator, "locks", { get: fail, configurable: true })],
   ["navigator.locks.request", () => browser.define("locks", { request: fail })],
   ["getRegistration", () => void browser.container.getRegistration.mockImplementation(fail)],
-  ["navigator.serviceWorker", () => Object.defineProperty(navigator, "serviceWorker", { get: fail, configurable: true })],
+  [
+    "navigator.serviceWorker",
+    () => Object.defineProperty(navigator, "serviceWorker", { get: fail, configurable: true }),
+  ],
 ])("where storage is blocked, so that %s throws", (_, block) => {
   afterEach(() => Reflect.deleteProperty(globalThis, "indexedDB"));
   it("reports private mode and throws nothing", async () => {

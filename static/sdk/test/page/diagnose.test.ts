@@ -84,19 +84,43 @@ interface Diagnoses {
 function serve({ state = "active", displayedAfter = 2, createdAt = browser.now, status = 200 }: Diagnoses = {}) {
   const reports: unknown[] = [];
   let looks = 0;
-  const test = (displayed: boolean) => (state === "active" ? { message: "msg_1", state: "accepted", status: 201, displayed_at: displayed ? "2030-01-01T00:00:00Z" : null } : null);
+  const test = (displayed: boolean) =>
+    state === "active"
+      ? { message: "msg_1", state: "accepted", status: 201, displayed_at: displayed ? "2030-01-01T00:00:00Z" : null }
+      : null;
   browser.server.instead = ({ method, path, body }) => {
     if (!path.includes("/diagnoses")) return;
     if (status !== 200) return Response.json({ code: "rate_limited", detail: "Try again in 60 s." }, { status });
-    if (method === "PATCH") return reports.push(body), new Response(null, { status: 204 });
-    const server = { state, topics: 1, last_accepted_at: null, last_failure: { at: "then", state: "dead", status: 400 } };
-    return Response.json({ code: "ABCDEFGH", created_at: new Date(createdAt).toISOString(), server, test: test(++looks > displayedAfter) });
+    if (method === "PATCH") return (reports.push(body), new Response(null, { status: 204 }));
+    const server = {
+      state,
+      topics: 1,
+      last_accepted_at: null,
+      last_failure: { at: "then", state: "dead", status: 400 },
+    };
+    return Response.json({
+      code: "ABCDEFGH",
+      created_at: new Date(createdAt).toISOString(),
+      server,
+      test: test(++looks > displayedAfter),
+    });
   };
   return reports;
 }
 
 const found = ({ checks }: Diagnosis) => Object.fromEntries(checks.map(({ name, ok }) => [name, ok]));
-const ALL = ["support", "permission", "worker", "line", "subscription", "server", "key", "registration", "clock", "round-trip"];
+const ALL = [
+  "support",
+  "permission",
+  "worker",
+  "line",
+  "subscription",
+  "server",
+  "key",
+  "registration",
+  "clock",
+  "round-trip",
+];
 
 describe("diagnose", () => {
   const subscribed = async () => {
@@ -133,7 +157,10 @@ describe("diagnose", () => {
     serve();
     wreck();
     const { checks } = await client.diagnose();
-    expect(checks.find((check) => check.name === name)).toMatchObject({ ok: false, advice: expect.stringContaining(advice) });
+    expect(checks.find((check) => check.name === name)).toMatchObject({
+      ok: false,
+      advice: expect.stringContaining(advice),
+    });
   });
 
   it("aborts an invisible test after ten seconds", async () => {
@@ -142,7 +169,11 @@ describe("diagnose", () => {
     clock.wait = async (ms) => void (browser.now += ms);
     const reports = serve({ displayedAfter: Infinity });
     const diagnosis = await client.diagnose();
-    expect(diagnosis.checks.at(-1)).toMatchObject({ name: "round-trip", ok: false, found: "Not shown within 10 s: accepted 201" });
+    expect(diagnosis.checks.at(-1)).toMatchObject({
+      name: "round-trip",
+      ok: false,
+      found: "Not shown within 10 s: accepted 201",
+    });
     expect(reports).toHaveLength(1);
   });
 
@@ -150,7 +181,13 @@ describe("diagnose", () => {
     const client = await browser.visit();
     const diagnosis = await client.diagnose();
     expect(diagnosis.code).toBeNull();
-    expect(found(diagnosis)).toEqual({ support: true, permission: true, worker: false, server: true, registration: false });
+    expect(found(diagnosis)).toEqual({
+      support: true,
+      permission: true,
+      worker: false,
+      server: true,
+      registration: false,
+    });
   });
 
   it("reports an unreachable server and never rejects", async () => {
@@ -170,7 +207,9 @@ describe("diagnose", () => {
     Reflect.deleteProperty(globalThis, "PushManager");
     browser.define("userAgent", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X)");
     document.head.innerHTML = display ? '<link rel="manifest" href="/app.webmanifest">' : "";
-    vi.stubGlobal("fetch", async (url: string) => Response.json({ display: url.endsWith("/app.webmanifest") ? display : "none" }));
+    vi.stubGlobal("fetch", async (url: string) =>
+      Response.json({ display: url.endsWith("/app.webmanifest") ? display : "none" }),
+    );
     const { checks } = await (await browser.visit()).diagnose();
     expect(checks[0]).toMatchObject({ name: "support", ok: false });
     expect(checks[1]).toMatchObject({ name: "manifest", ok });

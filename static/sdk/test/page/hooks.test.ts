@@ -10,7 +10,13 @@ import { BellwirePrompt as VuePrompt, usePush as useVuePush } from "../../src/vu
 
 const UNSUBSCRIBED: Status = { state: "unsubscribed", permission: "default" };
 const SUBSCRIBED: Status = { state: "subscribed", id: "sub_1", topics: ["news"], tags: [], userId: null };
-const REFUSED: Result = { ok: false, status: { state: "denied" }, reason: "denied", message: "Blocked.", retrying: false };
+const REFUSED: Result = {
+  ok: false,
+  status: { state: "denied" },
+  reason: "denied",
+  message: "Blocked.",
+  retrying: false,
+};
 
 /** A client whose answers the test gives. */
 function fakeClient() {
@@ -18,7 +24,15 @@ function fakeClient() {
   let answer = (_: Status) => {};
   const status = new Promise<Status>((resolve) => (answer = resolve));
   const call = () => vi.fn(async (): Promise<Result> => ({ ok: true, status: SUBSCRIBED }));
-  const calls = { subscribe: call(), unsubscribe: call(), setTopics: call(), setTags: call(), setAttributes: call(), login: call(), logout: call() };
+  const calls = {
+    subscribe: call(),
+    unsubscribe: call(),
+    setTopics: call(),
+    setTags: call(),
+    setAttributes: call(),
+    login: call(),
+    logout: call(),
+  };
   const on = (_: string, listener: (status: Status) => void) => {
     listeners.add(listener);
     return () => void listeners.delete(listener);
@@ -43,7 +57,11 @@ function mountReact({ client }: Fake): Mounted {
   }
   const root = createRoot(document.createElement("div"));
   act(() => root.render(createElement(Component)));
-  return { seen: () => seen, settle: (work) => act(async () => void (await work?.())), end: () => act(() => root.unmount()) };
+  return {
+    seen: () => seen,
+    settle: (work) => act(async () => void (await work?.())),
+    end: () => act(() => root.unmount()),
+  };
 }
 
 function mountVue({ client }: Fake): Mounted {
@@ -118,7 +136,10 @@ describe("components of the elements", () => {
   it.each(["react", "vue"])("give the element its client: %s", async (framework) => {
     vi.stubGlobal("fetch", async () => Response.json({}));
     const { client } = fakeClient();
-    Object.assign(client, { options: { app: "shop", server: "https://push.example" }, ready: Promise.resolve(SUBSCRIBED) });
+    Object.assign(client, {
+      options: { app: "shop", server: "https://push.example" },
+      ready: Promise.resolve(SUBSCRIBED),
+    });
     const box = document.createElement("div");
     const props = { client, layout: "bar" as const };
     if (framework === "react") act(() => createRoot(box).render(createElement(ReactPrompt, props)));
@@ -132,7 +153,9 @@ describe("components of the elements", () => {
     const { client } = fakeClient();
     expect(renderToString(createElement(ReactPrompt, { client }))).toBe("<bellwire-prompt></bellwire-prompt>");
     const { renderToString: renderVue } = await import("vue/server-renderer");
-    expect(await renderVue(createSSRApp({ render: () => h(VuePrompt, { client }) }))).toBe("<bellwire-prompt></bellwire-prompt>");
+    expect(await renderVue(createSSRApp({ render: () => h(VuePrompt, { client }) }))).toBe(
+      "<bellwire-prompt></bellwire-prompt>",
+    );
   });
 });
 
@@ -142,7 +165,13 @@ describe("usePush elsewhere", () => {
     const Component = () => createElement("p", null, useReactPush(client).status?.state ?? "unknown");
     expect(renderToString(createElement(Component))).toBe("<p>unknown</p>");
     const { renderToString: renderVue } = await import("vue/server-renderer");
-    const app = createSSRApp({ setup: () => ((push) => () => h("p", push.status.value?.state ?? "unknown"))(useVuePush(client)) });
+    const app = createSSRApp({
+      setup: () =>
+        (
+          (push) => () =>
+            h("p", push.status.value?.state ?? "unknown")
+        )(useVuePush(client)),
+    });
     expect(await renderVue(app)).toBe("<p>unknown</p>");
     expect(listeners.size).toBe(0);
   });

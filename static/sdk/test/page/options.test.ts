@@ -21,7 +21,7 @@ describe("options that cannot work", () => {
     ["no app", { app: undefined }, "`app`"],
     ["an empty app", { app: "" }, "`app`"],
     ["no server in a bundle", { server: undefined }, "`server` is undefined: give the origin"],
-    ["a server without scheme", { server: "push.example" }, "\"push.example\""],
+    ["a server without scheme", { server: "push.example" }, '"push.example"'],
     ["a file as server", { server: "file:///home/ci/dist" }, "file:///home/ci/dist"],
     ["a worker elsewhere", { serviceWorker: { url: "https://cdn.example/sw.js" } }, "`serviceWorker` is {"],
     ["a scope elsewhere", { serviceWorker: { scope: "https://cdn.example/" } }, "`serviceWorker` is {"],
@@ -58,7 +58,8 @@ it.each([
 });
 
 describe("an error that is no private window", () => {
-  const html = (status = 200) => new Response("<!doctype html><title>Shop</title>", { status, headers: { "Content-Type": "text/html" } });
+  const html = (status = 200) =>
+    new Response("<!doctype html><title>Shop</title>", { status, headers: { "Content-Type": "text/html" } });
 
   it.each([
     ["HTML with 200", () => html(), "HTTP 200"],
@@ -69,7 +70,12 @@ describe("an error that is no private window", () => {
   ])("is a server that answers %s", async (_, response, said) => {
     browser.server.instead = response;
     const result = await (await browser.visit()).subscribe();
-    expect(result).toMatchObject({ ok: false, reason: "refused", retrying: false, message: expect.stringContaining(said) });
+    expect(result).toMatchObject({
+      ok: false,
+      reason: "refused",
+      retrying: false,
+      message: expect.stringContaining(said),
+    });
     expect(result).toMatchObject({ message: expect.stringContaining("`server`") });
   });
 
@@ -92,14 +98,22 @@ describe("an error that is no private window", () => {
   it("is a value that cannot be stored", async () => {
     const client = await browser.visit();
     const attributes = { plan: (() => {}) as never };
-    expect(await client.subscribe({ attributes })).toMatchObject({ ok: false, reason: "unexpected", message: expect.stringContaining("cloned") });
+    expect(await client.subscribe({ attributes })).toMatchObject({
+      ok: false,
+      reason: "unexpected",
+      message: expect.stringContaining("cloned"),
+    });
     expect(errors).toHaveLength(1);
     expect(await client.status()).toEqual({ state: "unsubscribed", permission: "granted" });
   });
 
   it("is not a storage that fails", async () => {
     const client = await browser.visit();
-    vi.stubGlobal("indexedDB", { open: () => { throw new DOMException("no", "SecurityError"); } });
+    vi.stubGlobal("indexedDB", {
+      open: () => {
+        throw new DOMException("no", "SecurityError");
+      },
+    });
     expect(await (await browser.visit()).subscribe()).toMatchObject({ ok: false, reason: "private-mode" });
     expect(await client.status()).toMatchObject({ state: expect.any(String) });
   });

@@ -42,7 +42,8 @@ describe("who is logged in", () => {
       endpoint = browser.push.subscription!.endpoint;
     });
     const login = () => client.login("ann", "signed ann");
-    const active = () => browser.server.active().map(({ endpoint, user_id, topics }) => ({ endpoint, user_id, topics }));
+    const active = () =>
+      browser.server.active().map(({ endpoint, user_id, topics }) => ({ endpoint, user_id, topics }));
 
     it("begins with a new endpoint and the topics", async () => {
       expect(await login()).toMatchObject({ ok: true, status: { id: "sub_2", topics: ["news"], userId: "ann" } });
@@ -61,7 +62,9 @@ describe("who is logged in", () => {
 
     it("keeps the endpoint if unsubscribing fails, without token", async () => {
       const { token } = browser.server.row("sub_1");
-      browser.push.subscription!.unsubscribe = async () => { throw new DOMException("no", "AbortError"); };
+      browser.push.subscription!.unsubscribe = async () => {
+        throw new DOMException("no", "AbortError");
+      };
       expect(await login()).toMatchObject({ ok: true, status: { id: "sub_1", userId: "ann" } });
       expect(active()).toEqual([{ endpoint, user_id: "ann", topics: ["news"] }]);
       expect((await client.credentials())!.token).not.toBe(token);
@@ -73,17 +76,28 @@ describe("who is logged in", () => {
       expect(browser.push.subscription).toBeNull();
       browser.push.failure = undefined;
       client = await browser.visit({ userId: "ann", userToken: "signed ann" });
-      expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_2", topics: ["news"], userId: "ann" });
+      expect(await client.status()).toMatchObject({
+        state: "subscribed",
+        id: "sub_2",
+        topics: ["news"],
+        userId: "ann",
+      });
       expect(active()).toHaveLength(1);
     });
 
     it("is completed by the visit after an outage", async () => {
       let posts = 0;
-      browser.server.instead = ({ method }) => (method === "POST" && ++posts > 1 ? new Response(null, { status: 503 }) : undefined);
+      browser.server.instead = ({ method }) =>
+        method === "POST" && ++posts > 1 ? new Response(null, { status: 503 }) : undefined;
       expect(await login()).toMatchObject({ ok: false, reason: "offline" });
       browser.server.instead = () => undefined;
       client = await browser.visit({ userId: "ann", userToken: "signed ann" });
-      expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_2", topics: ["news"], userId: "ann" });
+      expect(await client.status()).toMatchObject({
+        state: "subscribed",
+        id: "sub_2",
+        topics: ["news"],
+        userId: "ann",
+      });
       expect(active()).toEqual([{ endpoint: browser.push.subscription!.endpoint, user_id: "ann", topics: ["news"] }]);
     });
   });
@@ -164,7 +178,10 @@ describe("whom the server has linked", () => {
   it("leaves nothing to a subscriber after cleared storage", async () => {
     vi.stubGlobal("indexedDB", new IDBFactory());
     client = await browser.visit();
-    expect(await client.subscribe({ topics: ["x"] })).toMatchObject({ ok: true, status: { id: "sub_2", topics: ["x"], userId: null } });
+    expect(await client.subscribe({ topics: ["x"] })).toMatchObject({
+      ok: true,
+      status: { id: "sub_2", topics: ["x"], userId: null },
+    });
     expect(browser.server.row("sub_2").endpoint).toBe(browser.push.subscription!.endpoint);
   });
 });
@@ -219,7 +236,12 @@ describe("logout", () => {
 
   it("holds at once offline and is reported later", async () => {
     browser.server.online = false;
-    expect(await client.logout()).toMatchObject({ ok: false, reason: "offline", retrying: true, status: { state: "unsubscribed" } });
+    expect(await client.logout()).toMatchObject({
+      ok: false,
+      reason: "offline",
+      retrying: true,
+      status: { state: "unsubscribed" },
+    });
     expect(browser.push.subscription).toBeNull();
     browser.server.online = true;
     const next = await browser.visit({ userId: "bob", userToken: "signed bob" });
@@ -231,8 +253,14 @@ describe("logout", () => {
   it("reaches the server before the browser can unsubscribe", async () => {
     const subscription = browser.push.subscription!;
     const letGo = subscription.unsubscribe;
-    subscription.unsubscribe = async () => { throw new DOMException("no", "AbortError"); };
-    expect(await client.logout()).toMatchObject({ ok: false, reason: "push-service", status: { state: "unsubscribed" } });
+    subscription.unsubscribe = async () => {
+      throw new DOMException("no", "AbortError");
+    };
+    expect(await client.logout()).toMatchObject({
+      ok: false,
+      reason: "push-service",
+      status: { state: "unsubscribed" },
+    });
     expect(browser.server.row("sub_1").state).toBe("unsubscribed");
     subscription.unsubscribe = letGo;
     await browser.visit();
@@ -241,7 +269,9 @@ describe("logout", () => {
 
   it("can leave an anonymous subscription behind", async () => {
     const { endpoint } = browser.push.subscription!;
-    expect(await client.logout({ stayAnonymous: true })).toMatchObject({ status: { id: "sub_2", userId: null, topics: [] } });
+    expect(await client.logout({ stayAnonymous: true })).toMatchObject({
+      status: { id: "sub_2", userId: null, topics: [] },
+    });
     expect(browser.push.subscription!.endpoint).not.toBe(endpoint);
   });
 
@@ -254,7 +284,10 @@ describe("logout", () => {
 describe("unsubscribe", () => {
   it("ends it and stays ended", async () => {
     expect(await client.unsubscribe()).toEqual({ ok: true, status: { state: "unsubscribed", permission: "granted" } });
-    expect(browser.server.requests("DELETE")[0]).toMatchObject({ path: "/v1/apps/shop/subscriptions/sub_1", token: "bt_1" });
+    expect(browser.server.requests("DELETE")[0]).toMatchObject({
+      path: "/v1/apps/shop/subscriptions/sub_1",
+      token: "bt_1",
+    });
     expect(browser.push.subscription).toBeNull();
     browser.server.asked = [];
     await browser.visit();
@@ -330,7 +363,7 @@ describe("the soft prompt", () => {
     expect(await client.prompt()).toEqual({ answer: "not-needed" });
   });
 
-  it("respects \"later\" for the configured days", async () => {
+  it('respects "later" for the configured days', async () => {
     const answer = client.prompt({ againAfterDays: 2 });
     await shown();
     button(0).click();

@@ -17,7 +17,11 @@ beforeEach(() => {
 describe("what pages may not say", () => {
   it("is reported while the rest holds", async () => {
     const client = await browser.visit();
-    const result = await client.subscribe({ topics: ["news", "vip", "staff"], tags: ["a"], attributes: { admin: true } });
+    const result = await client.subscribe({
+      topics: ["news", "vip", "staff"],
+      tags: ["a"],
+      attributes: { admin: true },
+    });
     expect(result).toMatchObject({ ok: true, status: { state: "subscribed", topics: ["news"], tags: [] } });
     expect(result.ok && result.refused?.map(({ pointer, code }) => `${pointer} ${code}`)).toEqual([
       "/tags tags_of_browsers",

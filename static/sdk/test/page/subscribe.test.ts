@@ -12,7 +12,12 @@ describe("subscribe", () => {
   it("registers subscription, values, locale and time zone", async () => {
     const client = await browser.visit({ locale: "de-CH" });
     expect(await client.status()).toEqual({ state: "unsubscribed", permission: "default" });
-    const result = await client.subscribe({ topics: ["news"], tags: ["vip"], attributes: { plan: "pro" }, consentSource: "footer" });
+    const result = await client.subscribe({
+      topics: ["news"],
+      tags: ["vip"],
+      attributes: { plan: "pro" },
+      consentSource: "footer",
+    });
     expect(result).toEqual({
       ok: true,
       status: { state: "subscribed", id: "sub_1", topics: ["news"], tags: ["vip"], userId: null },
@@ -95,7 +100,12 @@ describe("subscribe", () => {
     browser.container.register.mockRejectedValueOnce(new TypeError("404"));
     const client = await browser.visit();
     const status = { state: "unsubscribed", permission: "granted" };
-    expect(await client.subscribe()).toMatchObject({ ok: false, reason: "worker", message: expect.stringContaining("TypeError: 404"), status });
+    expect(await client.subscribe()).toMatchObject({
+      ok: false,
+      reason: "worker",
+      message: expect.stringContaining("TypeError: 404"),
+      status,
+    });
     expect(await client.subscribe()).toMatchObject({ ok: true });
   });
 
@@ -132,7 +142,12 @@ describe("subscribe", () => {
     await vi.waitFor(() => expect(browser.planned.map(({ ms }) => ms)).toEqual([20_000]));
     expect(changes).toEqual(["pending"]);
     browser.planned.pop()!.work();
-    expect(await result).toMatchObject({ ok: false, reason: "push-service", retrying: true, status: { state: "pending" } });
+    expect(await result).toMatchObject({
+      ok: false,
+      reason: "push-service",
+      retrying: true,
+      status: { state: "pending" },
+    });
     await answered({ applicationServerKey: KEYS[0] });
     browser.planned.pop()!.work();
     await vi.waitFor(() => expect(changes).toEqual(["pending", "subscribed"]));
@@ -184,7 +199,8 @@ describe("subscribe", () => {
     browser.permission = "granted";
     const client = await browser.visit();
     let left = 1;
-    browser.server.instead = () => (left-- > 0 ? new Response(null, { status: 429, headers: { "Retry-After": "7" } }) : undefined);
+    browser.server.instead = () =>
+      left-- > 0 ? new Response(null, { status: 429, headers: { "Retry-After": "7" } }) : undefined;
     expect(await client.subscribe()).toMatchObject({ ok: true });
     expect(browser.waits).toEqual([7000]);
     browser.server.instead = () => new Response(null, { status: 503, headers: { "Retry-After": "120" } });
@@ -254,5 +270,4 @@ describe("subscribe", () => {
     worker.dispatchEvent(new Event("statechange"));
     expect(await result).toMatchObject({ ok: true });
   });
-
 });

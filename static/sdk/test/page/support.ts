@@ -44,8 +44,15 @@ export class Browser {
     });
     this.define("serviceWorker", this.container);
     this.define("locks", new FakeLocks());
-    this.define("userActivation", { get isActive() { return browser.gesture; } });
-    this.define("clearAppBadge", vi.fn(async () => {}));
+    this.define("userActivation", {
+      get isActive() {
+        return browser.gesture;
+      },
+    });
+    this.define(
+      "clearAppBadge",
+      vi.fn(async () => {}),
+    );
   }
 
   define(name: string, value: unknown): void {

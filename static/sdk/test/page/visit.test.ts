@@ -122,7 +122,8 @@ describe("a visit", () => {
 
   it("sends its topics when it cannot replace", async () => {
     browser.server.lose("sub_1");
-    browser.server.instead = ({ body }) => (body?.replaces ? problem(422, "invalid", [{ pointer: "/replaces" }]) : undefined);
+    browser.server.instead = ({ body }) =>
+      body?.replaces ? problem(422, "invalid", [{ pointer: "/replaces" }]) : undefined;
     const client = await browser.visit();
     expect(browser.server.active()).toMatchObject([{ id: "sub_2", topics: ["news"], tags: ["vip"] }]);
     expect(await client.status()).toMatchObject({ topics: ["news"], tags: ["vip"] });
@@ -196,8 +197,16 @@ describe("a visit", () => {
   it("recovers its unproven endpoint from a stranger", async () => {
     browser.server.lose("sub_1");
     browser.server.row("sub_1").endpoint = "";
-    browser.server.rows.push({ ...browser.server.row("sub_1"), id: "sub_0", token: "theirs", p256dh: "made up", state: "active",
-      endpoint: browser.push.subscription!.endpoint, former: [], tags: [] });
+    browser.server.rows.push({
+      ...browser.server.row("sub_1"),
+      id: "sub_0",
+      token: "theirs",
+      p256dh: "made up",
+      state: "active",
+      endpoint: browser.push.subscription!.endpoint,
+      former: [],
+      tags: [],
+    });
     const client = await browser.visit();
     const { endpoint } = browser.push.subscription!;
     const row = browser.server.active().find((row) => row.endpoint === endpoint)!;
@@ -207,7 +216,11 @@ describe("a visit", () => {
   it("keeps its endpoint on other refusals", async () => {
     const { endpoint } = browser.push.subscription!;
     browser.server.instead = ({ method }) => (method === "POST" ? problem(409, "too_many_topics") : undefined);
-    expect(await first.setTopics(["one more"])).toMatchObject({ ok: false, reason: "refused", code: "too_many_topics" });
+    expect(await first.setTopics(["one more"])).toMatchObject({
+      ok: false,
+      reason: "refused",
+      code: "too_many_topics",
+    });
     expect(browser.push.subscription!.endpoint).toBe(endpoint);
   });
 

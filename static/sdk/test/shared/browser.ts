@@ -105,7 +105,10 @@ export class FakeLocks {
   private tails = new Map<string, Promise<unknown>>();
   request = <T>(name: string, work: () => Promise<T>): Promise<T> => {
     const done = (this.tails.get(name) ?? Promise.resolve()).then(work);
-    this.tails.set(name, done.catch(() => {}));
+    this.tails.set(
+      name,
+      done.catch(() => {}),
+    );
     return done;
   };
 }

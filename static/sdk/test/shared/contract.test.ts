@@ -27,13 +27,18 @@ const EVENTS: Record<string, (server: FakeServer, id: string) => unknown> = {
 
 function subscriptionOf(browser: string) {
   const name = browser.replace("*", "");
-  return { endpoint: `https://gateway.example/${name}`, expirationTime: null, keys: { p256dh: `key of ${browser}`, auth: "auth" } };
+  return {
+    endpoint: `https://gateway.example/${name}`,
+    expirationTime: null,
+    keys: { p256dh: `key of ${browser}`, auth: "auth" },
+  };
 }
 
 /** Puts in what `$` stands for. */
 function fill(value: unknown, kept: Record<string, unknown>): any {
   if (Array.isArray(value)) return value.map((item) => fill(item, kept));
-  if (typeof value === "object" && value) return Object.fromEntries(Object.entries(value).map(([name, it]) => [name, fill(it, kept)]));
+  if (typeof value === "object" && value)
+    return Object.fromEntries(Object.entries(value).map(([name, it]) => [name, fill(it, kept)]));
   if (typeof value !== "string") return value;
   if (value.startsWith("$browser:")) return subscriptionOf(value.slice(9));
   if (value.startsWith("$signed:")) return `signed ${value.slice(8)}`;
@@ -56,7 +61,19 @@ describe("the fake server is as the real one", () => {
     server.browsersMay = [];
     const kept: Record<string, unknown> = {};
     for (const step of steps) {
-      const { ask, app = "shop", origin, token, body, status, answer = {}, keep = {}, readable = false, happens, to } = fill(step, kept) as Step;
+      const {
+        ask,
+        app = "shop",
+        origin,
+        token,
+        body,
+        status,
+        answer = {},
+        keep = {},
+        readable = false,
+        happens,
+        to,
+      } = fill(step, kept) as Step;
       if (happens) {
         EVENTS[happens]!(server, to!);
         continue;
@@ -64,7 +81,11 @@ describe("the fake server is as the real one", () => {
       const [method, path] = ask!.split(" ") as [string, string];
       const headers: Record<string, string> = token ? { Authorization: `Bearer ${token}` } : {};
       server.pageOrigin = origin ?? server.origins[0]!;
-      const response = await server.fetch(`${ORIGIN}/v1/apps/${app}${path}`, { method, headers, body: body ? JSON.stringify(body) : undefined });
+      const response = await server.fetch(`${ORIGIN}/v1/apps/${app}${path}`, {
+        method,
+        headers,
+        body: body ? JSON.stringify(body) : undefined,
+      });
       const told = await response.json().catch(() => ({}));
       expect([ask, response.status, told]).toMatchObject([ask, status, {}]);
       expectAnswer(told, answer as Record<string, unknown>);

@@ -64,7 +64,8 @@ export class FakeServer {
   }
 
   active = () => this.rows.filter(({ state }) => state === "active");
-  requests = (method: string, path = "") => this.asked.filter((asked) => asked.method === method && asked.path.includes(path));
+  requests = (method: string, path = "") =>
+    this.asked.filter((asked) => asked.method === method && asked.path.includes(path));
 
   fetch = async (url: string, init: RequestInit = {}): Promise<Response> => {
     if (!this.online) throw new TypeError("network");
@@ -145,7 +146,16 @@ export class FakeServer {
       const state = "active";
       const ids = { id: `sub_${n}`, token: `bt_${n}`, endpoint, p256dh: keys.p256dh, vapid_key_id };
       const vouched = !!(user_id || replaces || former);
-      row = { ...ids, vouched, state, user_id: user_id ?? null, topics: [...topics, ...lost], former: [], tags, attributes };
+      row = {
+        ...ids,
+        vouched,
+        state,
+        user_id: user_id ?? null,
+        topics: [...topics, ...lost],
+        former: [],
+        tags,
+        attributes,
+      };
       this.rows.push(row);
     }
     if (former && former !== row) Object.assign(former, { state: "replaced", topics: [], former: [] });

@@ -4,9 +4,24 @@ import type { Client, Result, Status } from "../../src/api";
 import type { PromptSettings } from "../../src/ui/settings";
 
 const UNSUBSCRIBED: Status = { state: "unsubscribed", permission: "default" };
-const SUBSCRIBED: Status = { state: "subscribed", id: "sub_1", topics: ["news", "hidden"], tags: ["vip"], userId: "ann" };
+const SUBSCRIBED: Status = {
+  state: "subscribed",
+  id: "sub_1",
+  topics: ["news", "hidden"],
+  tags: ["vip"],
+  userId: "ann",
+};
 const PROMPT: PromptSettings = {
-  enabled: true, layout: "card", topics: ["news"], visits: 1, seconds: 0, scroll_percent: 0, event: null, share_percent: 100, no_days: 90, not_now_days: 7,
+  enabled: true,
+  layout: "card",
+  topics: ["news"],
+  visits: 1,
+  seconds: 0,
+  scroll_percent: 0,
+  event: null,
+  share_percent: 100,
+  no_days: 90,
+  not_now_days: 7,
   texts: { en: { title: "Hear of new arrivals?" } },
 };
 const TOPICS = [
@@ -16,7 +31,13 @@ const TOPICS = [
 const DAY_MS = 86_400_000;
 
 /** Page of one browser. A further page of the same browser shares its storage. */
-async function page({ status = UNSUBSCRIBED, prompt = {}, lang = "en", result = { ok: true, status: SUBSCRIBED } as Result, now = 1e12 } = {}) {
+async function page({
+  status = UNSUBSCRIBED,
+  prompt = {},
+  lang = "en",
+  result = { ok: true, status: SUBSCRIBED } as Result,
+  now = 1e12,
+} = {}) {
   vi.resetModules();
   document.body.replaceChildren();
   document.documentElement.lang = lang;
@@ -28,14 +49,23 @@ async function page({ status = UNSUBSCRIBED, prompt = {}, lang = "en", result = 
   clock.wait = (ms) => (waits.push(ms), new Promise((resolve) => setTimeout(resolve)));
   clock.later = (ms, work) => (planned.push({ ms, work }), () => {});
   const json = async () => ({ application_server_key: "k", prompt: { ...PROMPT, ...prompt }, topics: TOPICS });
-  vi.stubGlobal("fetch", vi.fn(async () => ({ ok: true, json })));
+  vi.stubGlobal(
+    "fetch",
+    vi.fn(async () => ({ ok: true, json })),
+  );
   let current = status;
   const listeners = new Set<(status: Status) => void>();
   const answer = () => vi.fn(async (): Promise<Result> => result);
   const client = {
-    options: { app: "shop", server: "https://push.example" }, ready: Promise.resolve(status), status: async () => current,
-    subscribe: answer(), unsubscribe: answer(), setTopics: answer(),
-    on: (event: string, listener: any) => (event === "change" && listeners.add(listener), () => listeners.delete(listener)),
+    options: { app: "shop", server: "https://push.example" },
+    ready: Promise.resolve(status),
+    status: async () => current,
+    subscribe: answer(),
+    unsubscribe: answer(),
+    setTopics: answer(),
+    on: (event: string, listener: any) => (
+      event === "change" && listeners.add(listener), () => listeners.delete(listener)
+    ),
   };
   const change = (status: Status) => ((current = status), listeners.forEach((listener) => listener(status)));
   const { ui } = await import("../../src/ui");
@@ -43,11 +73,20 @@ async function page({ status = UNSUBSCRIBED, prompt = {}, lang = "en", result = 
   const define = vi.spyOn(customElements, "define").mockImplementation(() => {});
   const bellwire = ui(client as unknown as Client);
   define.mockRestore();
-  const parts = { prompt: (await import("../../src/ui/prompt")).Prompt, bell: (await import("../../src/ui/bell")).Bell, preferences: (await import("../../src/ui/preferences")).Preferences };
+  const parts = {
+    prompt: (await import("../../src/ui/prompt")).Prompt,
+    bell: (await import("../../src/ui/bell")).Bell,
+    preferences: (await import("../../src/ui/preferences")).Preferences,
+  };
   const names = { prompt: "", bell: "", preferences: "" };
-  for (const name of Object.keys(parts) as (keyof typeof parts)[]) customElements.define((names[name] = `x-${name}-${++serial}`), parts[name]);
+  for (const name of Object.keys(parts) as (keyof typeof parts)[])
+    customElements.define((names[name] = `x-${name}-${++serial}`), parts[name]);
   const add = async (name: keyof typeof parts) => {
-    const element = document.createElement(names[name]) as HTMLElement & { client: unknown; show(): Promise<boolean>; preview(settings: object): Promise<void> };
+    const element = document.createElement(names[name]) as HTMLElement & {
+      client: unknown;
+      show(): Promise<boolean>;
+      preview(settings: object): Promise<void>;
+    };
     document.body.append(element);
     await settle();
     return element;
@@ -63,7 +102,8 @@ async function settle(): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve));
   }
 }
-const find = <E extends HTMLElement = HTMLElement>(element: HTMLElement, selector: string) => element.shadowRoot!.querySelector<E>(selector);
+const find = <E extends HTMLElement = HTMLElement>(element: HTMLElement, selector: string) =>
+  element.shadowRoot!.querySelector<E>(selector);
 const text = (element: HTMLElement, selector: string) => find(element, selector)?.textContent;
 const click = async (element: HTMLElement, selector: string) => (find(element, selector)!.click(), settle());
 const stored = () => JSON.parse(localStorage.getItem("bellwire shop")!);
@@ -80,7 +120,11 @@ describe("each element", () => {
     vi.stubGlobal("fetch", (url: string) => {
       const [, app] = /apps\/(\w+)/.exec(url)!;
       const texts = { en: { title: app, bell: app, preferences: app } };
-      return new Promise((resolve) => (respond[app!] = () => resolve({ ok: true, json: async () => ({ prompt: { ...PROMPT, texts }, topics: [] }) })));
+      return new Promise(
+        (resolve) =>
+          (respond[app!] = () =>
+            resolve({ ok: true, json: async () => ({ prompt: { ...PROMPT, texts }, topics: [] }) })),
+      );
     });
     const element = await add(name);
     for (const app of ["slow", "quick"]) element.client = { ...client, options: { ...client.options, app } };
@@ -88,7 +132,9 @@ describe("each element", () => {
       respond[app]!();
       await settle();
     }
-    expect(name === "bell" ? find(element, ".bell")!.getAttribute("aria-label") : text(element, "h2")).toMatch(/^quick/);
+    expect(name === "bell" ? find(element, ".bell")!.getAttribute("aria-label") : text(element, "h2")).toMatch(
+      /^quick/,
+    );
   });
 });
 
@@ -107,7 +153,9 @@ describe("the prompt", () => {
     const { add } = await page({ prompt: { enabled: false } });
     const prompt = await add("prompt");
     const done: ((title: string) => void)[] = [];
-    Object.assign(prompt, { wording: () => new Promise((resolve) => done.push((title) => resolve({ lang: "en", dir: "ltr", t: { title } }))) });
+    Object.assign(prompt, {
+      wording: () => new Promise((resolve) => done.push((title) => resolve({ lang: "en", dir: "ltr", t: { title } }))),
+    });
     const previews = [prompt.preview({}), prompt.preview({})];
     done[1]!("second");
     done[0]!("first");
@@ -124,12 +172,18 @@ describe("the prompt", () => {
     expect(text(prompt, ".title")).toBe("Hear of new arrivals?");
     expect(client.subscribe).not.toHaveBeenCalled();
     find(prompt, ".accept")!.click();
-    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: ["news"], consentSource: "Hear of new arrivals?" });
+    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({
+      topics: ["news"],
+      consentSource: "Hear of new arrivals?",
+    });
     expect(find(prompt, "section")).toBeNull();
     expect(steps).toEqual(["accepted"]);
   });
 
-  it.each([["no", 90], ["later", 7]])("waits after %s for %s days", async (answer, days) => {
+  it.each([
+    ["no", 90],
+    ["later", 7],
+  ])("waits after %s for %s days", async (answer, days) => {
     const { add, time } = await page();
     const prompt = await add("prompt");
     await click(prompt, `.${answer}`);
@@ -142,7 +196,9 @@ describe("the prompt", () => {
   });
 
   it("waits after a closed question of the browser", async () => {
-    const { add, time } = await page({ result: { ok: false, status: UNSUBSCRIBED, reason: "dismissed", message: "", retrying: false } });
+    const { add, time } = await page({
+      result: { ok: false, status: UNSUBSCRIBED, reason: "dismissed", message: "", retrying: false },
+    });
     await click(await add("prompt"), ".accept");
     expect(stored().until - time.now).toBe(7 * DAY_MS);
   });
@@ -191,8 +247,13 @@ describe("the prompt", () => {
   });
 
   it("counts visits, not pages", async () => {
-    const visit = async (now: number) => find(await (await page({ prompt: { visits: 2 }, now })).add("prompt"), "section") !== null;
-    expect([await visit(1e12), await visit(1e12 + 60_000), await visit(1e12 + 7_200_000)]).toEqual([false, false, true]);
+    const visit = async (now: number) =>
+      find(await (await page({ prompt: { visits: 2 }, now })).add("prompt"), "section") !== null;
+    expect([await visit(1e12), await visit(1e12 + 60_000), await visit(1e12 + 7_200_000)]).toEqual([
+      false,
+      false,
+      true,
+    ]);
   });
 
   it("keeps its share stable per browser", async () => {
@@ -200,7 +261,8 @@ describe("the prompt", () => {
     const { luck } = stored();
     await page();
     expect(stored().luck).toBe(luck);
-    const share = async (share_percent: number) => find(await (await page({ prompt: { share_percent } })).add("prompt"), "section") !== null;
+    const share = async (share_percent: number) =>
+      find(await (await page({ prompt: { share_percent } })).add("prompt"), "section") !== null;
     expect([await share(Math.floor(luck * 100)), await share(Math.floor(luck * 100) + 1)]).toEqual([false, true]);
   });
 
@@ -218,7 +280,9 @@ describe("the prompt", () => {
     await prompt.show();
     expect(document.activeElement).toBe(field);
     find(prompt, ".later")!.focus();
-    find(prompt, ".later")!.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true, composed: true }));
+    find(prompt, ".later")!.dispatchEvent(
+      new KeyboardEvent("keydown", { key: "Escape", bubbles: true, composed: true }),
+    );
     expect(find(prompt, "section")).toBeNull();
     expect(document.activeElement).toBe(field);
   });
@@ -229,7 +293,10 @@ describe("the preferences", () => {
     const { add } = await page({ status: SUBSCRIBED, lang: "de" });
     const preferences = await add("preferences");
     const boxes = [...preferences.shadowRoot!.querySelectorAll("input")];
-    expect(boxes.map(({ value, checked }) => [value, checked])).toEqual([["news", true], ["offers", false]]);
+    expect(boxes.map(({ value, checked }) => [value, checked])).toEqual([
+      ["news", true],
+      ["offers", false],
+    ]);
     expect(text(preferences, ".topics")).toBe("ThemenNeuigkeitenOffers");
     expect(find(preferences, "section")!.lang).toBe("de");
     expect(text(preferences, "dl")).toBe("Abonnementsub_1BenutzerannMerkmalevip");
@@ -249,7 +316,10 @@ describe("the preferences", () => {
     await click(preferences, "[value=offers]");
     expect(client.setTopics).not.toHaveBeenCalled();
     await click(preferences, ".on");
-    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: ["offers"], consentSource: "Notification settings" });
+    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({
+      topics: ["offers"],
+      consentSource: "Notification settings",
+    });
     change(SUBSCRIBED);
     await click(preferences, ".off");
     expect(client.unsubscribe).toHaveBeenCalledOnce();
@@ -293,7 +363,9 @@ describe("the preferences", () => {
     const { add, client, change } = await page({ status: { ...SUBSCRIBED, topics: [] } });
     const preferences = await add("preferences");
     const responses: (() => void)[] = [];
-    client.setTopics.mockImplementation(() => new Promise((resolve) => responses.push(() => resolve({ ok: true, status: SUBSCRIBED }))));
+    client.setTopics.mockImplementation(
+      () => new Promise((resolve) => responses.push(() => resolve({ ok: true, status: SUBSCRIBED }))),
+    );
     const checked = () => [...preferences.shadowRoot!.querySelectorAll("input")].map(({ checked }) => checked);
     await click(preferences, "[value=news]");
     await click(preferences, "[value=offers]");
@@ -308,7 +380,10 @@ describe("the preferences", () => {
     expect(checked()).toEqual([false, false]);
   });
 
-  it.each<[Status["state"], RegExp]>([["denied", /blocked/], ["unsupported", /no notifications/]])("explain %s", async (state, words) => {
+  it.each<[Status["state"], RegExp]>([
+    ["denied", /blocked/],
+    ["unsupported", /no notifications/],
+  ])("explain %s", async (state, words) => {
     const { add } = await page({ status: { state } as Status });
     const preferences = await add("preferences");
     expect(text(preferences, "section")).toMatch(words);
@@ -332,9 +407,16 @@ describe("the bell", () => {
   });
 
   it("counts unread notifications and opens the preferences", async () => {
-    const shown = [{ data: { bellwire: { id: "d1" } } }, { data: { bellwire: { id: "d2", app: "https://push.example/v1/apps/blog" } } }, { data: {} }];
+    const shown = [
+      { data: { bellwire: { id: "d1" } } },
+      { data: { bellwire: { id: "d2", app: "https://push.example/v1/apps/blog" } } },
+      { data: {} },
+    ];
     const registration = { getNotifications: async () => shown };
-    Object.defineProperty(navigator, "serviceWorker", { value: { getRegistrations: async () => [registration] }, configurable: true });
+    Object.defineProperty(navigator, "serviceWorker", {
+      value: { getRegistrations: async () => [registration] },
+      configurable: true,
+    });
     const { add } = await page({ status: SUBSCRIBED });
     const bell = await add("bell");
     expect(find(bell, ".bell")!.getAttribute("aria-label")).toBe("Notifications, turned on, unread: 1");

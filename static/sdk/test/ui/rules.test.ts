@@ -4,9 +4,28 @@ import { isDue, type PromptSettings, type Situation } from "../../src/ui/setting
 import { wording } from "../../src/ui/texts";
 
 const SETTINGS: PromptSettings = {
-  enabled: true, layout: "card", topics: [], visits: 2, seconds: 10, scroll_percent: 50, event: null, share_percent: 100, no_days: 90, not_now_days: 7, texts: {},
+  enabled: true,
+  layout: "card",
+  topics: [],
+  visits: 2,
+  seconds: 10,
+  scroll_percent: 50,
+  event: null,
+  share_percent: 100,
+  no_days: 90,
+  not_now_days: 7,
+  texts: {},
 };
-const HERE: Situation = { now: 1_000, until: 0, visits: 2, seconds: 10, scrolled: 50, suggested: new Set(), luck: 0.5, isFirstStart: false };
+const HERE: Situation = {
+  now: 1_000,
+  until: 0,
+  visits: 2,
+  seconds: 10,
+  scrolled: 50,
+  suggested: new Set(),
+  luck: 0.5,
+  isFirstStart: false,
+};
 
 describe("when the prompt is due", () => {
   it.each<[string, boolean, Partial<PromptSettings>, Partial<Situation>]>([
@@ -28,8 +47,10 @@ describe("when the prompt is due", () => {
   });
 });
 
-const iphone = (os: string, rest: string) => `Mozilla/5.0 (iPhone; CPU iPhone OS ${os} like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) ${rest}`;
-const IPAD = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/16.6 Safari/605.1.15";
+const iphone = (os: string, rest: string) =>
+  `Mozilla/5.0 (iPhone; CPU iPhone OS ${os} like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) ${rest}`;
+const IPAD =
+  "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/16.6 Safari/605.1.15";
 
 describe("way to notifications", () => {
   it.each([
@@ -47,12 +68,14 @@ describe("way to notifications", () => {
   });
 
   it("depends on the state", () => {
-    const android = "Mozilla/5.0 (Linux; Android 14; Pixel 8; wv) AppleWebKit/537.36 Version/4.0 Chrome/120.0 Mobile Safari/537.36";
+    const android =
+      "Mozilla/5.0 (Linux; Android 14; Pixel 8; wv) AppleWebKit/537.36 Version/4.0 Chrome/120.0 Mobile Safari/537.36";
     expect(wayOf("unsupported", android)).toBe("in_app");
     expect(wayOf("unsupported", "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0")).toBeUndefined();
     expect(wayOf("unsupported", iphone("16_2", "Mobile/15E148"), true)).toBe("install_update");
     expect(wayOf("unsubscribed", android)).toBe("ask");
-    for (const state of ["denied", "subscribed", "pending", "private-mode", "insecure"] as const) expect(wayOf(state, IPAD)).toBeUndefined();
+    for (const state of ["denied", "subscribed", "pending", "private-mode", "insecure"] as const)
+      expect(wayOf(state, IPAD)).toBeUndefined();
   });
 });
 
@@ -69,6 +92,10 @@ describe("choice of the language", () => {
   it("replaces single texts, the last replacement first", async () => {
     const { t } = await wording("de-AT", { de: { title: "Server", close: "Zu" } }, { "de-AT": { title: "Seite" } });
     expect([t.title, t.close, t.later]).toEqual(["Seite", "Zu", "Nicht jetzt"]);
-    expect(await wording("he", { he: { title: "?" } })).toMatchObject({ lang: "he", dir: "rtl", t: { title: "?", close: "Close" } });
+    expect(await wording("he", { he: { title: "?" } })).toMatchObject({
+      lang: "he",
+      dir: "rtl",
+      t: { title: "?", close: "Close" },
+    });
   });
 });

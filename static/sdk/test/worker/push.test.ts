@@ -13,17 +13,44 @@ beforeEach(async () => {
 
 describe("a push", () => {
   it("shows a declarative notification completely", async () => {
-    const actions = [{ action: "a", title: "A", icon: "/ai", navigate: "/a" }, { action: "b", title: "B", navigate: "/x" }];
+    const actions = [
+      { action: "a", title: "A", icon: "/ai", navigate: "/a" },
+      { action: "b", title: "B", navigate: "/x" },
+    ];
     const notification = {
-      body: "B", icon: "/i", image: "/m", badge: "/b", tag: "t", dir: "ltr", lang: "en", requireInteraction: true, silent: true,
-      renotify: true, timestamp: 1_700_000_000_000, actions, data: { mine: { deep: [1] } },
+      body: "B",
+      icon: "/i",
+      image: "/m",
+      badge: "/b",
+      tag: "t",
+      dir: "ltr",
+      lang: "en",
+      requireInteraction: true,
+      silent: true,
+      renotify: true,
+      timestamp: 1_700_000_000_000,
+      actions,
+      data: { mine: { deep: [1] } },
     };
     await worker.push(declarative(notification, { app_badge: 3 }));
     expect(worker.registration.shown).toHaveLength(1);
     expect(worker.last.title).toBe("T");
     expect(worker.last.options).toEqual({
-      body: "B", icon: "/i", image: "/m", badge: "/b", tag: "t", dir: "ltr", lang: "en", requireInteraction: true, silent: true,
-      renotify: true, timestamp: 1_700_000_000_000, actions: [{ action: "a", title: "A", icon: "/ai" }, { action: "b", title: "B" }],
+      body: "B",
+      icon: "/i",
+      image: "/m",
+      badge: "/b",
+      tag: "t",
+      dir: "ltr",
+      lang: "en",
+      requireInteraction: true,
+      silent: true,
+      renotify: true,
+      timestamp: 1_700_000_000_000,
+      actions: [
+        { action: "a", title: "A", icon: "/ai" },
+        { action: "b", title: "B" },
+      ],
       data: { mine: { deep: [1] }, bellwire: { ...stamp(), app: APP, url: "/x", actions: { a: "/a", b: "/x" } } },
     });
     expect(worker.badges).toEqual([3]);
@@ -166,7 +193,10 @@ describe("beside a site's own listeners", () => {
     ["without waitUntil", showing],
     ["after an await, without waitUntil", async (event) => (await later(), showing(event))],
     ["in a promise that it hands over", (event) => event.waitUntil(later().then(() => showing(event)))],
-    ["in a promise that it hands over late", async (event) => (await later(), event.waitUntil(later().then(() => showing(event))))],
+    [
+      "in a promise that it hands over late",
+      async (event) => (await later(), event.waitUntil(later().then(() => showing(event)))),
+    ],
   ])("shows a site push once for %s", async (_, listener) => {
     const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
     for (const above of [false, true]) {
@@ -178,9 +208,16 @@ describe("beside a site's own listeners", () => {
       for (const title of ["One", "Two"]) await worker.push({ title: `${title} ${above}` });
       await later();
     }
-    expect(worker.registration.shown.map(({ title }) => title)).toEqual(["One false", "Two false", "One true", "Two true"]);
+    expect(worker.registration.shown.map(({ title }) => title)).toEqual([
+      "One false",
+      "Two false",
+      "One true",
+      "Two true",
+    ]);
     const isNoticed = !_.startsWith("after") && !_.endsWith("late"); // what comes later comes after ours
-    expect(warned.mock.calls.flat().filter((text) => text.includes("Move the line to the top"))).toHaveLength(isNoticed ? 1 : 0);
+    expect(warned.mock.calls.flat().filter((text) => text.includes("Move the line to the top"))).toHaveLength(
+      isNoticed ? 1 : 0,
+    );
   });
 
   it("is shown by the fallback or site handler", async () => {
@@ -203,7 +240,11 @@ describe("a raw payload", () => {
     worker.bellwire.onPush(handler);
     await worker.push({ bellwire: stamp(ID, 2), payload: "a\nb" });
     expect(handler).toHaveBeenCalledWith({ id: ID, retried: 2, payload: "a\nb" });
-    expect(worker.last).toMatchObject({ title: "Mine", tag: `bellwire:${ID}`, data: { k: 1, bellwire: { url: "/mine" } } });
+    expect(worker.last).toMatchObject({
+      title: "Mine",
+      tag: `bellwire:${ID}`,
+      data: { k: 1, bellwire: { url: "/mine" } },
+    });
     expect(worker.server.receipts).toHaveLength(1);
   });
 
@@ -219,8 +260,18 @@ describe("a raw payload", () => {
   });
 
   it.each([
-    ["throws", () => { throw new Error("no"); }],
-    ["rejects", async () => { throw new Error("no"); }],
+    [
+      "throws",
+      () => {
+        throw new Error("no");
+      },
+    ],
+    [
+      "rejects",
+      async () => {
+        throw new Error("no");
+      },
+    ],
     ["returns nothing", () => undefined],
     ["returns no title", () => ({}) as never],
     ["never answers", () => new Promise<never>(() => {})],
@@ -246,7 +297,9 @@ describe("a repeat", () => {
     await worker.push(declarative({ body: "B", tag: "t" }));
     await worker.push(declarative({ body: "B", tag: "t" }));
     expect(worker.registration.shown).toHaveLength(2);
-    expect(worker.registration.displayed()).toMatchObject([{ title: "T", body: "B", tag: "t", options: { silent: true } }]);
+    expect(worker.registration.displayed()).toMatchObject([
+      { title: "T", body: "B", tag: "t", options: { silent: true } },
+    ]);
     expect(worker.server.receipts).toHaveLength(1);
   });
 
@@ -291,7 +344,11 @@ describe("a repeat", () => {
   });
 
   it("is detected without a database", async () => {
-    vi.stubGlobal("indexedDB", { open: () => { throw new DOMException("no", "SecurityError"); } });
+    vi.stubGlobal("indexedDB", {
+      open: () => {
+        throw new DOMException("no", "SecurityError");
+      },
+    });
     await worker.restart();
     await worker.push(declarative());
     await worker.push(declarative());

@@ -15,7 +15,10 @@ const kinds = () => worker.server.receipts.map(({ kind, action }) => (action ? `
 const waiting = () => within(["receipts"], "readonly", (store) => store("receipts").count());
 
 describe("a click", () => {
-  const actions = [{ action: "later", title: "Later", navigate: "/later" }, { action: "odd", title: "Odd" }];
+  const actions = [
+    { action: "later", title: "Later", navigate: "/later" },
+    { action: "odd", title: "Odd" },
+  ];
   beforeEach(() => worker.push(declarative({ actions })));
 
   it("opens the URL, absolute, and is reported", async () => {
@@ -43,7 +46,10 @@ describe("a click", () => {
   it("leaves other tabs as they are", async () => {
     worker.pages = [new FakeClient(`${SCOPE}form`), Object.assign(new FakeClient(`${SCOPE}x/y`), { answers: false })];
     await worker.click(worker.last);
-    expect(worker.pages).toMatchObject([{ url: `${SCOPE}form`, focused: false }, { url: `${SCOPE}x/y`, focused: false }]);
+    expect(worker.pages).toMatchObject([
+      { url: `${SCOPE}form`, focused: false },
+      { url: `${SCOPE}x/y`, focused: false },
+    ]);
     expect(worker.opened).toEqual([`${SCOPE}x`]);
   });
 
@@ -65,7 +71,13 @@ describe("a click", () => {
     ["a window", async () => ({ url: "/mine" }), []],
     ["another URL", async () => "/mine", [`${SCOPE}mine`]],
     ["false", () => false, [`${SCOPE}x`]],
-    ["an error", () => { throw new Error("no"); }, [`${SCOPE}x`]],
+    [
+      "an error",
+      () => {
+        throw new Error("no");
+      },
+      [`${SCOPE}x`],
+    ],
   ])("follows a handler that returns %s", async (_, answer, opened) => {
     vi.spyOn(console, "error").mockImplementation(() => {});
     await worker.push(declarative({ data: { order: 7 } }, {}, "2"));
@@ -206,7 +218,8 @@ describe("receipts", () => {
     const { remember, WAITING_MAX } = await import("../../src/worker/memory");
     const { receiptOf } = await import("../../src/worker/receipts");
     const url = `${ORIGIN}/v1/apps/shop/receipts`;
-    for (let n = 0; n < WAITING_MAX + 50; n++) await remember(undefined, receiptOf(url, String(n).padStart(64, "0"), "displayed"));
+    for (let n = 0; n < WAITING_MAX + 50; n++)
+      await remember(undefined, receiptOf(url, String(n).padStart(64, "0"), "displayed"));
     expect(await waiting()).toBe(WAITING_MAX);
     await worker.fire("message", { data: "bellwire:flush" });
     expect(worker.server.asked.map(({ body }) => body.length)).toEqual(Array(10).fill(100));
@@ -242,9 +255,9 @@ describe("receipts", () => {
     await worker.push(declarative({}, {}, "2"));
     worker.last.close();
     await worker.fire("notificationclose", { notification: worker.last });
-    expect(worker.server.requests("POST", "/receipts").map(({ path, body }) => `${path.split("/")[3]} ${body.kind}`)).toEqual([
-      "shop displayed", "shop clicked", "blog displayed", "blog closed",
-    ]);
+    expect(
+      worker.server.requests("POST", "/receipts").map(({ path, body }) => `${path.split("/")[3]} ${body.kind}`),
+    ).toEqual(["shop displayed", "shop clicked", "blog displayed", "blog closed"]);
   });
 
   it("are impossible without an app, which is logged", async () => {

@@ -15,7 +15,13 @@ export const declarative = (notification: object = {}, top: object = {}, id = ID
   web_push: 8030,
   mutable: true,
   ...top,
-  notification: { title: "T", navigate: "/x", mutable: true, ...notification, data: { ...(notification as any).data, bellwire: stamp(id) } },
+  notification: {
+    title: "T",
+    navigate: "/x",
+    mutable: true,
+    ...notification,
+    data: { ...(notification as any).data, bellwire: stamp(id) },
+  },
 });
 
 /** An open page of the site. */
@@ -74,7 +80,8 @@ export class FakeWorker {
     vi.stubGlobal("fetch", this.server.fetch);
     vi.stubGlobal("Notification", { permission: "granted" });
     vi.stubGlobal("navigator", {
-      userAgent: "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36",
+      userAgent:
+        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36",
       locks: new FakeLocks(),
       setAppBadge: async (n: number) => void this.badges.push(n),
       clearAppBadge: async () => void this.badges.push(null),
@@ -91,13 +98,15 @@ export class FakeWorker {
     const { install } = await import("../../src/worker/install");
     const location = new URL(this.script);
     this.above();
-    this.bellwire = install((this.scope = {
-      location,
-      registration: this.registration,
-      ExtendableEvent: this.ExtendableEvent,
-      addEventListener: (type: string, listener: () => void) => this.add(type, listener),
-      clients: { matchAll: async () => this.pages, openWindow: async (url: string) => void this.opened.push(url) },
-    }) as never);
+    this.bellwire = install(
+      (this.scope = {
+        location,
+        registration: this.registration,
+        ExtendableEvent: this.ExtendableEvent,
+        addEventListener: (type: string, listener: () => void) => this.add(type, listener),
+        clients: { matchAll: async () => this.pages, openWindow: async (url: string) => void this.opened.push(url) },
+      }) as never,
+    );
     return this;
   }
 
@@ -106,7 +115,9 @@ export class FakeWorker {
   /** Fires an event and waits for all that it asked to be waited for. */
   async fire(type: string, event: object = {}): Promise<void> {
     let stopped = false;
-    const given: FakeEvent = Object.assign(new this.ExtendableEvent(), event, { stopImmediatePropagation: () => void (stopped = true) });
+    const given: FakeEvent = Object.assign(new this.ExtendableEvent(), event, {
+      stopImmediatePropagation: () => void (stopped = true),
+    });
     for (const listener of this.listeners.get(type) ?? []) if (!stopped) listener(given);
     for (let n = 0; n < given.waiting.length; n++) await given.waiting[n];
   }

@@ -1,5 +1,20 @@
 import type { AppResponse } from "../../api/types";
-import { byDay, CONFLICT_HOURS, conflictsOf, dayKey, monthOf, monthWords, occasions, otherMonth, scheduled, weeksOf, type Conflict, type Day, type Entry, type Occasion } from "../../lib/calendar";
+import {
+  byDay,
+  CONFLICT_HOURS,
+  conflictsOf,
+  dayKey,
+  monthOf,
+  monthWords,
+  occasions,
+  otherMonth,
+  scheduled,
+  weeksOf,
+  type Conflict,
+  type Day,
+  type Entry,
+  type Occasion,
+} from "../../lib/calendar";
 import { clock } from "../../lib/clock";
 import { capital, clockTime, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
@@ -32,7 +47,10 @@ export default function Calendar() {
 }
 
 async function load(app: string, maySeePlans: boolean, stop: AbortSignal) {
-  const [campaigns, { messages }] = await Promise.all([loadCalendar(app, maySeePlans, stop), loadMessages(app, { state: "scheduled" }, stop, MESSAGES_MAX)]);
+  const [campaigns, { messages }] = await Promise.all([
+    loadCalendar(app, maySeePlans, stop),
+    loadMessages(app, { state: "scheduled" }, stop, MESSAGES_MAX),
+  ]);
   return { campaigns, messages };
 }
 
@@ -41,7 +59,10 @@ function SendCalendar({ app }: { app: AppResponse }) {
   const sender = useMay("sender", app.id);
   const now = clock.shown.value;
   const month = monthOf(filters.month, now, zone.value);
-  const known = useResource(`calendar of sends ${app.id}`, (stop) => load(app.id, sender.may, stop), { on: MOVES, everyS: 60 });
+  const known = useResource(`calendar of sends ${app.id}`, (stop) => load(app.id, sender.may, stop), {
+    on: MOVES,
+    everyS: 60,
+  });
   const to = (month: string) => link("/calendar", { month });
   return (
     <>
@@ -67,20 +88,30 @@ function SendCalendar({ app }: { app: AppResponse }) {
         {({ campaigns, messages }) => {
           const first = Date.parse(`${month}-01T00:00Z`);
           const [from, until] = [new Date(first - AROUND_MS), new Date(first + MONTH_MS + AROUND_MS)];
-          const found = [...campaigns.flatMap(([campaign, plan]) => occasions(campaign, plan, from, until, now, zone.value)), ...scheduled(messages).filter(({ at }) => at >= from && at < until)];
+          const found = [
+            ...campaigns.flatMap(([campaign, plan]) => occasions(campaign, plan, from, until, now, zone.value)),
+            ...scheduled(messages).filter(({ at }) => at >= from && at < until),
+          ];
           const conflicts = conflictsOf(found);
           return (
             <>
               <Conflicts conflicts={conflicts} />
-              <Month month={month} days={byDay(found, zone.value)} today={dayKey(now, zone.value)} conflicts={conflicts} />
+              <Month
+                month={month}
+                days={byDay(found, zone.value)}
+                today={dayKey(now, zone.value)}
+                conflicts={conflicts}
+              />
             </>
           );
         }}
       </Shown>
       <p class="fine">
         {known.known.value?.value.campaigns.length === CALENDAR_MAX && `Shows the newest ${CALENDAR_MAX} campaigns. `}
-        {(known.known.value?.value.campaigns.length ?? 0) > PLANS_MAX && `Conflicts and later runs are those of the newest ${PLANS_MAX} campaigns. `}
-        Times are in {zone.value === "UTC" ? "UTC" : "the time zone of this computer"}. Shaded: sent; framed: due; dashed: draft; ▲: conflict.
+        {(known.known.value?.value.campaigns.length ?? 0) > PLANS_MAX &&
+          `Conflicts and later runs are those of the newest ${PLANS_MAX} campaigns. `}
+        Times are in {zone.value === "UTC" ? "UTC" : "the time zone of this computer"}. Shaded: sent; framed: due;
+        dashed: draft; ▲: conflict.
         {!sender.may && " Conflicts of campaigns and runs after the next one are visible to the role sender."}
       </p>
     </>
@@ -100,7 +131,8 @@ function Conflicts({ conflicts }: { conflicts: readonly Conflict[] }) {
       <ul class="conflicts">
         {conflicts.slice(0, LISTED_MAX).map(({ first, second }) => (
           <li key={`${first.id} ${second.id} ${first.at.getTime()}`}>
-            {name(first)} at {clockTime(first.at, clock.shown.value, zone.value)} and {name(second)} at {clockTime(second.at, clock.shown.value, zone.value)} reach the same audience within {CONFLICT_HOURS} hours.
+            {name(first)} at {clockTime(first.at, clock.shown.value, zone.value)} and {name(second)} at{" "}
+            {clockTime(second.at, clock.shown.value, zone.value)} reach the same audience within {CONFLICT_HOURS} hours.
           </li>
         ))}
       </ul>
@@ -109,8 +141,20 @@ function Conflicts({ conflicts }: { conflicts: readonly Conflict[] }) {
   );
 }
 
-function Month({ month, days, today, conflicts }: { month: string; days: Map<string, Entry[]>; today: string; conflicts: readonly Conflict[] }) {
-  const inConflict = new Set(conflicts.flatMap(({ first, second }) => [first, second]).map(({ id, at }) => `${id} ${dayKey(at, zone.value)}`));
+function Month({
+  month,
+  days,
+  today,
+  conflicts,
+}: {
+  month: string;
+  days: Map<string, Entry[]>;
+  today: string;
+  conflicts: readonly Conflict[];
+}) {
+  const inConflict = new Set(
+    conflicts.flatMap(({ first, second }) => [first, second]).map(({ id, at }) => `${id} ${dayKey(at, zone.value)}`),
+  );
   const weeks = weeksOf(month);
   const isBare = weeks.flat().every(({ key, isOfMonth }) => !isOfMonth || !days.has(key));
   return (
@@ -130,7 +174,13 @@ function Month({ month, days, today, conflicts }: { month: string; days: Map<str
           {weeks.map((week) => (
             <tr key={week[0]?.key}>
               {week.map((day) => (
-                <Cell key={day.key} day={day} entries={days.get(day.key) ?? []} isToday={day.key === today} inConflict={inConflict} />
+                <Cell
+                  key={day.key}
+                  day={day}
+                  entries={days.get(day.key) ?? []}
+                  isToday={day.key === today}
+                  inConflict={inConflict}
+                />
               ))}
             </tr>
           ))}
@@ -141,10 +191,29 @@ function Month({ month, days, today, conflicts }: { month: string; days: Map<str
   );
 }
 
-function Cell({ day: { key, number, isOfMonth }, entries, isToday, inConflict }: { day: Day; entries: readonly Entry[]; isToday: boolean; inConflict: ReadonlySet<string> }) {
-  const words = new Date(`${key}T00:00Z`).toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
+function Cell({
+  day: { key, number, isOfMonth },
+  entries,
+  isToday,
+  inConflict,
+}: {
+  day: Day;
+  entries: readonly Entry[];
+  isToday: boolean;
+  inConflict: ReadonlySet<string>;
+}) {
+  const words = new Date(`${key}T00:00Z`).toLocaleDateString("en-GB", {
+    weekday: "short",
+    day: "numeric",
+    month: "short",
+    timeZone: "UTC",
+  });
   return (
-    <td data-other={isOfMonth ? undefined : ""} data-bare={entries.length === 0 ? "" : undefined} aria-current={isToday ? "date" : undefined}>
+    <td
+      data-other={isOfMonth ? undefined : ""}
+      data-bare={entries.length === 0 ? "" : undefined}
+      aria-current={isToday ? "date" : undefined}
+    >
       <p class="day">
         <span class="short" aria-hidden="true">
           {number}
@@ -162,13 +231,26 @@ function Cell({ day: { key, number, isOfMonth }, entries, isToday, inConflict }:
   );
 }
 
-function Line({ entry: { name, path, state, at, is, isLocal, times }, isInConflict }: { entry: Entry; isInConflict: boolean }) {
+function Line({
+  entry: { name, path, state, at, is, isLocal, times },
+  isInConflict,
+}: {
+  entry: Entry;
+  isInConflict: boolean;
+}) {
   const { link } = useFilters();
   const time = clockTime(at, at, zone.value);
   const about = `${capital(IS_WORDS[is])}, ${time}${isLocal ? " in each recipient’s time zone" : ""}${times > 1 ? `, ${times} times that day` : ""}. ${state.word}.${isInConflict ? " Conflict with another send." : ""}`;
   return (
     <li data-row>
-      <a class="entry" href={link(path)} data-is={is} data-tone={state.tone} data-conflict={isInConflict ? "" : undefined} title={`${name}: ${about}`}>
+      <a
+        class="entry"
+        href={link(path)}
+        data-is={is}
+        data-tone={state.tone}
+        data-conflict={isInConflict ? "" : undefined}
+        title={`${name}: ${about}`}
+      >
         <span class="number">{time}</span> {name}
         {times > 1 && <span class="number"> ×{times}</span>}
         <span class="hidden">. {about}</span>

@@ -28,7 +28,8 @@ export function Acts({ app, campaign, refresh }: Props) {
   const { open: asked, show: ask, close: onClose } = useDialog<Act | "clone" | "test">();
   const sender = useMay("sender", app.id);
   const dialog = { app, campaign, refresh, onClose };
-  if (!sender.may) return <p class="fine">Your role does not allow starting, stopping or copying campaigns. {sender.why}</p>;
+  if (!sender.may)
+    return <p class="fine">Your role does not allow starting, stopping or copying campaigns. {sender.why}</p>;
   const acts = actsOn(campaign.state);
   return (
     <>
@@ -36,7 +37,13 @@ export function Acts({ app, campaign, refresh }: Props) {
         {acts
           .filter((it) => it !== "delete")
           .map((it) => (
-            <button key={it} type="button" id={it} class={it === "start" || it === "resume" ? "primary" : ""} onClick={() => ask(it)}>
+            <button
+              key={it}
+              type="button"
+              id={it}
+              class={it === "start" || it === "resume" ? "primary" : ""}
+              onClick={() => ask(it)}
+            >
               {ACT_WORDS[it]}…
             </button>
           ))}
@@ -71,7 +78,14 @@ function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { wh
     await refresh();
     onClose();
   };
-  const edit = useEdit({ begun: campaign, load: (stop) => loadCampaign(app.id, campaign.id, stop), written: ({ state, changed_at }) => ({ state, changed_at }), reload, verb: "Delete anyway", isLive: true });
+  const edit = useEdit({
+    begun: campaign,
+    load: (stop) => loadCampaign(app.id, campaign.id, stop),
+    written: ({ state, changed_at }) => ({ state, changed_at }),
+    reload,
+    verb: "Delete anyway",
+    isLive: true,
+  });
   return (
     <Ask
       title={`${ACT_WORDS[what]} ${campaign.name}?`}
@@ -111,7 +125,14 @@ function StartDialog(props: DialogProps) {
   );
 }
 
-function StartForm({ app, campaign, refresh, onClose, plan, counted }: DialogProps & { plan: CampaignPlan; counted: DryRun }) {
+function StartForm({
+  app,
+  campaign,
+  refresh,
+  onClose,
+  plan,
+  counted,
+}: DialogProps & { plan: CampaignPlan; counted: DryRun }) {
   const work = async () => {
     await act("start", app.id, campaign.id);
     await refresh();
@@ -123,7 +144,10 @@ function StartForm({ app, campaign, refresh, onClose, plan, counted }: DialogPro
         {startWords(plan, counted, clock.shown.value, zone.value).map((words) => (
           <p key={words}>{words}</p>
         ))}
-        <p class="fine">After the start, the plan cannot be changed. The campaign can be paused and cancelled; sent notifications cannot be recalled.</p>
+        <p class="fine">
+          After the start, the plan cannot be changed. The campaign can be paused and cancelled; sent notifications
+          cannot be recalled.
+        </p>
       </div>
     </TypedForm>
   );
@@ -143,7 +167,17 @@ function CloneDialog({ app, campaign, onClose }: DialogProps) {
       onClose={onClose}
     >
       <Field label="Slug of the copy" hint="Lower-case letters, digits and hyphens.">
-        {(tie) => <input {...tie} id="copy-slug" name="slug" required maxLength={64} autocomplete="off" defaultValue={`${campaign.slug.slice(0, 58)}-copy`} />}
+        {(tie) => (
+          <input
+            {...tie}
+            id="copy-slug"
+            name="slug"
+            required
+            maxLength={64}
+            autocomplete="off"
+            defaultValue={`${campaign.slug.slice(0, 58)}-copy`}
+          />
+        )}
       </Field>
     </Ask>
   );
@@ -169,9 +203,20 @@ function TestDialog({ app, campaign, onClose }: DialogProps) {
           void run();
         }}
       >
-        <p>The message is sent to all browsers of these users now. Tests do not count in the results of the campaign.</p>
+        <p>
+          The message is sent to all browsers of these users now. Tests do not count in the results of the campaign.
+        </p>
         <Field label="User ids of your site" hint="Separated by commas or lines.">
-          {(tie) => <textarea {...tie} id="test-users" name="users" rows={2} value={users} onInput={(event) => name(event.currentTarget.value)} />}
+          {(tie) => (
+            <textarea
+              {...tie}
+              id="test-users"
+              name="users"
+              rows={2}
+              value={users}
+              onInput={(event) => name(event.currentTarget.value)}
+            />
+          )}
         </Field>
         {variants.length > 1 && (
           <Field label="Variant">
@@ -189,7 +234,10 @@ function TestDialog({ app, campaign, onClose }: DialogProps) {
         <Refused problem={problem} />
         {sent && (
           <p role="status" id="tested">
-            {sent.audience_estimate === 0 ? "Not sent: the user has no active browser." : `Sent to ${things(sent.audience_estimate, "browser")}.`} <a href={link(`/messages/${sent.id}`)}>Show progress</a>
+            {sent.audience_estimate === 0
+              ? "Not sent: the user has no active browser."
+              : `Sent to ${things(sent.audience_estimate, "browser")}.`}{" "}
+            <a href={link(`/messages/${sent.id}`)}>Show progress</a>
           </p>
         )}
         <p class="row end">

@@ -18,7 +18,13 @@ const COMES_AND_GOES = " Counted again when the campaign is due. One person may 
 const DECIDED_THEN = " The segment is evaluated when each delivery is created.";
 
 /** Audience, with its size. */
-export function AudienceCard({ app, draft, change, check, changeMessage }: PartProps & { check: Check; changeMessage: (changes: Partial<MessageDraft>) => void }) {
+export function AudienceCard({
+  app,
+  draft,
+  change,
+  check,
+  changeMessage,
+}: PartProps & { check: Check; changeMessage: (changes: Partial<MessageDraft>) => void }) {
   const { message, narrowed } = draft;
   const fault = check.isOld ? undefined : check.problem?.fault("/to/segment");
   return (
@@ -34,13 +40,43 @@ export function AudienceCard({ app, draft, change, check, changeMessage }: PartP
           ]}
           choose={(audience) => changeMessage({ audience })}
         />
-        <Segments legend="Filter" name="narrowed" value={narrowed} choices={NARROWED} choose={(narrowed) => change({ narrowed })} />
+        <Segments
+          legend="Filter"
+          name="narrowed"
+          value={narrowed}
+          choices={NARROWED}
+          choose={(narrowed) => change({ narrowed })}
+        />
       </div>
-      {message.audience === "topic" && <TopicField app={app} topic={message.topic} choose={(topic) => changeMessage({ topic })} fault={check.problem?.fault("/to/topic")} />}
-      {narrowed === "stored" && <SegmentField app={app} segment={draft.segment} choose={(segment) => change({ segment })} fault={fault} />}
-      {narrowed === "own" && <SegmentEditor app={app} text={draft.expression} change={(expression) => change({ expression })} fault={draft.expression ? fault : undefined} />}
-      <SunsetFields draft={message} change={changeMessage} fault={(pointer) => (check.isOld ? undefined : check.problem?.fault(pointer))} />
-      {isAddressed(message) ? <Reach check={check} about={() => (narrowed === "no" ? COMES_AND_GOES : DECIDED_THEN)} /> : <p class="soft reach">Choose a topic to see its size.</p>}
+      {message.audience === "topic" && (
+        <TopicField
+          app={app}
+          topic={message.topic}
+          choose={(topic) => changeMessage({ topic })}
+          fault={check.problem?.fault("/to/topic")}
+        />
+      )}
+      {narrowed === "stored" && (
+        <SegmentField app={app} segment={draft.segment} choose={(segment) => change({ segment })} fault={fault} />
+      )}
+      {narrowed === "own" && (
+        <SegmentEditor
+          app={app}
+          text={draft.expression}
+          change={(expression) => change({ expression })}
+          fault={draft.expression ? fault : undefined}
+        />
+      )}
+      <SunsetFields
+        draft={message}
+        change={changeMessage}
+        fault={(pointer) => (check.isOld ? undefined : check.problem?.fault(pointer))}
+      />
+      {isAddressed(message) ? (
+        <Reach check={check} about={() => (narrowed === "no" ? COMES_AND_GOES : DECIDED_THEN)} />
+      ) : (
+        <p class="soft reach">Choose a topic to see its size.</p>
+      )}
     </Card>
   );
 }

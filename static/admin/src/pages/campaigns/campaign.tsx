@@ -41,9 +41,14 @@ export default function CampaignPage() {
 
 function OfApp({ app, named }: { app: AppResponse; named: string }) {
   const { link } = useFilters();
-  const campaign = useResource(`campaign ${app.id} ${named}`, (stop) => loadCampaign(app.id, named, stop), { on: MOVES, everyS: 5 });
+  const campaign = useResource(`campaign ${app.id} ${named}`, (stop) => loadCampaign(app.id, named, stop), {
+    on: MOVES,
+    everyS: 5,
+  });
   // Small campaigns have no chart on the server.
-  const perMinute = usePace(campaign, (shown) => (shown.state === "sending" && shown.progress ? endedOf(standing(shown, shown.progress)) : undefined));
+  const perMinute = usePace(campaign, (shown) =>
+    shown.state === "sending" && shown.progress ? endedOf(standing(shown, shown.progress)) : undefined,
+  );
   return (
     <>
       <p class="back">
@@ -73,7 +78,16 @@ function One({ app, campaign, perMinute, refresh }: Props) {
         title={name}
         lead={
           <>
-            <code>{slug}</code> · {TIER_WORDS[tier]} · {started_at ? <>started <Time at={started_at} /></> : <>created <Time at={created_at} /></>}
+            <code>{slug}</code> · {TIER_WORDS[tier]} ·{" "}
+            {started_at ? (
+              <>
+                started <Time at={started_at} />
+              </>
+            ) : (
+              <>
+                created <Time at={created_at} />
+              </>
+            )}
           </>
         }
       />
@@ -87,13 +101,34 @@ function One({ app, campaign, perMinute, refresh }: Props) {
   );
 }
 
-function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & { progress: NonNullable<Campaign["progress"]> }) {
+function Results({
+  app,
+  campaign,
+  progress,
+}: Pick<Props, "app" | "campaign"> & { progress: NonNullable<Campaign["progress"]> }) {
   const it = standing(campaign, progress);
   const all = parts(it);
-  const result = { id: campaign.id, slug: campaign.slug, name: campaign.name, state: campaign.state, started_at: campaign.started_at, ...progress.total, reactions: receipts(progress) };
+  const result = {
+    id: campaign.id,
+    slug: campaign.slug,
+    name: campaign.name,
+    state: campaign.state,
+    started_at: campaign.started_at,
+    ...progress.total,
+    reactions: receipts(progress),
+  };
   return (
     <div class="grid halves">
-      <Card title={campaign.runs > 1 ? "Deliveries of all runs" : "Deliveries"} class="wide" aside={<div class="row">{progress.holdout > 0 && <span class="fine">Holdout: {percent(progress.holdout)} of the audience</span>}<Export name={`${campaign.slug}-results`} page={whole([result])} /></div>}>
+      <Card
+        title={campaign.runs > 1 ? "Deliveries of all runs" : "Deliveries"}
+        class="wide"
+        aside={
+          <div class="row">
+            {progress.holdout > 0 && <span class="fine">Holdout: {percent(progress.holdout)} of the audience</span>}
+            <Export name={`${campaign.slug}-results`} page={whole([result])} />
+          </div>
+        }
+      >
         {wholeOf(it) === 0 ? (
           <p class="soft">Nothing was sent yet.</p>
         ) : (
@@ -104,20 +139,44 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
         )}
       </Card>
       {progress.variants.length > 1 && (
-        <Card title="A/B test" class="wide" aside={<Export name={`${campaign.slug}-variants`} page={whole(progress.variants)} />}>
+        <Card
+          title="A/B test"
+          class="wide"
+          aside={<Export name={`${campaign.slug}-variants`} page={whole(progress.variants)} />}
+        >
           <Variants progress={progress} />
         </Card>
       )}
       <Card title="Reactions">
         <Reported funnel={receipts(progress)} why="unknown: Safari does not report" />
       </Card>
-      <Card title="By push service" aside={<Export name={`${campaign.slug}-push-services`} page={whole(progress.gateways)} />}>
+      <Card
+        title="By push service"
+        aside={<Export name={`${campaign.slug}-push-services`} page={whole(progress.gateways)} />}
+      >
         <Gateways progress={progress} />
       </Card>
-      <Card title="Runs" class="wide" aside={<Export name={`${campaign.slug}-runs`} page={async (_, __, stop) => ({ rows: await loadRuns(app.id, campaign.id, stop), next: undefined })} />}>
+      <Card
+        title="Runs"
+        class="wide"
+        aside={
+          <Export
+            name={`${campaign.slug}-runs`}
+            page={async (_, __, stop) => ({ rows: await loadRuns(app.id, campaign.id, stop), next: undefined })}
+          />
+        }
+      >
         <Runs app={app} campaign={campaign} />
       </Card>
-      <Card title="By language" aside={<Export name={`${campaign.slug}-languages`} page={async (_, __, stop) => ({ rows: await loadLocales(app.id, campaign.id, stop), next: undefined })} />}>
+      <Card
+        title="By language"
+        aside={
+          <Export
+            name={`${campaign.slug}-languages`}
+            page={async (_, __, stop) => ({ rows: await loadLocales(app.id, campaign.id, stop), next: undefined })}
+          />
+        }
+      >
         <Locales app={app} campaign={campaign} />
       </Card>
     </div>

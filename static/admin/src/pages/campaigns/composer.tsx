@@ -3,7 +3,17 @@ import { useRoute } from "preact-iso";
 import type { Refusal } from "../../api/problem";
 import type { AppResponse } from "../../api/types";
 import { useBegin } from "../../lib/begin";
-import { BLANK, draftOf, fromMessage, lacks, messageOf, planOf, saidBy, slugOf, type Draft } from "../../lib/campaign-draft";
+import {
+  BLANK,
+  draftOf,
+  fromMessage,
+  lacks,
+  messageOf,
+  planOf,
+  saidBy,
+  slugOf,
+  type Draft,
+} from "../../lib/campaign-draft";
 import { isAddressed, titled, type Draft as MessageDraft } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -42,8 +52,15 @@ export default function CampaignComposer() {
       <p class="back">
         <a href={link("/campaigns")}>Campaigns</a>
       </p>
-      <Head title={named ? "Edit campaign" : "New campaign"} lead="Audience, content and schedule. The campaign is a draft until you start it." />
-      {app ? <OfApp key={`${app.id} ${named ?? ""}`} app={app} named={named} /> : <ChooseApp apps={apps} what="Each campaign belongs to an app." />}
+      <Head
+        title={named ? "Edit campaign" : "New campaign"}
+        lead="Audience, content and schedule. The campaign is a draft until you start it."
+      />
+      {app ? (
+        <OfApp key={`${app.id} ${named ?? ""}`} app={app} named={named} />
+      ) : (
+        <ChooseApp apps={apps} what="Each campaign belongs to an app." />
+      )}
     </>
   );
 }
@@ -61,17 +78,27 @@ function New({ app }: { app: AppResponse }) {
   const { filters } = useFilters();
   if (filters.like) return <Copied app={app} id={filters.like} />;
   const { segment } = filters;
-  return <NewForm app={app} begin={segment ? { ...BLANK, timezone: ownZone(), narrowed: "stored", segment } : undefined} />;
+  return (
+    <NewForm app={app} begin={segment ? { ...BLANK, timezone: ownZone(), narrowed: "stored", segment } : undefined} />
+  );
 }
 
 /** New campaign with content and audience of a sent message. */
 function Copied({ app, id }: { app: AppResponse; id: string }) {
-  const sent = useResource(`copy ${id}`, async (stop) => Promise.all([loadMessage(app.id, id, stop), loadSaid(app.id, id, stop)]), { everyS: 3_600 });
+  const sent = useResource(
+    `copy ${id}`,
+    async (stop) => Promise.all([loadMessage(app.id, id, stop), loadSaid(app.id, id, stop)]),
+    { everyS: 3_600 },
+  );
   return (
     <Shown of={sent} what="the message to copy">
       {([message, said]) => {
         const begin = fromMessage(message, said, ownZone());
-        return begin ? <NewForm app={app} begin={begin} /> : <p class="refused">The content of that message was deleted, or your role does not allow reading it.</p>;
+        return begin ? (
+          <NewForm app={app} begin={begin} />
+        ) : (
+          <p class="refused">The content of that message was deleted, or your role does not allow reading it.</p>
+        );
       }}
     </Shown>
   );
@@ -79,14 +106,23 @@ function Copied({ app, id }: { app: AppResponse; id: string }) {
 
 function NewForm({ app, begin }: { app: AppResponse; begin: Draft | undefined }) {
   const { session } = useHere();
-  const writing = useDraft(`bellwire.campaign.${app.id}`, session.email ?? "an operator’s key", { ...BLANK, timezone: ownZone() }, begin);
+  const writing = useDraft(
+    `bellwire.campaign.${app.id}`,
+    session.email ?? "an operator’s key",
+    { ...BLANK, timezone: ownZone() },
+    begin,
+  );
   return <Form app={app} writing={writing} existing={undefined} />;
 }
 
 function Existing({ app, named }: { app: AppResponse; named: string }) {
   const { begun, problem, edition, again } = useBegin(named, (stop) => loadPlanned(app.id, named, stop));
   if (problem) return <Failed problem={problem} what="the draft" retry={again} />;
-  return begun ? <Change key={edition} app={app} begun={begun} reload={again} /> : <p class="loading">Loading the draft…</p>;
+  return begun ? (
+    <Change key={edition} app={app} begun={begun} reload={again} />
+  ) : (
+    <p class="loading">Loading the draft…</p>
+  );
 }
 
 interface ChangeProps {
@@ -102,14 +138,18 @@ function Change({ app, begun, reload }: ChangeProps) {
   if (campaign.state !== "draft") {
     return (
       <p class="refused">
-        This campaign was started, so its plan cannot be changed. <a href={link(`/campaigns/${campaign.slug}`)}>Copy the campaign</a>
+        This campaign was started, so its plan cannot be changed.{" "}
+        <a href={link(`/campaigns/${campaign.slug}`)}>Copy the campaign</a>
       </p>
     );
   }
   if (!begin) {
     return (
       <>
-        <p class="refused">The message has a payload or an inline template, which this form cannot edit. Change the plan with the command line:</p>
+        <p class="refused">
+          The message has a payload or an inline template, which this form cannot edit. Change the plan with the command
+          line:
+        </p>
         <pre>
           <code>{`bellwire campaign plan ${campaign.slug} --app ${app.slug} > plan.json\nbellwire campaign change ${campaign.slug} plan.json --app ${app.slug}`}</code>
         </pre>
@@ -121,7 +161,12 @@ function Change({ app, begun, reload }: ChangeProps) {
 
 function Edit({ app, begun, reload, begin }: ChangeProps & { begin: Draft }) {
   const [draft, setDraft] = useState(begin);
-  const writing: Written = { draft, key: "", change: (changes) => setDraft((draft) => ({ ...draft, ...changes })), forget: () => {} };
+  const writing: Written = {
+    draft,
+    key: "",
+    change: (changes) => setDraft((draft) => ({ ...draft, ...changes })),
+    forget: () => {},
+  };
   return <Form app={app} writing={writing} existing={begun} reload={reload} />;
 }
 
@@ -144,10 +189,17 @@ function Form({ app, writing, existing, reload = () => {} }: FormProps) {
   const chosen = Math.min(wanted, Math.max(0, draft.variants.length - 1));
   const { go } = useFilters();
   const id = existing?.campaign.id ?? "";
-  const edit = useEdit({ begun: existing, load: (stop) => loadPlanned(app.id, id, stop), written: ({ plan }) => plan, reload });
+  const edit = useEdit({
+    begun: existing,
+    load: (stop) => loadPlanned(app.id, id, stop),
+    written: ({ plan }) => plan,
+    reload,
+  });
   const { run, isBusy, problem } = useAction(async () => {
     const plan = planOf(draft);
-    const saved = existing ? await edit.save((condition) => replace(app.id, id, plan, condition)) : await create(app.id, plan, writing.key);
+    const saved = existing
+      ? await edit.save((condition) => replace(app.id, id, plan, condition))
+      : await create(app.id, plan, writing.key);
     writing.forget();
     go(`/campaigns/${saved.slug}`);
   });
@@ -156,7 +208,13 @@ function Form({ app, writing, existing, reload = () => {} }: FormProps) {
   const sight = useSight(app.id, said);
   const changeMessage = (changes: Partial<MessageDraft>) => change({ message: { ...draft.message, ...changes } });
   const changeSaid = (changes: Partial<MessageDraft>) =>
-    draft.variants.length === 0 ? changeMessage(changes) : change({ variants: draft.variants.map((variant, n) => (n === chosen ? { ...variant, said: { ...variant.said, ...changes } } : variant)) });
+    draft.variants.length === 0
+      ? changeMessage(changes)
+      : change({
+          variants: draft.variants.map((variant, n) =>
+            n === chosen ? { ...variant, said: { ...variant.said, ...changes } } : variant,
+          ),
+        });
   const part = { app, draft, change, problem };
   return (
     <div class="composer">
@@ -164,13 +222,29 @@ function Form({ app, writing, existing, reload = () => {} }: FormProps) {
         <NameCard {...part} />
         <AudienceCard {...part} check={check} changeMessage={changeMessage} />
         <VariantsBar draft={draft} change={change} chosen={chosen} choose={choose} />
-        <ContentCard key={`${chosen} of ${draft.variants.length}`} app={app} draft={said} change={changeSaid} check={check} sight={sight} to={messageOf(draft, chosen).to} />
+        <ContentCard
+          key={`${chosen} of ${draft.variants.length}`}
+          app={app}
+          draft={said}
+          change={changeSaid}
+          check={check}
+          sight={sight}
+          to={messageOf(draft, chosen).to}
+        />
         {draft.variants.length > 1 && <VariantsCard {...part} />}
         <WhenCard {...part} />
         <LimitsCard {...part} />
         <TimingCard app={app} draft={draft.message} change={changeMessage} check={check} isPlanned />
         <TryCard app={app} draft={said} />
-        <SaveCard draft={draft} isNew={existing === undefined} check={check} problem={problem} isBusy={isBusy} save={() => void run()} clear={writing.clear} />
+        <SaveCard
+          draft={draft}
+          isNew={existing === undefined}
+          check={check}
+          problem={problem}
+          isBusy={isBusy}
+          save={() => void run()}
+          clear={writing.clear}
+        />
       </div>
       <Previews said={sight.said} site={app.origins[0]} name={app.name} />
     </div>
@@ -189,7 +263,14 @@ function NameCard({ draft, change, problem }: PartProps) {
   return (
     <Card title="Name">
       <div class="pair">
-        <Text label="Name" name="campaign-name" value={draft.name} change={(name) => change({ name })} max={200} fault={problem?.fault("/name")} />
+        <Text
+          label="Name"
+          name="campaign-name"
+          value={draft.name}
+          change={(name) => change({ name })}
+          max={200}
+          fault={problem?.fault("/name")}
+        />
         <Text
           label="Slug"
           name="slug"

@@ -6,7 +6,14 @@ import type { Act, CampaignState } from "../../lib/campaigns";
 import type { Filters } from "../../lib/url";
 
 /** Events that change campaigns: those of their messages. */
-export const MOVES = ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "outcomes"] as const;
+export const MOVES = [
+  "message.progress",
+  "message.done",
+  "message.paused",
+  "message.resumed",
+  "message.cancelled",
+  "outcomes",
+] as const;
 
 export interface CampaignPage {
   campaigns: Campaign[];
@@ -16,12 +23,25 @@ export interface CampaignPage {
 
 const PER_PAGE = 25;
 
-export async function loadPage(app: string, query: { state: CampaignState | undefined; limit: number; iterator: string | undefined }, signal: AbortSignal): Promise<CampaignPage> {
-  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/campaigns", { params: { path: { app }, query: { ...query, state: query.state || undefined, iterator: query.iterator || undefined } as never }, signal }));
+export async function loadPage(
+  app: string,
+  query: { state: CampaignState | undefined; limit: number; iterator: string | undefined },
+  signal: AbortSignal,
+): Promise<CampaignPage> {
+  const { data, iterator, prev_iterator } = await told(
+    api.GET("/v1/apps/{app}/campaigns", {
+      params: {
+        path: { app },
+        query: { ...query, state: query.state || undefined, iterator: query.iterator || undefined } as never,
+      },
+      signal,
+    }),
+  );
   return { campaigns: data as Campaign[], next: iterator, previous: prev_iterator };
 }
 
-export const loadCampaigns = (app: string, { state, after }: Filters, signal: AbortSignal): Promise<CampaignPage> => loadPage(app, { state: state as CampaignState, limit: PER_PAGE, iterator: after }, signal);
+export const loadCampaigns = (app: string, { state, after }: Filters, signal: AbortSignal): Promise<CampaignPage> =>
+  loadPage(app, { state: state as CampaignState, limit: PER_PAGE, iterator: after }, signal);
 
 /** Number of campaigns whose plans are read for a calendar; for others the list's data is shown. */
 export const PLANS_MAX = 60;
@@ -30,17 +50,32 @@ export const PLANS_MAX = 60;
 export const CALENDAR_MAX = 250;
 
 /** The newest campaigns, with their plans where those may be seen. */
-export async function loadCalendar(app: string, maySeePlans: boolean, signal: AbortSignal): Promise<[Campaign, CampaignPlan | undefined][]> {
+export async function loadCalendar(
+  app: string,
+  maySeePlans: boolean,
+  signal: AbortSignal,
+): Promise<[Campaign, CampaignPlan | undefined][]> {
   const { campaigns } = await loadPage(app, { state: undefined, limit: CALENDAR_MAX, iterator: undefined }, signal);
-  const plans = campaigns.map((campaign, n) => (maySeePlans && n < PLANS_MAX ? loadPlan(app, campaign.id, signal) : undefined));
-  return Promise.all(campaigns.map(async (campaign, n): Promise<[Campaign, CampaignPlan | undefined]> => [campaign, await plans[n]]));
+  const plans = campaigns.map((campaign, n) =>
+    maySeePlans && n < PLANS_MAX ? loadPlan(app, campaign.id, signal) : undefined,
+  );
+  return Promise.all(
+    campaigns.map(async (campaign, n): Promise<[Campaign, CampaignPlan | undefined]> => [campaign, await plans[n]]),
+  );
 }
 
 export const loadCampaign = (app: string, campaign: string, signal: AbortSignal): Promise<Campaign> =>
-  told(api.GET("/v1/apps/{app}/campaigns/{campaign}", { params: { path: { app, campaign } }, signal })) as Promise<Campaign>;
+  told(
+    api.GET("/v1/apps/{app}/campaigns/{campaign}", { params: { path: { app, campaign } }, signal }),
+  ) as Promise<Campaign>;
 
 export const loadPlan = (app: string, campaign: string, signal?: AbortSignal): Promise<CampaignPlan> =>
-  told(api.GET("/v1/apps/{app}/campaigns/{campaign}/plan", { params: { path: { app, campaign } }, ...(signal ? { signal } : {}) })) as Promise<CampaignPlan>;
+  told(
+    api.GET("/v1/apps/{app}/campaigns/{campaign}/plan", {
+      params: { path: { app, campaign } },
+      ...(signal ? { signal } : {}),
+    }),
+  ) as Promise<CampaignPlan>;
 
 /** A campaign with its plan, at the start of an edit. */
 export interface Planned {
@@ -55,11 +90,19 @@ export async function loadPlanned(app: string, named: string, signal: AbortSigna
 }
 
 export async function loadRuns(app: string, campaign: string, signal: AbortSignal): Promise<CampaignRunFigures[]> {
-  return (await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/runs", { params: { path: { app, campaign } }, signal }))).data;
+  return (
+    await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/runs", { params: { path: { app, campaign } }, signal }))
+  ).data;
 }
 
-export async function loadLocales(app: string, campaign: string, signal: AbortSignal): Promise<CampaignLocaleReports[]> {
-  return (await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/locales", { params: { path: { app, campaign } }, signal }))).data;
+export async function loadLocales(
+  app: string,
+  campaign: string,
+  signal: AbortSignal,
+): Promise<CampaignLocaleReports[]> {
+  return (
+    await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/locales", { params: { path: { app, campaign } }, signal }))
+  ).data;
 }
 
 export async function act(act: Act, app: string, campaign: string, header: Condition = {}): Promise<void> {
@@ -79,13 +122,35 @@ export async function act(act: Act, app: string, campaign: string, header: Condi
 }
 
 export const clone = (app: string, campaign: string, slug: string): Promise<Campaign> =>
-  told(api.POST("/v1/apps/{app}/campaigns/{campaign}/clone", { params: { path: { app, campaign } }, body: { slug } })) as Promise<Campaign>;
+  told(
+    api.POST("/v1/apps/{app}/campaigns/{campaign}/clone", { params: { path: { app, campaign } }, body: { slug } }),
+  ) as Promise<Campaign>;
 
-export const testSend = (app: string, campaign: string, users: string[], variant: string | undefined): Promise<Accepted> =>
-  told(api.POST("/v1/apps/{app}/campaigns/{campaign}/test", { params: { path: { app, campaign } }, body: { users, ...(variant ? { variant } : {}) } }));
+export const testSend = (
+  app: string,
+  campaign: string,
+  users: string[],
+  variant: string | undefined,
+): Promise<Accepted> =>
+  told(
+    api.POST("/v1/apps/{app}/campaigns/{campaign}/test", {
+      params: { path: { app, campaign } },
+      body: { users, ...(variant ? { variant } : {}) },
+    }),
+  );
 
 export const create = (app: string, body: CampaignPlan, key: string): Promise<Campaign> =>
-  told(api.POST("/v1/apps/{app}/campaigns", { params: { path: { app }, header: { "Idempotency-Key": key } }, body: body as never })) as Promise<Campaign>;
+  told(
+    api.POST("/v1/apps/{app}/campaigns", {
+      params: { path: { app }, header: { "Idempotency-Key": key } },
+      body: body as never,
+    }),
+  ) as Promise<Campaign>;
 
 export const replace = (app: string, campaign: string, body: CampaignPlan, header: Condition): Promise<Campaign> =>
-  told(api.PUT("/v1/apps/{app}/campaigns/{campaign}", { params: { path: { app, campaign }, header }, body: body as never })) as Promise<Campaign>;
+  told(
+    api.PUT("/v1/apps/{app}/campaigns/{campaign}", {
+      params: { path: { app, campaign }, header },
+      body: body as never,
+    }),
+  ) as Promise<Campaign>;

@@ -32,7 +32,11 @@ export default function Campaigns() {
             <Export
               name={`${app.slug}-campaigns`}
               page={async (iterator, limit, stop) => {
-                const { campaigns, next } = await loadPage(app.id, { state: filters.state as Campaign["state"] | undefined, limit, iterator }, stop);
+                const { campaigns, next } = await loadPage(
+                  app.id,
+                  { state: filters.state as Campaign["state"] | undefined, limit, iterator },
+                  stop,
+                );
                 return { rows: campaigns, next };
               }}
             />
@@ -43,11 +47,7 @@ export default function Campaigns() {
           </div>
         )}
       </Head>
-      {!app ? (
-        <ChooseApp apps={apps} what="Each campaign belongs to an app." />
-      ) : (
-        <List key={app.id} app={app} />
-      )}
+      {!app ? <ChooseApp apps={apps} what="Each campaign belongs to an app." /> : <List key={app.id} app={app} />}
     </>
   );
 }
@@ -67,12 +67,21 @@ function Write({ app }: { app: AppResponse }) {
 function List({ app }: { app: AppResponse }) {
   const { filters, change, link } = useFilters();
   const { state, after } = filters;
-  const page = useResource(`campaigns ${app.id} ${[state, after].join(" ")}`, (stop) => loadCampaigns(app.id, filters, stop), { on: MOVES, everyS: 10 });
+  const page = useResource(
+    `campaigns ${app.id} ${[state, after].join(" ")}`,
+    (stop) => loadCampaigns(app.id, filters, stop),
+    { on: MOVES, everyS: 10 },
+  );
   const narrow = (filter: Filters) => change({ ...filter, after: undefined });
   return (
     <>
       <div class="filters" role="group" aria-label="Filters">
-        <Select label="State" value={state} choices={STATES.map((state) => [state, STATE_LOOKS[state].word])} choose={(state) => narrow({ state })} />
+        <Select
+          label="State"
+          value={state}
+          choices={STATES.map((state) => [state, STATE_LOOKS[state].word])}
+          choose={(state) => narrow({ state })}
+        />
       </div>
       <Shown of={page} what="campaigns" isEmpty={({ campaigns }) => campaigns.length === 0} empty={<None app={app} />}>
         {({ campaigns }) => <CampaignTable campaigns={campaigns} />}
@@ -139,7 +148,11 @@ function CampaignTable({ campaigns }: { campaigns: Campaign[] }) {
         },
         { head: "State", cell: ({ state }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge> },
         { head: "Next", isExtra: true, cell: (campaign) => <Next campaign={campaign} /> },
-        { head: "Deliveries", cell: (campaign) => (campaign.standing ? <Progress campaign={campaign} of={campaign.standing} /> : <span class="soft">–</span>) },
+        {
+          head: "Deliveries",
+          cell: (campaign) =>
+            campaign.standing ? <Progress campaign={campaign} of={campaign.standing} /> : <span class="soft">–</span>,
+        },
         { head: "Runs", isNumber: true, isExtra: true, cell: ({ runs }) => <Count n={runs} /> },
         { head: "Tier", isExtra: true, cell: ({ tier }) => TIER_WORDS[tier] },
       ]}
@@ -150,7 +163,13 @@ function CampaignTable({ campaigns }: { campaigns: Campaign[] }) {
 /** Interval of reloads while a campaign is sent. */
 const SOON_MS = 60_000;
 
-function Next({ campaign: { state, next_at, changed_at }, isBrief = false }: { campaign: Campaign; isBrief?: boolean }) {
+function Next({
+  campaign: { state, next_at, changed_at },
+  isBrief = false,
+}: {
+  campaign: Campaign;
+  isBrief?: boolean;
+}) {
   const isSoon = !next_at || Date.parse(next_at) - clock.shown.value.getTime() < SOON_MS;
   if (state === "sending" && isSoon) return <span class="soft">sending</span>;
   if (next_at && (state === "scheduled" || state === "sending")) {

@@ -29,13 +29,21 @@ export function PlanCard({ app, campaign }: { app: AppResponse; campaign: Campai
         )
       }
     >
-      {sender.may ? <Plan app={app} campaign={campaign} /> : <p class="soft">Content and audience are visible to the role sender. {sender.why}</p>}
+      {sender.may ? (
+        <Plan app={app} campaign={campaign} />
+      ) : (
+        <p class="soft">Content and audience are visible to the role sender. {sender.why}</p>
+      )}
     </Card>
   );
 }
 
 function Plan({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
-  const plan = useResource(`plan ${campaign.id} ${campaign.changed_at}`, (stop) => loadPlan(app.id, campaign.id, stop), { everyS: 3_600 });
+  const plan = useResource(
+    `plan ${campaign.id} ${campaign.changed_at}`,
+    (stop) => loadPlan(app.id, campaign.id, stop),
+    { everyS: 3_600 },
+  );
   return (
     <Shown of={plan} what="the plan">
       {(plan) => <Written plan={plan} />}
@@ -53,7 +61,10 @@ function Written({ plan }: { plan: CampaignPlan }) {
         <Said message={message} />
         {variants.map(({ name, weight, message }) => (
           <p key={name}>
-            <span class="soft">{name}, weight {weight ?? 1}:</span> <Said message={message} />
+            <span class="soft">
+              {name}, weight {weight ?? 1}:
+            </span>{" "}
+            <Said message={message} />
           </p>
         ))}
       </dd>
@@ -100,7 +111,8 @@ function Said({ message }: { message: Partial<CampaignPlan["message"]> }) {
       </>
     );
   }
-  if (!content?.title) return <span class="soft">{Object.keys(message).length === 0 ? "unchanged" : "content set through the API"}</span>;
+  if (!content?.title)
+    return <span class="soft">{Object.keys(message).length === 0 ? "unchanged" : "content set through the API"}</span>;
   return (
     <>
       <strong>{content.title}</strong>

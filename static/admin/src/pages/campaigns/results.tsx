@@ -22,10 +22,15 @@ export function Variants({ progress: { variants, runs } }: { progress: CampaignP
     <>
       {said ? (
         <p id="verdict">
-          <Badge tone={said.tone}>{said.words.startsWith("No winner") ? "No winner" : "Ahead"}</Badge> {capital(said.words.replace("No winner: ", ""))}
+          <Badge tone={said.tone}>{said.words.startsWith("No winner") ? "No winner" : "Ahead"}</Badge>{" "}
+          {capital(said.words.replace("No winner: ", ""))}
         </p>
       ) : (
-        <p class="soft">{variants.some(({ reports }) => reports) ? "No delivery was accepted yet." : "Pushes without a receipt token cannot be compared."}</p>
+        <p class="soft">
+          {variants.some(({ reports }) => reports)
+            ? "No delivery was accepted yet."
+            : "Pushes without a receipt token cannot be compared."}
+        </p>
       )}
       {decided && <p id="winner">Result of the A/B test: {decided}</p>}
       {known.length > 0 && <Intervals of={known} />}
@@ -38,8 +43,17 @@ export function Variants({ progress: { variants, runs } }: { progress: CampaignP
           { head: "Weight", isNumber: true, isExtra: true, cell: ({ weight }) => weight },
           { head: "Deliveries", isNumber: true, cell: ({ counts }) => <Count n={counts.targeted} /> },
           { head: "Accepted", isNumber: true, cell: ({ counts }) => <Count n={counts.accepted} /> },
-          { head: "Shown", isNumber: true, isExtra: true, cell: ({ reports }) => (reports ? <Count n={reports.displayed} /> : "unknown") },
-          { head: "Clicked", isNumber: true, cell: ({ reports }) => (reports ? <Count n={reports.clicked} /> : "unknown") },
+          {
+            head: "Shown",
+            isNumber: true,
+            isExtra: true,
+            cell: ({ reports }) => (reports ? <Count n={reports.displayed} /> : "unknown"),
+          },
+          {
+            head: "Clicked",
+            isNumber: true,
+            cell: ({ reports }) => (reports ? <Count n={reports.clicked} /> : "unknown"),
+          },
         ]}
       />
     </>
@@ -58,7 +72,13 @@ function Intervals({ of }: { of: readonly Interval[] }) {
             <span class="name">{name}</span>
             <svg class="drawn" aria-hidden="true">
               <line class="axis-line" x1="0" x2="100%" y1="50%" y2="50%" />
-              <rect class="interval-bar" x={at(from)} width={`${Math.max(0, ((Math.min(to, end) - from) / end) * 100)}%`} y="25%" height="50%" />
+              <rect
+                class="interval-bar"
+                x={at(from)}
+                width={`${Math.max(0, ((Math.min(to, end) - from) / end) * 100)}%`}
+                y="25%"
+                height="50%"
+              />
               <line class="interval-edge" x1={at(from)} x2={at(from)} y1="20%" y2="80%" />
               <line class="interval-edge" x1={at(to)} x2={at(to)} y1="20%" y2="80%" />
               <line class="interval-mark" x1={at(rate)} x2={at(rate)} y1="5%" y2="95%" />
@@ -81,7 +101,9 @@ function Intervals({ of }: { of: readonly Interval[] }) {
           </span>
         </li>
       </ul>
-      <figcaption class="fine">Mark: CTR, clicks divided by accepted deliveries. Bar: 95 % confidence interval.</figcaption>
+      <figcaption class="fine">
+        Mark: CTR, clicks divided by accepted deliveries. Bar: 95 % confidence interval.
+      </figcaption>
     </figure>
   );
 }
@@ -98,17 +120,26 @@ export function Gateways({ progress: { gateways } }: { progress: CampaignProgres
           { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
           { head: "Accepted", isNumber: true, cell: ({ counts }) => <Count n={counts.accepted} /> },
           { head: "Waiting", isNumber: true, cell: ({ counts }) => <Count n={counts.waiting} /> },
-          { head: "Lost", isNumber: true, cell: ({ counts }) => <Count n={counts.gone + counts.expired + counts.dead} /> },
+          {
+            head: "Lost",
+            isNumber: true,
+            cell: ({ counts }) => <Count n={counts.gone + counts.expired + counts.dead} />,
+          },
         ]}
       />
-      {gateways.some(({ reports }) => !reports) && <p class="fine">Apple’s browsers report neither shown nor clicked.</p>}
+      {gateways.some(({ reports }) => !reports) && (
+        <p class="fine">Apple’s browsers report neither shown nor clicked.</p>
+      )}
     </>
   );
 }
 
 /** Results of each run, newest first, beside the previous run. */
 export function Runs({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
-  const runs = useResource(`runs ${campaign.id}`, (stop) => loadRuns(app.id, campaign.id, stop), { on: MOVES, everyS: 5 });
+  const runs = useResource(`runs ${campaign.id}`, (stop) => loadRuns(app.id, campaign.id, stop), {
+    on: MOVES,
+    everyS: 5,
+  });
   const now = clock.shown.value;
   return (
     <Shown of={runs} what="runs" isEmpty={(rows) => rows.length === 0} empty={<p class="soft">No run has started.</p>}>
@@ -122,12 +153,25 @@ export function Runs({ app, campaign }: { app: AppResponse; campaign: Campaign }
               { head: "Run", cell: ({ run }) => run },
               { head: "Time", cell: ({ at }) => <Time at={at} absolute /> },
               { head: "Accepted", isNumber: true, cell: ({ total }) => <Count n={total.accepted} /> },
-              { head: "CTR", isNumber: true, cell: ({ reports }) => (reports?.click_rate == null ? "unknown" : percent(reports.click_rate)) },
-              { head: "Change from previous run", isNumber: true, isExtra: true, cell: ({ before }) => changeWords(before) },
+              {
+                head: "CTR",
+                isNumber: true,
+                cell: ({ reports }) => (reports?.click_rate == null ? "unknown" : percent(reports.click_rate)),
+              },
+              {
+                head: "Change from previous run",
+                isNumber: true,
+                isExtra: true,
+                cell: ({ before }) => changeWords(before),
+              },
               { head: "Winner", cell: (run) => winnerWords(run, now, zone.value) ?? <span class="soft">no test</span> },
             ]}
           />
-          {campaign.runs > rows.length && <p class="fine">The last {things(rows.length, "run")} of {count(campaign.runs)}.</p>}
+          {campaign.runs > rows.length && (
+            <p class="fine">
+              The last {things(rows.length, "run")} of {count(campaign.runs)}.
+            </p>
+          )}
         </>
       )}
     </Shown>
@@ -151,7 +195,9 @@ export function Locales({ app, campaign }: { app: AppResponse; campaign: Campaig
 }
 
 function AskedLocales({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
-  const locales = useResource(`locales ${campaign.id}`, (stop) => loadLocales(app.id, campaign.id, stop), { everyS: 3_600 });
+  const locales = useResource(`locales ${campaign.id}`, (stop) => loadLocales(app.id, campaign.id, stop), {
+    everyS: 3_600,
+  });
   return (
     <Shown of={locales} what="languages" isEmpty={(rows) => rows.length === 0} empty={<p>There is no delivery yet.</p>}>
       {(rows) => (

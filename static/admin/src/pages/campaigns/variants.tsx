@@ -20,7 +20,15 @@ export function VariantsBar({ draft, change, chosen, choose }: BarProps) {
   };
   return (
     <div class="row variants-bar">
-      {variants.length > 1 && <Segments legend="Variant" name="variant" value={String(chosen)} choices={variants.map(({ name }, n) => [String(n), name || `Variant ${n + 1}`])} choose={(n) => choose(Number(n))} />}
+      {variants.length > 1 && (
+        <Segments
+          legend="Variant"
+          name="variant"
+          value={String(chosen)}
+          choices={variants.map(({ name }, n) => [String(n), name || `Variant ${n + 1}`])}
+          choose={(n) => choose(Number(n))}
+        />
+      )}
       {variants.length < VARIANTS_MAX && (
         <button type="button" id="add-variant" class={variants.length === 0 ? "plain" : ""} onClick={add}>
           {variants.length === 0 ? "Add a variant (A/B test)" : "Add a variant"}
@@ -33,15 +41,30 @@ export function VariantsBar({ draft, change, chosen, choose }: BarProps) {
 /** Shares of the variants, and the settings of a test. */
 export function VariantsCard({ draft, change, problem }: PartProps) {
   const { variants } = draft;
-  const put = (n: number, changes: Partial<Variant>) => change({ variants: variants.map((variant, at) => (at === n ? { ...variant, ...changes } : variant)) });
+  const put = (n: number, changes: Partial<Variant>) =>
+    change({ variants: variants.map((variant, at) => (at === n ? { ...variant, ...changes } : variant)) });
   const hasHours = draft.when === "at" || draft.when === "cron" || variants.some(({ hour }) => hour);
   const byRecipient = draft.when === "recipient";
   return (
     <Card title="A/B test">
       {variants.map(({ name, weight, hour }, n) => (
         <div class="pair variant" key={n} role="group" aria-label={`Variant ${n + 1}`}>
-          <Text label="Variant" name={`variant-name-${n}`} value={name} change={(name) => put(n, { name })} max={64} fault={problem?.fault(`/variants/${n}/name`)} />
-          <Text label="Weight" name={`variant-weight-${n}`} value={weight} change={(weight) => put(n, { weight })} max={4} fault={problem?.fault(`/variants/${n}/weight`)} />
+          <Text
+            label="Variant"
+            name={`variant-name-${n}`}
+            value={name}
+            change={(name) => put(n, { name })}
+            max={64}
+            fault={problem?.fault(`/variants/${n}/name`)}
+          />
+          <Text
+            label="Weight"
+            name={`variant-weight-${n}`}
+            value={weight}
+            change={(weight) => put(n, { weight })}
+            max={4}
+            fault={problem?.fault(`/variants/${n}/weight`)}
+          />
           {hasHours && (
             <Choice
               label="Hour"
@@ -64,12 +87,37 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
       <Check name="tested" checked={draft.isTested} change={(isTested) => change({ isTested })}>
         Test on a part of the audience first, then send the winner to all others
       </Check>
-      {draft.isTested && byRecipient && <p class="fault">A test is not possible with local send times: recipients have different times.</p>}
+      {draft.isTested && byRecipient && (
+        <p class="fault">A test is not possible with local send times: recipients have different times.</p>
+      )}
       {draft.isTested && (
         <div class="pair">
-          <Text label="Test group (%)" name="share" value={draft.share} change={(share) => change({ share })} max={5} hint="Up to 50." fault={problem?.fault("/test/share")} />
-          <Text label="Test duration (hours)" name="test-hours" value={draft.testHours} change={(testHours) => change({ testHours })} max={6} fault={problem?.fault("/test/after")} />
-          <Text label="Confidence (%)" name="confidence" value={draft.confidence} change={(confidence) => change({ confidence })} max={5} hint="80 to 99.9." fault={problem?.fault("/test/confidence")} />
+          <Text
+            label="Test group (%)"
+            name="share"
+            value={draft.share}
+            change={(share) => change({ share })}
+            max={5}
+            hint="Up to 50."
+            fault={problem?.fault("/test/share")}
+          />
+          <Text
+            label="Test duration (hours)"
+            name="test-hours"
+            value={draft.testHours}
+            change={(testHours) => change({ testHours })}
+            max={6}
+            fault={problem?.fault("/test/after")}
+          />
+          <Text
+            label="Confidence (%)"
+            name="confidence"
+            value={draft.confidence}
+            change={(confidence) => change({ confidence })}
+            max={5}
+            hint="80 to 99.9."
+            fault={problem?.fault("/test/confidence")}
+          />
           <Choice
             label="Without a winner, all others get"
             name="otherwise"

@@ -12,19 +12,43 @@ import { Check, Choice, Field, Moment, Segments, Text, ZoneField } from "../comp
 import type { PartProps } from "./composer";
 import { loadCampaigns } from "./load";
 
-const WHEN_WORDS: Record<When, string> = { now: "When started", at: "Once", recipient: "Local time", cron: "Recurring", follow: "Follow-up" };
+const WHEN_WORDS: Record<When, string> = {
+  now: "When started",
+  at: "Once",
+  recipient: "Local time",
+  cron: "Recurring",
+  follow: "Follow-up",
+};
 
 /** Schedule, with a description beside the fields. */
 export function WhenCard({ app, draft, change, problem }: PartProps) {
   const { when } = draft;
-  const zoneField = <ZoneField timezone={draft.timezone} change={(timezone) => change({ timezone })} fault={problem?.fault("/schedule/timezone")} />;
+  const zoneField = (
+    <ZoneField
+      timezone={draft.timezone}
+      change={(timezone) => change({ timezone })}
+      fault={problem?.fault("/schedule/timezone")}
+    />
+  );
   const isOpen = (when !== "at" && when !== "recipient") || draft.at !== "";
   return (
     <Card title="Schedule">
-      <Segments legend="Schedule" name="when" value={when} choices={(Object.keys(WHEN_WORDS) as When[]).map((when) => [when, WHEN_WORDS[when]])} choose={(when) => change({ when })} />
+      <Segments
+        legend="Schedule"
+        name="when"
+        value={when}
+        choices={(Object.keys(WHEN_WORDS) as When[]).map((when) => [when, WHEN_WORDS[when]])}
+        choose={(when) => change({ when })}
+      />
       {(when === "at" || when === "recipient") && (
         <div class="pair">
-          <Moment label={when === "at" ? "Time" : "Local time of each recipient"} name="at" value={draft.at} change={(at) => change({ at })} fault={problem?.fault("/schedule/at")} />
+          <Moment
+            label={when === "at" ? "Time" : "Local time of each recipient"}
+            name="at"
+            value={draft.at}
+            change={(at) => change({ at })}
+            fault={problem?.fault("/schedule/at")}
+          />
           {when === "at" ? (
             zoneField
           ) : (
@@ -42,7 +66,14 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
           )}
         </div>
       )}
-      {when === "cron" && <RecurrenceFields cron={draft.cron} change={(cron) => change({ cron })} zoneField={zoneField} fault={problem?.fault("/schedule/cron")} />}
+      {when === "cron" && (
+        <RecurrenceFields
+          cron={draft.cron}
+          change={(cron) => change({ cron })}
+          zoneField={zoneField}
+          fault={problem?.fault("/schedule/cron")}
+        />
+      )}
       {(when === "at" || when === "cron") && (
         <Check name="own-hour" checked={draft.isOwnHour} change={(isOwnHour) => change({ isOwnHour })}>
           Send at the best hour of each subscriber, within 24 hours from then
@@ -94,19 +125,52 @@ function RecurrenceFields({ cron, change, zoneField, fault }: RecurrenceProps) {
           <legend>Days</legend>
           {WEEKDAYS.map(([day, , name]) => (
             <label key={day}>
-              <input type="checkbox" name="weekday" value={String(day)} checked={known.weekdays.includes(day)} onChange={() => write({ weekdays: toggledDay(known.weekdays, day) })} /> {name}
+              <input
+                type="checkbox"
+                name="weekday"
+                value={String(day)}
+                checked={known.weekdays.includes(day)}
+                onChange={() => write({ weekdays: toggledDay(known.weekdays, day) })}
+              />{" "}
+              {name}
             </label>
           ))}
         </fieldset>
       )}
       <div class="pair">
         {chosen === "cron" ? (
-          <Text label="Cron expression" name="cron" value={cron} change={change} max={200} hint="Minute, hour, day of month, month, day of week. 0 9 * * MON is every Monday at 09:00." fault={fault} />
+          <Text
+            label="Cron expression"
+            name="cron"
+            value={cron}
+            change={change}
+            max={200}
+            hint="Minute, hour, day of month, month, day of week. 0 9 * * MON is every Monday at 09:00."
+            fault={fault}
+          />
         ) : (
           <>
-            {chosen === "monthly" && <Choice label="Day of the month" name="month-day" value={String(known.day)} choices={DAYS_OF_MONTH} choose={(day) => write({ day: Number(day) })} hint={known.day > 28 ? "Months without this day are skipped." : undefined} />}
+            {chosen === "monthly" && (
+              <Choice
+                label="Day of the month"
+                name="month-day"
+                value={String(known.day)}
+                choices={DAYS_OF_MONTH}
+                choose={(day) => write({ day: Number(day) })}
+                hint={known.day > 28 ? "Months without this day are skipped." : undefined}
+              />
+            )}
             <Field label="Time" fault={fault}>
-              {(described) => <input {...described} type="time" name="recurrence-time" required value={known.time} onInput={(event) => event.currentTarget.value && write({ time: event.currentTarget.value })} />}
+              {(described) => (
+                <input
+                  {...described}
+                  type="time"
+                  name="recurrence-time"
+                  required
+                  value={known.time}
+                  onInput={(event) => event.currentTarget.value && write({ time: event.currentTarget.value })}
+                />
+              )}
             </Field>
           </>
         )}
@@ -117,11 +181,23 @@ function RecurrenceFields({ cron, change, zoneField, fault }: RecurrenceProps) {
 }
 
 function FollowFields({ app, draft, change, problem }: PartProps) {
-  const known = useResource(`campaigns to follow ${app.id}`, (stop) => loadCampaigns(app.id, {}, stop), { everyS: 300 });
-  const slugs = new Set([...(draft.follows ? [draft.follows] : []), ...(known.known.value?.value.campaigns ?? []).map(({ slug }) => slug)]);
+  const known = useResource(`campaigns to follow ${app.id}`, (stop) => loadCampaigns(app.id, {}, stop), {
+    everyS: 300,
+  });
+  const slugs = new Set([
+    ...(draft.follows ? [draft.follows] : []),
+    ...(known.known.value?.value.campaigns ?? []).map(({ slug }) => slug),
+  ]);
   return (
     <div class="pair">
-      <Choice label="Follow up on" name="follows" value={draft.follows} choices={[["", "Choose one"], ...[...slugs].map((slug) => [slug, slug] as const)]} choose={(follows) => change({ follows })} fault={problem?.fault("/follows/campaign")} />
+      <Choice
+        label="Follow up on"
+        name="follows"
+        value={draft.follows}
+        choices={[["", "Choose one"], ...[...slugs].map((slug) => [slug, slug] as const)]}
+        choose={(follows) => change({ follows })}
+        fault={problem?.fault("/follows/campaign")}
+      />
       <Choice
         label="Recipients who"
         name="did-not"
@@ -132,7 +208,14 @@ function FollowFields({ app, draft, change, problem }: PartProps) {
         ]}
         choose={(didNot) => change({ didNot: didNot as "click" | "display" })}
       />
-      <Text label="Hours after the start of its last run" name="follow-hours" value={draft.followHours} change={(followHours) => change({ followHours })} max={6} fault={problem?.fault("/follows/after")} />
+      <Text
+        label="Hours after the start of its last run"
+        name="follow-hours"
+        value={draft.followHours}
+        change={(followHours) => change({ followHours })}
+        max={6}
+        fault={problem?.fault("/follows/after")}
+      />
     </div>
   );
 }
@@ -155,8 +238,26 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
           hint={draft.pace === "none" ? undefined : paceWords(planOf(draft))}
           fault={problem?.fault("/pace")}
         />
-        {draft.pace === "rate" && <Text label="Recipients per minute" name="per-minute" value={draft.perMinute} change={(perMinute) => change({ perMinute })} max={7} fault={problem?.fault("/pace/per_minute")} />}
-        {draft.pace === "spread" && <Text label="Minutes" name="spread-minutes" value={draft.spreadMinutes} change={(spreadMinutes) => change({ spreadMinutes })} max={5} fault={problem?.fault("/pace/spread_over")} />}
+        {draft.pace === "rate" && (
+          <Text
+            label="Recipients per minute"
+            name="per-minute"
+            value={draft.perMinute}
+            change={(perMinute) => change({ perMinute })}
+            max={7}
+            fault={problem?.fault("/pace/per_minute")}
+          />
+        )}
+        {draft.pace === "spread" && (
+          <Text
+            label="Minutes"
+            name="spread-minutes"
+            value={draft.spreadMinutes}
+            change={(spreadMinutes) => change({ spreadMinutes })}
+            max={5}
+            fault={problem?.fault("/pace/spread_over")}
+          />
+        )}
         <Text
           label="Holdout (%)"
           name="holdout"
@@ -167,7 +268,14 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
           hint="Share of the audience that gets nothing, up to 50, to measure the effect."
           fault={problem?.fault("/holdout")}
         />
-        <Moment label="Ends" name="expires" value={draft.expires} change={(expires) => change({ expires })} hint={`Nothing is sent after this time (${draft.timezone}). Empty: no end.`} fault={problem?.fault("/expires_at")} />
+        <Moment
+          label="Ends"
+          name="expires"
+          value={draft.expires}
+          change={(expires) => change({ expires })}
+          hint={`Nothing is sent after this time (${draft.timezone}). Empty: no end.`}
+          fault={problem?.fault("/expires_at")}
+        />
       </div>
     </Card>
   );

@@ -35,7 +35,10 @@ function Findings({ at, findings }: { at: string; findings: CheckResult[] }) {
   return (
     <>
       <p class="verdict" id="checks-state">
-        <Badge tone={tone}>{words}</Badge> <span class="fine">checked <Time at={at} /></span>
+        <Badge tone={tone}>{words}</Badge>{" "}
+        <span class="fine">
+          checked <Time at={at} />
+        </span>
       </p>
       {wrong.length > 0 && (
         <ul class="findings">

@@ -1,7 +1,15 @@
 import { useState } from "preact/hooks";
 import type { AppResponse, DryRun } from "../../api/types";
 import { things } from "../../lib/format";
-import { AUDIENCES, isAddressed, maySunset, sunsetOf, sunsetWords, type AudienceKind, type Draft } from "../../lib/draft";
+import {
+  AUDIENCES,
+  isAddressed,
+  maySunset,
+  sunsetOf,
+  sunsetWords,
+  type AudienceKind,
+  type Draft,
+} from "../../lib/draft";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { Card } from "../../ui/card";
@@ -11,15 +19,41 @@ import { Choice, Segments, Text } from "./fields";
 import { faultAt, type PartProps } from "./parts";
 import { Reach } from "./reach";
 
-const WORDS: Record<AudienceKind, string> = { all: "All subscribers", topic: "Topic", segment: "Segment", users: "Users", subscriptions: "Subscriptions" };
+const WORDS: Record<AudienceKind, string> = {
+  all: "All subscribers",
+  topic: "Topic",
+  segment: "Segment",
+  users: "Users",
+  subscriptions: "Subscriptions",
+};
 
 /** Audience, with its size. */
 export function AudienceCard({ app, draft, change, check }: PartProps) {
   return (
     <Card title="Audience">
-      <Segments legend="Audience" name="audience" value={draft.audience} choices={AUDIENCES.map((kind) => [kind, WORDS[kind]])} choose={(audience) => change({ audience })} />
-      {draft.audience === "topic" && <TopicField app={app} topic={draft.topic} choose={(topic) => change({ topic })} fault={faultAt(check, "/to/topic")} />}
-      {draft.audience === "segment" && <SegmentField app={app} segment={draft.segment} choose={(segment) => change({ segment })} fault={faultAt(check, "/to/segment")} />}
+      <Segments
+        legend="Audience"
+        name="audience"
+        value={draft.audience}
+        choices={AUDIENCES.map((kind) => [kind, WORDS[kind]])}
+        choose={(audience) => change({ audience })}
+      />
+      {draft.audience === "topic" && (
+        <TopicField
+          app={app}
+          topic={draft.topic}
+          choose={(topic) => change({ topic })}
+          fault={faultAt(check, "/to/topic")}
+        />
+      )}
+      {draft.audience === "segment" && (
+        <SegmentField
+          app={app}
+          segment={draft.segment}
+          choose={(segment) => change({ segment })}
+          fault={faultAt(check, "/to/segment")}
+        />
+      )}
       {draft.audience === "users" && (
         <Text
           label="User ids of your site"
@@ -44,7 +78,11 @@ export function AudienceCard({ app, draft, change, check }: PartProps) {
         />
       )}
       <SunsetFields draft={draft} change={change} fault={(pointer) => faultAt(check, pointer)} />
-      {isAddressed(draft) ? <Reach check={check} about={about} /> : <p class="soft reach">Choose an audience to see its size.</p>}
+      {isAddressed(draft) ? (
+        <Reach check={check} about={about} />
+      ) : (
+        <p class="soft reach">Choose an audience to see its size.</p>
+      )}
     </Card>
   );
 }
@@ -59,8 +97,18 @@ interface TopicProps {
 export function TopicField({ app, topic, choose, fault }: TopicProps) {
   const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
   const names = new Set([...(topic ? [topic] : []), ...(topics.known.value?.value ?? [])]);
-  if (topics.known.value && names.size === 0) return <p class="soft">This app has no topics yet. A topic is created when a subscription joins it.</p>;
-  return <Choice label="Topic" name="topic" value={topic} choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]} choose={choose} fault={fault} />;
+  if (topics.known.value && names.size === 0)
+    return <p class="soft">This app has no topics yet. A topic is created when a subscription joins it.</p>;
+  return (
+    <Choice
+      label="Topic"
+      name="topic"
+      value={topic}
+      choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]}
+      choose={choose}
+      fault={fault}
+    />
+  );
 }
 
 interface SegmentProps {
@@ -73,7 +121,9 @@ interface SegmentProps {
 /** Choice of a stored segment, with its conditions. */
 export function SegmentField({ app, segment, choose, fault }: SegmentProps) {
   const { link } = useFilters();
-  const stored = useResource(`segments ${app.id} all`, (stop) => loadSegments(app.id, undefined, stop, 250), { everyS: 300 });
+  const stored = useResource(`segments ${app.id} all`, (stop) => loadSegments(app.id, undefined, stop, 250), {
+    everyS: 300,
+  });
   const known = stored.known.value?.value.segments ?? [];
   const chosen = known.find(({ name }) => name === segment);
   if (stored.known.value && known.length === 0 && !segment) {
@@ -118,12 +168,39 @@ export function SunsetFields({ draft, change, fault }: SunsetProps) {
     <details class="more" id="sunset" open={isOpen}>
       <summary>Exclude inactive subscribers (sunset)</summary>
       <div class="pair">
-        <Text label="Messages shown without a click" name="unclicked" value={draft.unclicked} change={(unclicked) => change({ unclicked })} max={3} placeholder="10" hint="1 to 100." fault={fault("/sunset/unclicked")} />
-        <Text label="Period without a click" name="unclicked-for" value={draft.unclickedFor} change={(unclickedFor) => change({ unclickedFor })} max={5} placeholder="60d" hint="In hours or days, 1h to 365d." fault={fault("/sunset/unclicked_for")} />
-        <Text label="Keep new subscribers for" name="welcome" value={draft.welcome} change={(welcome) => change({ welcome })} max={5} placeholder="30d" fault={fault("/sunset/welcome")} />
+        <Text
+          label="Messages shown without a click"
+          name="unclicked"
+          value={draft.unclicked}
+          change={(unclicked) => change({ unclicked })}
+          max={3}
+          placeholder="10"
+          hint="1 to 100."
+          fault={fault("/sunset/unclicked")}
+        />
+        <Text
+          label="Period without a click"
+          name="unclicked-for"
+          value={draft.unclickedFor}
+          change={(unclickedFor) => change({ unclickedFor })}
+          max={5}
+          placeholder="60d"
+          hint="In hours or days, 1h to 365d."
+          fault={fault("/sunset/unclicked_for")}
+        />
+        <Text
+          label="Keep new subscribers for"
+          name="welcome"
+          value={draft.welcome}
+          change={(welcome) => change({ welcome })}
+          max={5}
+          placeholder="30d"
+          fault={fault("/sunset/welcome")}
+        />
       </div>
       <p class="fine" id="sunset-words" aria-live="polite">
-        {rule ? sunsetWords(rule) : "All given conditions must apply."} A <a href={link("/segments/-new")}>segment</a> shows their number: <code>unclicked &gt;= 10</code>.
+        {rule ? sunsetWords(rule) : "All given conditions must apply."} A <a href={link("/segments/-new")}>segment</a>{" "}
+        shows their number: <code>unclicked &gt;= 10</code>.
       </p>
     </details>
   );
@@ -132,4 +209,5 @@ export function SunsetFields({ draft, change, fault }: SunsetProps) {
 const AN_ESTIMATE = " The count may change before sending. One person may have several subscriptions.";
 
 /** Reasons for changes of the count. */
-const about = ({ unreachable }: DryRun): string => (unreachable > 0 ? ` ${things(unreachable, "listed recipient")} cannot be reached: no active browser.` : AN_ESTIMATE);
+const about = ({ unreachable }: DryRun): string =>
+  unreachable > 0 ? ` ${things(unreachable, "listed recipient")} cannot be reached: no active browser.` : AN_ESTIMATE;

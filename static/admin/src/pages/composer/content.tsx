@@ -23,7 +23,14 @@ const SAYS = [
 ] as const;
 
 /** Content: a text or a stored template. `to`: the audience. */
-export function ContentCard({ app, draft, change, check, sight, to }: PartProps & { sight: Sight; to: MessageRequest["to"] }) {
+export function ContentCard({
+  app,
+  draft,
+  change,
+  check,
+  sight,
+  to,
+}: PartProps & { sight: Sight; to: MessageRequest["to"] }) {
   const site = app.origins[0];
   return (
     <Card title="Content">
@@ -32,7 +39,12 @@ export function ContentCard({ app, draft, change, check, sight, to }: PartProps 
         <TemplateFields app={app} draft={draft} change={change} check={check} sight={sight} to={to} />
       ) : (
         <>
-          <ContentFields app={app} draft={draft} change={change} fault={(member) => faultAt(check, `/content/${member}`)} />
+          <ContentFields
+            app={app}
+            draft={draft}
+            change={change}
+            fault={(member) => faultAt(check, `/content/${member}`)}
+          />
           <Meter used={octets(content(draft), site)} />
         </>
       )}
@@ -52,10 +64,19 @@ interface FieldsProps {
 
 /** Checks the link after typing stops. Shows nothing of an incomplete link. */
 function LinkCheck({ app, url }: { app: AppResponse; url: string }) {
-  const isLink = /^https:\/\/[^/]+\.[^/]+/i.test(url) || (url.startsWith("/") && app.origins[0]?.startsWith("https:") === true);
-  const { shown, problem, isOld } = useAsked(isLink ? url : undefined, (url, stop) => checkLink(app.id, url, stop), PAUSE_MS);
+  const isLink =
+    /^https:\/\/[^/]+\.[^/]+/i.test(url) || (url.startsWith("/") && app.origins[0]?.startsWith("https:") === true);
+  const { shown, problem, isOld } = useAsked(
+    isLink ? url : undefined,
+    (url, stop) => checkLink(app.id, url, stop),
+    PAUSE_MS,
+  );
   if (!isLink) return null;
-  const { tone, words } = isOld ? { tone: "waiting" as const, words: "Checking the link…" } : problem || !shown ? { tone: "cancelled" as const, words: `Not checked: ${problem?.message ?? "no answer"}` } : linkWords(shown);
+  const { tone, words } = isOld
+    ? { tone: "waiting" as const, words: "Checking the link…" }
+    : problem || !shown
+      ? { tone: "cancelled" as const, words: `Not checked: ${problem?.message ?? "no answer"}` }
+      : linkWords(shown);
   return (
     <p class="fine" id="link-check" role="status">
       <Badge tone={tone}>Link</Badge> {words}
@@ -63,7 +84,8 @@ function LinkCheck({ app, url }: { app: AppResponse; url: string }) {
   );
 }
 
-const lengthOf = (text: string): string | undefined => (text === "" ? undefined : things(characters(text), "character"));
+const lengthOf = (text: string): string | undefined =>
+  text === "" ? undefined : things(characters(text), "character");
 
 /** Most characters of a template's text: the server counts 4,096 octets. */
 const TEMPLATE_TEXT_MAX = 4_096;
@@ -71,15 +93,38 @@ const TEMPLATE_TEXT_MAX = 4_096;
 export function ContentFields({ app, draft, change, fault, isTemplate = false }: FieldsProps) {
   const site = app.origins[0];
   // It keeps the user's choice during the edit.
-  const [isOpen] = useState(() => Boolean(draft.icon || draft.image || draft.badge || draft.tag || draft.requireInteraction || draft.silent));
+  const [isOpen] = useState(() =>
+    Boolean(draft.icon || draft.image || draft.badge || draft.tag || draft.requireInteraction || draft.silent),
+  );
   const [isAsked, ask] = useState(false);
-  const recent = useResource(`recent links ${app.id} ${isAsked}`, async (stop) => (isAsked ? loadRecent(app.id, stop) : undefined), { everyS: 3_600 }).known.value?.value;
+  const recent = useResource(
+    `recent links ${app.id} ${isAsked}`,
+    async (stop) => (isAsked ? loadRecent(app.id, stop) : undefined),
+    { everyS: 3_600 },
+  ).known.value?.value;
   const suggest = (of: Suggested) => ({ suggestions: recent?.[of], onFocus: () => ask(true) });
   const most = (max: number) => (isTemplate ? TEMPLATE_TEXT_MAX : max);
   return (
     <>
-      <Text label="Title" name="title" value={draft.title} change={(title) => change({ title })} max={most(200)} hint={lengthOf(draft.title)} fault={fault("title")} />
-      <Text label="Text" name="body" rows={3} value={draft.body} change={(body) => change({ body })} max={most(2_000)} hint={lengthOf(draft.body)} fault={fault("body")} />
+      <Text
+        label="Title"
+        name="title"
+        value={draft.title}
+        change={(title) => change({ title })}
+        max={most(200)}
+        hint={lengthOf(draft.title)}
+        fault={fault("title")}
+      />
+      <Text
+        label="Text"
+        name="body"
+        rows={3}
+        value={draft.body}
+        change={(body) => change({ body })}
+        max={most(2_000)}
+        hint={lengthOf(draft.body)}
+        fault={fault("body")}
+      />
       <Text
         label="Link"
         name="url"
@@ -95,12 +140,51 @@ export function ContentFields({ app, draft, change, fault, isTemplate = false }:
       <details class="more" open={isOpen}>
         <summary>Images and behavior</summary>
         <div class="pair">
-          <Text label="Icon" name="icon" value={draft.icon} change={(icon) => change({ icon })} {...suggest("icon")} placeholder="/icon.png" hint="Small square next to the text." fault={fault("icon")} />
-          <Text label="Image" name="image" value={draft.image} change={(image) => change({ image })} {...suggest("image")} placeholder="https://…" hint="Large; not shown on all platforms." fault={fault("image")} />
-          <Text label="Badge" name="badge" value={draft.badge} change={(badge) => change({ badge })} {...suggest("badge")} placeholder="/badge.png" hint="Monochrome, for Android’s status bar." fault={fault("badge")} />
-          <Text label="Tag" name="tag" value={draft.tag} change={(tag) => change({ tag })} max={most(200)} hint="Replaces a visible notification with the same tag." fault={fault("tag")} />
+          <Text
+            label="Icon"
+            name="icon"
+            value={draft.icon}
+            change={(icon) => change({ icon })}
+            {...suggest("icon")}
+            placeholder="/icon.png"
+            hint="Small square next to the text."
+            fault={fault("icon")}
+          />
+          <Text
+            label="Image"
+            name="image"
+            value={draft.image}
+            change={(image) => change({ image })}
+            {...suggest("image")}
+            placeholder="https://…"
+            hint="Large; not shown on all platforms."
+            fault={fault("image")}
+          />
+          <Text
+            label="Badge"
+            name="badge"
+            value={draft.badge}
+            change={(badge) => change({ badge })}
+            {...suggest("badge")}
+            placeholder="/badge.png"
+            hint="Monochrome, for Android’s status bar."
+            fault={fault("badge")}
+          />
+          <Text
+            label="Tag"
+            name="tag"
+            value={draft.tag}
+            change={(tag) => change({ tag })}
+            max={most(200)}
+            hint="Replaces a visible notification with the same tag."
+            fault={fault("tag")}
+          />
         </div>
-        <Check name="require_interaction" checked={draft.requireInteraction} change={(requireInteraction) => change({ requireInteraction })}>
+        <Check
+          name="require_interaction"
+          checked={draft.requireInteraction}
+          change={(requireInteraction) => change({ requireInteraction })}
+        >
           Stay until dismissed
         </Check>
         <Check name="silent" checked={draft.silent} change={(silent) => change({ silent })}>
@@ -112,14 +196,27 @@ export function ContentFields({ app, draft, change, fault, isTemplate = false }:
   );
 }
 
-function Buttons({ draft, change, fault, most }: Omit<FieldsProps, "app" | "isTemplate"> & { most: (max: number) => number }) {
+function Buttons({
+  draft,
+  change,
+  fault,
+  most,
+}: Omit<FieldsProps, "app" | "isTemplate"> & { most: (max: number) => number }) {
   const { actions } = draft;
-  const replace = (n: number, changes: Partial<Button>) => change({ actions: actions.map((button, at) => (at === n ? { ...button, ...changes } : button)) });
+  const replace = (n: number, changes: Partial<Button>) =>
+    change({ actions: actions.map((button, at) => (at === n ? { ...button, ...changes } : button)) });
   return (
     <div class="buttons">
       {actions.map(({ title, url }, n) => (
         <div class="pair" key={n} role="group" aria-label={`Button ${n + 1}`}>
-          <Text label={`Button ${n + 1}`} name={`button-${n}`} value={title} change={(title) => replace(n, { title })} max={most(100)} fault={title ? fault(`actions/${n}/title`) : undefined} />
+          <Text
+            label={`Button ${n + 1}`}
+            name={`button-${n}`}
+            value={title}
+            change={(title) => replace(n, { title })}
+            max={most(100)}
+            fault={title ? fault(`actions/${n}/title`) : undefined}
+          />
           <Text
             label="Link of the button"
             name={`button-url-${n}`}
@@ -134,7 +231,12 @@ function Buttons({ draft, change, fault, most }: Omit<FieldsProps, "app" | "isTe
         </div>
       ))}
       {actions.length < BUTTONS_MAX && (
-        <button type="button" class="plain" id="add-button" onClick={() => change({ actions: [...actions, { title: "", url: "" }] })}>
+        <button
+          type="button"
+          class="plain"
+          id="add-button"
+          onClick={() => change({ actions: [...actions, { title: "", url: "" }] })}
+        >
           Add a button
         </button>
       )}

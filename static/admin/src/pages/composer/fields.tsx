@@ -10,7 +10,11 @@ interface FieldProps {
   /** Fault of the value. */
   fault?: string | undefined;
   /** Draws what is filled in, given what describes it. */
-  children: (described: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ComponentChildren;
+  children: (described: {
+    id: string;
+    "aria-describedby": string | undefined;
+    "aria-invalid": boolean;
+  }) => ComponentChildren;
 }
 
 /** Something to fill in, with what belongs there and what is wrong with it. */
@@ -48,12 +52,24 @@ export function Text({ name, value, change, placeholder, max, rows, suggestions,
   return (
     <Field {...field}>
       {(described) => {
-        const props = { ...described, name, value, maxLength: max, autocomplete: "off", placeholder: placeholder ?? "", onFocus };
+        const props = {
+          ...described,
+          name,
+          value,
+          maxLength: max,
+          autocomplete: "off",
+          placeholder: placeholder ?? "",
+          onFocus,
+        };
         return rows ? (
           <textarea {...props} rows={rows} onInput={(event) => change(event.currentTarget.value)} />
         ) : (
           <>
-            <input {...props} list={suggestions ? list : undefined} onInput={(event) => change(event.currentTarget.value)} />
+            <input
+              {...props}
+              list={suggestions ? list : undefined}
+              onInput={(event) => change(event.currentTarget.value)}
+            />
             {suggestions && (
               <datalist id={list}>
                 {suggestions.map((suggestion) => (
@@ -92,7 +108,19 @@ export function Choice({ name, value, choices, choose, ...field }: ChoiceProps) 
 }
 
 /** A few choices side by side. */
-export function Segments<T extends string>({ legend, name, value, choices, choose }: { legend: string; name: string; value: T; choices: readonly (readonly [T, string])[]; choose: (value: T) => void }) {
+export function Segments<T extends string>({
+  legend,
+  name,
+  value,
+  choices,
+  choose,
+}: {
+  legend: string;
+  name: string;
+  value: T;
+  choices: readonly (readonly [T, string])[];
+  choose: (value: T) => void;
+}) {
   return (
     <fieldset class="segments">
       <legend class="hidden">{legend}</legend>
@@ -106,10 +134,21 @@ export function Segments<T extends string>({ legend, name, value, choices, choos
   );
 }
 
-export function Check({ name, checked, change, children }: { name: string; checked: boolean; change: (checked: boolean) => void; children: ComponentChildren }) {
+export function Check({
+  name,
+  checked,
+  change,
+  children,
+}: {
+  name: string;
+  checked: boolean;
+  change: (checked: boolean) => void;
+  children: ComponentChildren;
+}) {
   return (
     <label class="check">
-      <input type="checkbox" name={name} checked={checked} onChange={(event) => change(event.currentTarget.checked)} /> <span>{children}</span>
+      <input type="checkbox" name={name} checked={checked} onChange={(event) => change(event.currentTarget.checked)} />{" "}
+      <span>{children}</span>
     </label>
   );
 }
@@ -126,18 +165,43 @@ interface MomentProps {
 export function Moment({ label, name, value, change, hint, fault }: MomentProps) {
   return (
     <Field label={label} hint={hint} fault={fault}>
-      {(described) => <input {...described} type="datetime-local" name={name} value={value} onInput={(event) => change(event.currentTarget.value)} />}
+      {(described) => (
+        <input
+          {...described}
+          type="datetime-local"
+          name={name}
+          value={value}
+          onInput={(event) => change(event.currentTarget.value)}
+        />
+      )}
     </Field>
   );
 }
 
-export function ZoneField({ timezone, change, fault }: { timezone: string; change: (timezone: string) => void; fault?: string | undefined }) {
+export function ZoneField({
+  timezone,
+  change,
+  fault,
+}: {
+  timezone: string;
+  change: (timezone: string) => void;
+  fault?: string | undefined;
+}) {
   const id = useId();
   return (
     <Field label="Time zone" hint="Time zone of the schedule." fault={fault}>
       {(described) => (
         <>
-          <input {...described} name="timezone" list={id} maxLength={64} autocomplete="off" spellcheck={false} value={timezone} onInput={(event) => change(event.currentTarget.value)} />
+          <input
+            {...described}
+            name="timezone"
+            list={id}
+            maxLength={64}
+            autocomplete="off"
+            spellcheck={false}
+            value={timezone}
+            onInput={(event) => change(event.currentTarget.value)}
+          />
           <datalist id={id}>
             {Intl.supportedValuesOf("timeZone").map((zone) => (
               <option key={zone} value={zone} />

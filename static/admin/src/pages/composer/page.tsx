@@ -44,7 +44,13 @@ function OfApp({ app }: { app: AppResponse }) {
 function begun({ segment, topic, template }: Filters): Draft | undefined {
   if (!segment && !topic && !template) return undefined;
   const audience = segment ? "segment" : topic ? "topic" : "all";
-  return { ...BLANK, audience, segment: segment ?? "", topic: topic ?? "", ...(template ? { says: "template", template } : {}) };
+  return {
+    ...BLANK,
+    audience,
+    segment: segment ?? "",
+    topic: topic ?? "",
+    ...(template ? { says: "template", template } : {}),
+  };
 }
 
 /** Starts with the content of another message. */
@@ -58,7 +64,8 @@ function LikeAnother({ app, id }: { app: AppResponse; id: string }) {
 }
 
 function FormLike({ app, said: { content } }: { app: AppResponse; said: MessageContentResponse }) {
-  if (!content) return <p class="refused">The content of that message was deleted, or your role does not allow reading it.</p>;
+  if (!content)
+    return <p class="refused">The content of that message was deleted, or your role does not allow reading it.</p>;
   return <Form app={app} begin={like(content)} />;
 }
 

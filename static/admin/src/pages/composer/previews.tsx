@@ -1,6 +1,15 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Notification } from "../../api/types";
-import { characters, cutWords, hostOf, leftOut, PLATFORM_IDS, PLATFORMS, type PlatformId, type Visible } from "../../lib/platforms";
+import {
+  characters,
+  cutWords,
+  hostOf,
+  leftOut,
+  PLATFORM_IDS,
+  PLATFORMS,
+  type PlatformId,
+  type Visible,
+} from "../../lib/platforms";
 
 interface Props {
   said: Notification;
@@ -20,7 +29,10 @@ export function Previews(props: Props) {
           <Preview key={id} id={id} {...props} />
         ))}
       </div>
-      <p class="fine">Approximate: systems and versions differ, and long texts are cut. Images are placeholders: this page loads nothing from other servers.</p>
+      <p class="fine">
+        Approximate: systems and versions differ, and long texts are cut. Images are placeholders: this page loads
+        nothing from other servers.
+      </p>
     </section>
   );
 }
@@ -54,7 +66,8 @@ const list = (items: readonly string[]) => new Intl.ListFormat("en", { type: "co
 function visible(element: HTMLElement | null, text: string): Visible {
   const of = characters(text);
   const node = element?.firstChild;
-  if (!element || !(node instanceof Text) || text === "" || element.scrollHeight <= element.clientHeight + 1) return { shown: of, of };
+  if (!element || !(node instanceof Text) || text === "" || element.scrollHeight <= element.clientHeight + 1)
+    return { shown: of, of };
   const bottom = element.getBoundingClientRect().top + element.clientHeight + 1;
   const range = document.createRange();
   range.setStart(node, 0);
@@ -69,13 +82,26 @@ function visible(element: HTMLElement | null, text: string): Visible {
 }
 
 /** The drawing is decorative: its content is in the form. */
-function Drawing({ id, said, site, name, onDrawn }: Props & { id: PlatformId; onDrawn: (cut: string | undefined) => void }) {
+function Drawing({
+  id,
+  said,
+  site,
+  name,
+  onDrawn,
+}: Props & { id: PlatformId; onDrawn: (cut: string | undefined) => void }) {
   const [title, body] = [useRef<HTMLParagraphElement>(null), useRef<HTMLParagraphElement>(null)];
-  useLayoutEffect(() => onDrawn(cutWords(visible(title.current, said.title), visible(body.current, said.body ?? ""))), [said.title, said.body, said.icon]);
+  useLayoutEffect(
+    () => onDrawn(cutWords(visible(title.current, said.title), visible(body.current, said.body ?? ""))),
+    [said.title, said.body, said.icon],
+  );
   const { ownIcon, image, buttons } = PLATFORMS[id];
   const host = hostOf("/", site) || "your site";
   const shownButtons = (said.actions ?? []).slice(0, buttons);
-  const icon = ownIcon ? said.icon && <span class="icon own" /> : <span class="icon">{name.slice(0, 1).toUpperCase()}</span>;
+  const icon = ownIcon ? (
+    said.icon && <span class="icon own" />
+  ) : (
+    <span class="icon">{name.slice(0, 1).toUpperCase()}</span>
+  );
   return (
     <div class="drawing" aria-hidden="true">
       {id === "android" && (
@@ -88,10 +114,16 @@ function Drawing({ id, said, site, name, onDrawn }: Props & { id: PlatformId; on
         {id !== "android" && icon}
         <div class="texts">
           {id === "ios" && <span class="now">now</span>}
-          <p class="title" ref={title}>{said.title || "Title"}</p>
+          <p class="title" ref={title}>
+            {said.title || "Title"}
+          </p>
           {id === "ios" && <p class="from">from {name}</p>}
           {id === "safari" && <p class="from">{host}</p>}
-          {(said.body || !said.title) && <p class="body" ref={body}>{said.body || "Text"}</p>}
+          {(said.body || !said.title) && (
+            <p class="body" ref={body}>
+              {said.body || "Text"}
+            </p>
+          )}
           {id === "chrome" && <p class="from">{host}</p>}
           {id === "firefox" && <p class="from">via {host}</p>}
         </div>
@@ -109,4 +141,6 @@ function Drawing({ id, said, site, name, onDrawn }: Props & { id: PlatformId; on
   );
 }
 
-const ImageField = ({ url, site }: { url: string; site: string | undefined }) => <span class="image">{hostOf(url, site) || "image"}</span>;
+const ImageField = ({ url, site }: { url: string; site: string | undefined }) => (
+  <span class="image">{hostOf(url, site) || "image"}</span>
+);

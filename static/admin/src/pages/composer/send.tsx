@@ -26,7 +26,13 @@ export function SendCard({ app, writing, check }: { app: AppResponse; writing: W
       {lacking ? <p class="soft">{lacking}</p> : <Refused problem={check.problem} />}
       <Warnings check={check} />
       <p class="row">
-        <button type="button" class="primary" id="send" disabled={Boolean(lacking) || check.problem !== undefined} onClick={() => ask("send")}>
+        <button
+          type="button"
+          class="primary"
+          id="send"
+          disabled={Boolean(lacking) || check.problem !== undefined}
+          onClick={() => ask("send")}
+        >
           {`${draft.isLater ? "Schedule" : "Send"}${n === undefined || lacking ? "" : draft.isLater ? ` for ${count(n)}` : ` to ${count(n)}`}…`}
         </button>
         {!isBlank(draft) && (
@@ -80,13 +86,29 @@ function SendDialog({ app, writing, onClose }: { app: AppResponse; writing: Writ
   };
   return (
     <Dialog title={draft.isLater ? "Schedule this message?" : "Send this message?"} onClose={onClose}>
-      <Shown of={counted} what="the number of recipients" isEmpty={({ audience_estimate: n }) => n === 0} empty={<p>The audience is empty.</p>}>
+      <Shown
+        of={counted}
+        what="the number of recipients"
+        isEmpty={({ audience_estimate: n }) => n === 0}
+        empty={<p>The audience is empty.</p>}
+      >
         {({ audience_estimate: n, unreachable }) => (
-          <TypedForm n={n} verb={draft.isLater ? "schedule" : "send"} button={draft.isLater ? "Schedule" : "Send"} id="send-now" work={work} onLeave={onClose}>
+          <TypedForm
+            n={n}
+            verb={draft.isLater ? "schedule" : "send"}
+            button={draft.isLater ? "Schedule" : "Send"}
+            id="send-now"
+            work={work}
+            onLeave={onClose}
+          >
             <p id="consequence">
-              <strong>{titleOf(draft)}</strong> goes to {audienceWords(request.to as never).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}: {things(n, "active subscription")}, counted just now.
+              <strong>{titleOf(draft)}</strong> goes to{" "}
+              {audienceWords(request.to as never).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}:{" "}
+              {things(n, "active subscription")}, counted just now.
               {unreachable > 0 && ` ${things(unreachable, "listed recipient")} cannot be reached.`}{" "}
-              {draft.isLater ? `${scheduleWords({ schedule: { at: draft.sendAt, timezone: draft.timezone } }, clock.shown.value, zone.value).join(" ")} Recipients are determined at that time.` : "Sent notifications cannot be recalled."}
+              {draft.isLater
+                ? `${scheduleWords({ schedule: { at: draft.sendAt, timezone: draft.timezone } }, clock.shown.value, zone.value).join(" ")} Recipients are determined at that time.`
+                : "Sent notifications cannot be recalled."}
             </p>
           </TypedForm>
         )}

@@ -10,7 +10,8 @@ interface Kept<T> {
 }
 
 /** Not by `randomUUID`, which there is on secure origins only. */
-const freshKey = (): string => Array.from(crypto.getRandomValues(new Uint8Array(16)), (octet) => octet.toString(16).padStart(2, "0")).join("");
+const freshKey = (): string =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (octet) => octet.toString(16).padStart(2, "0")).join("");
 
 function read<T>(place: string, by: string, blank: T): Kept<T> | undefined {
   try {
@@ -41,7 +42,9 @@ export interface Writing<T> {
 
 /** Draft of a page. `begin`: initial content, replaced by a stored draft. */
 export function useDraft<T>(place: string, by: string, blank: T, begin?: T): Writing<T> {
-  const [kept, setKept] = useState<Kept<T>>(() => (begin ? { draft: begin, key: freshKey(), by } : (read(place, by, blank) ?? { draft: blank, key: freshKey(), by })));
+  const [kept, setKept] = useState<Kept<T>>(() =>
+    begin ? { draft: begin, key: freshKey(), by } : (read(place, by, blank) ?? { draft: blank, key: freshKey(), by }),
+  );
   return {
     draft: kept.draft,
     key: kept.key,

@@ -32,7 +32,10 @@ export function useSight(app: string, draft: Draft): Sight {
   const { template, data } = said(draft);
   const isWhole = isTemplate && draft.template !== "" && objectOf(draft.data) !== undefined;
   const whom = user.trim() ? { user: user.trim() } : {};
-  const filled = useAsked(isWhole && template ? { template, ...(data ? { data } : {}), ...whom } : undefined, (body, stop) => preview(app, body, stop));
+  const filled = useAsked(
+    isWhole && template ? { template, ...(data ? { data } : {}), ...whom } : undefined,
+    (body, stop) => preview(app, body, stop),
+  );
   const shown = isWhole && !filled.problem && filled.shown ? shownTo(filled.shown)?.content : undefined;
   return { said: isTemplate ? (shown ?? NOTHING) : content(draft), filled, user, watch };
 }
@@ -45,7 +48,9 @@ interface Props extends PartProps {
 /** Stored template, and its data. */
 export function TemplateFields({ app, draft, change, check, sight, to }: Props) {
   const { link } = useFilters();
-  const stored = useResource(`templates ${app.id} all`, (stop) => loadTemplates(app.id, undefined, stop, 250), { everyS: 300 });
+  const stored = useResource(`templates ${app.id} all`, (stop) => loadTemplates(app.id, undefined, stop, 250), {
+    everyS: 300,
+  });
   const known = stored.known.value?.value.templates ?? [];
   if (stored.known.value && known.length === 0 && !draft.template) {
     return (
@@ -76,9 +81,22 @@ export function TemplateFields({ app, draft, change, check, sight, to }: Props) 
         max={8_192}
         placeholder={'{"city": "Linz"}'}
         hint="Available in the template as data."
-        fault={isObject ? check.problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "must be a JSON object"}
+        fault={
+          isObject
+            ? check.problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail
+            : "must be a JSON object"
+        }
       />
-      <Text label="Preview for user" name="drawn-for" value={sight.user} change={sight.watch} max={255} placeholder="anonymous" hint="User id of your site. Empty: an unknown user." fault={sight.filled.problem?.fault("/user")} />
+      <Text
+        label="Preview for user"
+        name="drawn-for"
+        value={sight.user}
+        change={sight.watch}
+        max={255}
+        placeholder="anonymous"
+        hint="User id of your site. Empty: an unknown user."
+        fault={sight.filled.problem?.fault("/user")}
+      />
       {draft.template && isObject && (
         <>
           <Seen sight={sight} />

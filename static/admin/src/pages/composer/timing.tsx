@@ -32,7 +32,10 @@ const WHENS = [
 
 function timeWords({ tier, ttl, isLater, sendAt, timezone }: PartProps["draft"], calendar: CalendarSettings): string[] {
   const now = clock.shown.value;
-  if (isLater) return sendAt ? [...scheduleWords({ schedule: { at: sendAt, timezone } }, now, zone.value), ...laterWords(tier, calendar)] : ["Choose a send time."];
+  if (isLater)
+    return sendAt
+      ? [...scheduleWords({ schedule: { at: sendAt, timezone } }, now, zone.value), ...laterWords(tier, calendar)]
+      : ["Choose a send time."];
   return whenWords(tier, calendar, Number(ttl || TIER_DEFAULTS[tier].ttlS), now);
 }
 
@@ -46,20 +49,47 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
   const names = ["", ...(presets.known.value?.value ?? []).map(({ name }) => name)];
   const topic = draft.audience === "topic" ? draft.topic : "";
   const { policy } = message(draft);
-  const timetable = useResource(`timetable ${app.id} ${draft.tier} ${topic} ${draft.policy}`, (stop) => loadTimetable(app.id, draft.tier, topic, policy, stop), {
-    everyS: 3_600,
-  });
+  const timetable = useResource(
+    `timetable ${app.id} ${draft.tier} ${topic} ${draft.policy}`,
+    (stop) => loadTimetable(app.id, draft.tier, topic, policy, stop),
+    {
+      everyS: 3_600,
+    },
+  );
   return (
     <Card title={isPlanned ? "Delivery options" : "Schedule and delivery options"}>
-      <Segments legend="Tier" name="tier" value={draft.tier} choices={TIERS.map((tier) => [tier, TIER_CHOICES[tier].word])} choose={(tier) => change({ tier })} />
+      <Segments
+        legend="Tier"
+        name="tier"
+        value={draft.tier}
+        choices={TIERS.map((tier) => [tier, TIER_CHOICES[tier].word])}
+        choose={(tier) => change({ tier })}
+      />
       <p class="fine">{TIER_CHOICES[draft.tier].for}</p>
       {!isPlanned && (
         <>
-          <Segments legend="Schedule" name="later" value={draft.isLater ? "later" : "now"} choices={WHENS} choose={(when) => change({ isLater: when === "later", timezone: draft.timezone || ownZone() })} />
+          <Segments
+            legend="Schedule"
+            name="later"
+            value={draft.isLater ? "later" : "now"}
+            choices={WHENS}
+            choose={(when) => change({ isLater: when === "later", timezone: draft.timezone || ownZone() })}
+          />
           {draft.isLater && (
             <div class="pair">
-              <Moment label="Send time" name="send-at" value={draft.sendAt} change={(sendAt) => change({ sendAt })} hint="At most 90 days ahead." fault={faultAt(check, "/send_at")} />
-              <ZoneField timezone={draft.timezone} change={(timezone) => change({ timezone })} fault={faultAt(check, "/timezone")} />
+              <Moment
+                label="Send time"
+                name="send-at"
+                value={draft.sendAt}
+                change={(sendAt) => change({ sendAt })}
+                hint="At most 90 days ahead."
+                fault={faultAt(check, "/send_at")}
+              />
+              <ZoneField
+                timezone={draft.timezone}
+                change={(timezone) => change({ timezone })}
+                fault={faultAt(check, "/timezone")}
+              />
             </div>
           )}
           <Shown of={calendar} what="the send time">
@@ -77,7 +107,10 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
             label="Time to live"
             name="ttl"
             value={draft.ttl}
-            choices={[["", `${duration(defaults.ttlS)} (default of the tier)`], ...TTLS.map((ttl) => [String(ttl), duration(ttl)] as const)]}
+            choices={[
+              ["", `${duration(defaults.ttlS)} (default of the tier)`],
+              ...TTLS.map((ttl) => [String(ttl), duration(ttl)] as const),
+            ]}
             choose={(ttl) => change({ ttl })}
             hint="A browser that is offline for longer does not get the message."
             fault={faultAt(check, "/ttl")}
@@ -86,7 +119,10 @@ export function TimingCard({ app, draft, change, check, isPlanned = false }: Par
             label="Urgency"
             name="urgency"
             value={draft.urgency}
-            choices={[["", `${defaults.urgency} (default of the tier)`], ...URGENCIES.map((urgency) => [urgency, urgency] as const)]}
+            choices={[
+              ["", `${defaults.urgency} (default of the tier)`],
+              ...URGENCIES.map((urgency) => [urgency, urgency] as const),
+            ]}
             choose={(urgency) => change({ urgency })}
             hint="Low urgency waits until the phone is charging or active."
             fault={faultAt(check, "/urgency")}
@@ -130,7 +166,9 @@ function Retries({ preview: { timetable, when_throttled, set_by } }: { preview: 
         <details>
           <summary>Timetable</summary>
           <Rows caption="Retries after failures" timetable={timetable} />
-          {when_throttled && <Rows caption="Retries after the push service asked to slow down" timetable={when_throttled} />}
+          {when_throttled && (
+            <Rows caption="Retries after the push service asked to slow down" timetable={when_throttled} />
+          )}
         </details>
       )}
     </>
@@ -148,7 +186,11 @@ function Rows({ caption, timetable }: { caption: string; timetable: Timetable })
         columns={[
           { head: "Retry", cell: ({ first, last }) => (first === last ? first : `${first} to ${last}`) },
           { head: "After", isNumber: true, cell: ({ delay_s }) => duration(delay_s) },
-          { head: "With jitter", isNumber: true, cell: ({ shortest_s, longest_s }) => `${duration(shortest_s)} to ${duration(longest_s)}` },
+          {
+            head: "With jitter",
+            isNumber: true,
+            cell: ({ shortest_s, longest_s }) => `${duration(shortest_s)} to ${duration(longest_s)}`,
+          },
           { head: "Total", isNumber: true, cell: ({ elapsed_s }) => duration(elapsed_s) },
         ]}
       />

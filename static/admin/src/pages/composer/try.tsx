@@ -33,7 +33,9 @@ export function TryCard({ app, draft }: { app: AppResponse; draft: Draft }) {
   const isReady = !lacking && id.trim() !== "";
   return (
     <Card title="Test">
-      <p class="fine">Sends this content to one recipient immediately, also in quiet hours. The test is a separate message.</p>
+      <p class="fine">
+        Sends this content to one recipient immediately, also in quiet hours. The test is a separate message.
+      </p>
       <form
         class="pair try"
         onSubmit={(event) => {
@@ -41,8 +43,20 @@ export function TryCard({ app, draft }: { app: AppResponse; draft: Draft }) {
           if (isReady) void run();
         }}
       >
-        <Choice label="To" name="test-kind" value={kind} choices={KINDS} choose={(kind) => setTo([kind as "users" | "subscriptions", id])} />
-        <Text label="Id" name="test-id" value={id} change={(id) => setTo([kind, id])} placeholder={kind === "users" ? "user id of your site" : "sub_…"} />
+        <Choice
+          label="To"
+          name="test-kind"
+          value={kind}
+          choices={KINDS}
+          choose={(kind) => setTo([kind as "users" | "subscriptions", id])}
+        />
+        <Text
+          label="Id"
+          name="test-id"
+          value={id}
+          change={(id) => setTo([kind, id])}
+          placeholder={kind === "users" ? "user id of your site" : "sub_…"}
+        />
         <button type="submit" id="send-test" disabled={!isReady || isBusy}>
           Send test
         </button>
@@ -57,7 +71,10 @@ export function TryCard({ app, draft }: { app: AppResponse; draft: Draft }) {
 /** Result of a test push. */
 function Became({ app, sent }: { app: AppResponse; sent: Accepted }) {
   const { link } = useFilters();
-  const message = useResource(`message ${sent.id}`, (stop) => loadMessage(app.id, sent.id, stop), { on: ["outcomes"], everyS: 3 });
+  const message = useResource(`message ${sent.id}`, (stop) => loadMessage(app.id, sent.id, stop), {
+    on: ["outcomes"],
+    everyS: 3,
+  });
   if (sent.audience_estimate === 0) return <p role="status">Not sent: this recipient has no active browser.</p>;
   return (
     <Shown of={message} what="the test">

@@ -26,7 +26,11 @@ const letters = (n: number) => things(n, "dead letter");
 export function HandleDialog({ app, handling, kind, error, message, onClose, onHandled }: Props) {
   const [done, setDone] = useState<DeadLetterActionResult>();
   const filter = { reason: kind.reason, message, error };
-  const dryRun = useResource(`${handling} ${app.id} ${kind.reason} ${message ?? ""} ${error ?? ""}`, () => handle(handling, app.id, filter, true), { everyS: 3_600 });
+  const dryRun = useResource(
+    `${handling} ${app.id} ${kind.reason} ${message ?? ""} ${error ?? ""}`,
+    () => handle(handling, app.id, filter, true),
+    { everyS: 3_600 },
+  );
   const { run, isBusy, problem } = useAction(async () => {
     setDone(await handle(handling, app.id, filter, false));
     onHandled();
@@ -56,7 +60,13 @@ export function HandleDialog({ app, handling, kind, error, message, onClose, onH
                 <button type="button" onClick={onClose}>
                   Cancel
                 </button>
-                <button type="button" class="primary" id="handle" disabled={isBusy || reached(handling, counted) === 0} onClick={() => run()}>
+                <button
+                  type="button"
+                  class="primary"
+                  id="handle"
+                  disabled={isBusy || reached(handling, counted) === 0}
+                  onClick={() => run()}
+                >
                   {title} {letters(reached(handling, counted))}
                 </button>
               </p>
@@ -76,7 +86,9 @@ const reached = (handling: Handling, { matched, unreachable, user_left }: DeadLe
 
 function whatReplayDoes(counted: DeadLetterActionResult): string {
   const left = [
-    counted.unreachable > 0 ? `${letters(counted.unreachable)} cannot be sent: the subscription is no longer active.` : "",
+    counted.unreachable > 0
+      ? `${letters(counted.unreachable)} cannot be sent: the subscription is no longer active.`
+      : "",
     counted.user_left > 0 ? `${letters(counted.user_left)} cannot be sent: another user has that browser now.` : "",
   ];
   const messages = things(counted.by_message?.length ?? 0, "message");

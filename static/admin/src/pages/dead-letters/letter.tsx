@@ -30,7 +30,11 @@ export default function DeadLetterPage() {
       <p class="back">
         <a href={link("/dead-letters")}>Failed deliveries</a>
       </p>
-      {app ? <Letter key={id} app={app} id={id} /> : <ChooseApp apps={apps} what="Each failed delivery belongs to an app." />}
+      {app ? (
+        <Letter key={id} app={app} id={id} />
+      ) : (
+        <ChooseApp apps={apps} what="Each failed delivery belongs to an app." />
+      )}
     </>
   );
 }
@@ -76,13 +80,16 @@ function Opened({ app, opened, onHandled }: { app: AppResponse; opened: DeadLett
       <div class="grid halves">
         <Card title="Last error">
           <p>
-            {opened.status != null && <code>{opened.status}</code>} {opened.detail ?? (opened.status == null ? "No response." : "The push service gave no reason.")}
+            {opened.status != null && <code>{opened.status}</code>}{" "}
+            {opened.detail ?? (opened.status == null ? "No response." : "The push service gave no reason.")}
           </p>
         </Card>
         <Card title="Delivery">
           <ul class="list">
             <li data-row>
-              <a id="story" href={link(`/deliveries/${app.slug}/${opened.message}/${opened.subscription}`)}>History of this delivery</a>
+              <a id="story" href={link(`/deliveries/${app.slug}/${opened.message}/${opened.subscription}`)}>
+                History of this delivery
+              </a>
             </li>
             <li data-row>
               Message <a href={link(`/messages/${opened.message}`)}>{opened.message}</a>
@@ -124,8 +131,18 @@ function History({ history }: { history: DeadLetterDetail["history"] }) {
       columns={[
         { head: "Attempt", cell: ({ attempt }) => (attempt === 0 ? "First POST" : `Retry ${attempt}`) },
         { head: "At", cell: ({ at }) => <Time at={at} absolute /> },
-        { head: "Response", cell: ({ status, reason }) => <OneLine text={[status, reason].filter((word) => word != null).join(" ") || "none"} /> },
-        { head: "Took", isNumber: true, isExtra: true, cell: ({ took_ms }) => (took_ms == null ? "–" : duration(took_ms / 1_000)) },
+        {
+          head: "Response",
+          cell: ({ status, reason }) => (
+            <OneLine text={[status, reason].filter((word) => word != null).join(" ") || "none"} />
+          ),
+        },
+        {
+          head: "Took",
+          isNumber: true,
+          isExtra: true,
+          cell: ({ took_ms }) => (took_ms == null ? "–" : duration(took_ms / 1_000)),
+        },
       ]}
     />
   );
@@ -149,9 +166,13 @@ function Content({ opened: { content, content_state, dropped } }: { opened: Dead
 const DOES: Record<Handling, { title: string; words: string }> = {
   replay: {
     title: "Replay",
-    words: "Sends a new message to this subscription. A browser that has shown the notification drops the duplicate. Fix the cause before replaying.",
+    words:
+      "Sends a new message to this subscription. A browser that has shown the notification drops the duplicate. Fix the cause before replaying.",
   },
-  discard: { title: "Discard", words: "The dead letter stays in the archive until its retention ends, but can no longer be replayed." },
+  discard: {
+    title: "Discard",
+    words: "The dead letter stays in the archive until its retention ends, but can no longer be replayed.",
+  },
 };
 
 function Acts({ app, id, onHandled }: { app: AppResponse; id: string; onHandled: () => unknown }) {
@@ -162,7 +183,8 @@ function Acts({ app, id, onHandled }: { app: AppResponse; id: string; onHandled:
     choose(undefined);
     await onHandled();
   });
-  if (!sender.may) return <p class="fine">Your role does not allow replaying or discarding dead letters. {sender.why}</p>;
+  if (!sender.may)
+    return <p class="fine">Your role does not allow replaying or discarding dead letters. {sender.why}</p>;
   return (
     <>
       <div class="row" role="group" aria-label="Actions">

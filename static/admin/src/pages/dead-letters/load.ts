@@ -20,9 +20,14 @@ export async function loadKinds(app: string, message: string | undefined, signal
   const [yesterday, before] = [now - DAY_MS, now - 2 * DAY_MS].map((ms) => new Date(ms).toISOString());
   const by = async (more: { since?: string; until?: string }): Promise<DeadLetterGroup[]> => {
     const query = { by: "reason", state: "open", message, ...more } as const;
-    return (await told(api.GET("/v1/apps/{app}/dead-letters/groups", { params: { path: { app }, query }, signal }))).data;
+    return (await told(api.GET("/v1/apps/{app}/dead-letters/groups", { params: { path: { app }, query }, signal })))
+      .data;
   };
-  const [open, lastDay, dayBefore] = await Promise.all([by({}), by({ since: yesterday }), by({ since: before, until: yesterday })]);
+  const [open, lastDay, dayBefore] = await Promise.all([
+    by({}),
+    by({ since: yesterday }),
+    by({ since: before, until: yesterday }),
+  ]);
   const of = (groups: DeadLetterGroup[], reason: string) => groups.find(({ key }) => key === reason)?.count ?? 0;
   return open.map(({ key, count, newest }) => {
     const reason = key ?? "";
@@ -31,7 +36,12 @@ export async function loadKinds(app: string, message: string | undefined, signal
 }
 
 /** Open dead letters of one reason by the push service’s words; the most frequent first. */
-export async function loadErrors(app: string, reason: string, message: string | undefined, signal: AbortSignal): Promise<DeadLetterGroup[]> {
+export async function loadErrors(
+  app: string,
+  reason: string,
+  message: string | undefined,
+  signal: AbortSignal,
+): Promise<DeadLetterGroup[]> {
   const query = { by: "detail", state: "open", reason, message } as const;
   return (await told(api.GET("/v1/apps/{app}/dead-letters/groups", { params: { path: { app }, query }, signal }))).data;
 }
@@ -46,9 +56,16 @@ export interface LetterPage {
   previous: string | null | undefined;
 }
 
-export async function loadLetters(app: string, { reason, message, error, after }: Filters, signal: AbortSignal, limit = 50): Promise<LetterPage> {
+export async function loadLetters(
+  app: string,
+  { reason, message, error, after }: Filters,
+  signal: AbortSignal,
+  limit = 50,
+): Promise<LetterPage> {
   const query = { state: "open", reason, message, detail: detailOf(error), limit, iterator: after } as const;
-  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/dead-letters", { params: { path: { app }, query }, signal }));
+  const { data, iterator, prev_iterator } = await told(
+    api.GET("/v1/apps/{app}/dead-letters", { params: { path: { app }, query }, signal }),
+  );
   return { letters: data, next: iterator, previous: prev_iterator };
 }
 
@@ -62,9 +79,16 @@ export interface LetterFilter {
 }
 
 /** Replays or discards what is open and fits, or counts what that would be. */
-export function handle(handling: Handling, app: string, { error, ...filter }: LetterFilter, dry_run: boolean): Promise<DeadLetterActionResult> {
+export function handle(
+  handling: Handling,
+  app: string,
+  { error, ...filter }: LetterFilter,
+  dry_run: boolean,
+): Promise<DeadLetterActionResult> {
   const to = { params: { path: { app } }, body: { filter: { ...filter, detail: detailOf(error) }, dry_run } };
-  return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/discard", to));
+  return handling === "replay"
+    ? told(api.POST("/v1/apps/{app}/dead-letters/replay", to))
+    : told(api.POST("/v1/apps/{app}/dead-letters/discard", to));
 }
 
 export const loadLetter = (app: string, dead_letter: string, signal: AbortSignal): Promise<DeadLetterDetail> =>
@@ -73,12 +97,20 @@ export const loadLetter = (app: string, dead_letter: string, signal: AbortSignal
 /** Replays or discards one dead letter; it stands in the audit log. */
 export function handleOne(handling: Handling, app: string, dead_letter: string): Promise<DeadLetterDetail> {
   const to = { params: { path: { app, dead_letter } } };
-  return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/discard", to));
+  return handling === "replay"
+    ? told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/replay", to))
+    : told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/discard", to));
 }
 
 /** URL of an export; the browser saves it. */
 export function exportPath(app: string, format: "csv" | "ndjson", { reason, message, error }: Filters): string {
   const detail = detailOf(error);
-  const query = new URLSearchParams({ format, state: "open", ...(reason ? { reason } : {}), ...(message ? { message } : {}), ...(detail === undefined ? {} : { detail }) });
+  const query = new URLSearchParams({
+    format,
+    state: "open",
+    ...(reason ? { reason } : {}),
+    ...(message ? { message } : {}),
+    ...(detail === undefined ? {} : { detail }),
+  });
   return `/v1/apps/${encodeURIComponent(app)}/dead-letters/export?${query.toString()}`;
 }

@@ -21,7 +21,10 @@ export default function DeadLetters() {
   const { app, apps } = useHere();
   return (
     <>
-      <Head title="Failed deliveries" lead="Each failed delivery is kept as a dead letter, which you can replay or discard.">
+      <Head
+        title="Failed deliveries"
+        lead="Each failed delivery is kept as a dead letter, which you can replay or discard."
+      >
         {app && <ExportLetters app={app} />}
       </Head>
       {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Each failed delivery belongs to an app." />}
@@ -52,16 +55,29 @@ function OfApp({ app }: { app: AppResponse }) {
   // Changes with each replay and discard, so that all lists are read again.
   const [handled, setHandled] = useState(0);
   const { message } = filters;
-  const kinds = useResource(`dead kinds ${app.id} ${message ?? ""}`, (stop) => loadKinds(app.id, message, stop), { on: ["dead_letter.created"] });
+  const kinds = useResource(`dead kinds ${app.id} ${message ?? ""}`, (stop) => loadKinds(app.id, message, stop), {
+    on: ["dead_letter.created"],
+  });
   return (
     <>
       <Shown
         of={kinds}
         what="dead letters"
         isEmpty={(kinds) => kinds.length === 0}
-        empty={<p>No dead letter {message && "of this message "}is open. A delivery appears here when all retries have failed, or when a push service refuses it permanently.</p>}
+        empty={
+          <p>
+            No dead letter {message && "of this message "}is open. A delivery appears here when all retries have failed,
+            or when a push service refuses it permanently.
+          </p>
+        }
       >
-        {(found) => <Kinds app={app} kinds={found.filter(({ reason }) => !filters.reason || reason === filters.reason)} choose={choose} />}
+        {(found) => (
+          <Kinds
+            app={app}
+            kinds={found.filter(({ reason }) => !filters.reason || reason === filters.reason)}
+            choose={choose}
+          />
+        )}
       </Shown>
       {(filters.reason || message) && (
         <p class="row">
@@ -73,11 +89,20 @@ function OfApp({ app }: { app: AppResponse }) {
       )}
       {filters.reason && <Errors app={app} reason={filters.reason} handled={handled} choose={choose} />}
       {filters.reason && <Letters key={filters.reason} app={app} handled={handled} />}
-      {chosen && <HandleDialog app={app} handling={chosen.handling} kind={chosen.kind} error={chosen.error} message={message} onClose={() => choose(undefined)} onHandled={() => {
+      {chosen && (
+        <HandleDialog
+          app={app}
+          handling={chosen.handling}
+          kind={chosen.kind}
+          error={chosen.error}
+          message={message}
+          onClose={() => choose(undefined)}
+          onHandled={() => {
             setHandled((n) => n + 1);
             return kinds.refresh();
           }}
-        />}
+        />
+      )}
     </>
   );
 }
@@ -92,14 +117,33 @@ interface Chosen {
 const ERRORS_MAX = 20;
 
 /** Letters of a reason, grouped by the words of the push service. */
-function Errors({ app, reason, handled, choose }: { app: AppResponse; reason: string; handled: number; choose: (chosen: Chosen) => void }) {
+function Errors({
+  app,
+  reason,
+  handled,
+  choose,
+}: {
+  app: AppResponse;
+  reason: string;
+  handled: number;
+  choose: (chosen: Chosen) => void;
+}) {
   const { filters, link } = useFilters();
   const sender = useMay("sender", app.id);
   const { message } = filters;
-  const errors = useResource(`dead errors ${app.id} ${reason} ${message ?? ""} ${handled}`, (stop) => loadErrors(app.id, reason, message, stop), { on: ["dead_letter.created"] });
+  const errors = useResource(
+    `dead errors ${app.id} ${reason} ${message ?? ""} ${handled}`,
+    (stop) => loadErrors(app.id, reason, message, stop),
+    { on: ["dead_letter.created"] },
+  );
   return (
     <Card title="By error">
-      <Shown of={errors} what="the errors" isEmpty={(errors) => errors.length === 0} empty={<p>No open dead letters of this reason.</p>}>
+      <Shown
+        of={errors}
+        what="the errors"
+        isEmpty={(errors) => errors.length === 0}
+        empty={<p>No open dead letters of this reason.</p>}
+      >
         {(errors) => (
           <>
             <Table
@@ -111,7 +155,10 @@ function Errors({ app, reason, handled, choose }: { app: AppResponse; reason: st
                 {
                   head: "Error",
                   cell: ({ key }) => (
-                    <a href={link("/dead-letters", { reason, message, error: key ?? NO_WORDS })} aria-current={(key ?? NO_WORDS) === filters.error ? "true" : undefined}>
+                    <a
+                      href={link("/dead-letters", { reason, message, error: key ?? NO_WORDS })}
+                      aria-current={(key ?? NO_WORDS) === filters.error ? "true" : undefined}
+                    >
                       {key ?? "No text"}
                     </a>
                   ),
@@ -124,7 +171,12 @@ function Errors({ app, reason, handled, choose }: { app: AppResponse; reason: st
                     sender.may && (
                       <span class="row">
                         {(["replay", "discard"] as const).map((handling) => (
-                          <button key={handling} type="button" class="plain" onClick={() => choose({ handling, kind: { reason }, error: key ?? NO_WORDS })}>
+                          <button
+                            key={handling}
+                            type="button"
+                            class="plain"
+                            onClick={() => choose({ handling, kind: { reason }, error: key ?? NO_WORDS })}
+                          >
                             {handling === "replay" ? "Replay…" : "Discard…"}
                             <span class="hidden"> letters with the error “{key ?? "No text"}”</span>
                           </button>
@@ -134,7 +186,11 @@ function Errors({ app, reason, handled, choose }: { app: AppResponse; reason: st
                 },
               ]}
             />
-            {errors.length > ERRORS_MAX && <p class="fine">The {ERRORS_MAX} most frequent of {count(errors.length)} errors.</p>}
+            {errors.length > ERRORS_MAX && (
+              <p class="fine">
+                The {ERRORS_MAX} most frequent of {count(errors.length)} errors.
+              </p>
+            )}
           </>
         )}
       </Shown>
@@ -191,13 +247,27 @@ function trend({ lastDay, dayBefore }: Kind): string {
 
 function Letters({ app, handled }: { app: AppResponse; handled: number }) {
   const { filters, link } = useFilters();
-  const page = useResource(`letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.error ?? ""} ${filters.after ?? ""} ${handled}`, (stop) => loadLetters(app.id, filters, stop));
+  const page = useResource(
+    `letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.error ?? ""} ${filters.after ?? ""} ${handled}`,
+    (stop) => loadLetters(app.id, filters, stop),
+  );
   return (
-    <Shown of={page} what="dead letters" isEmpty={({ letters }) => letters.length === 0} empty={<p>No more dead letters.</p>}>
+    <Shown
+      of={page}
+      what="dead letters"
+      isEmpty={({ letters }) => letters.length === 0}
+      empty={<p>No more dead letters.</p>}
+    >
       {(known) => (
         <>
           <LetterTable letters={known.letters} />
-          <Paging after={filters.after} sides={known} to={(after) => link("/dead-letters", { reason: filters.reason, message: filters.message, error: filters.error, after })} />
+          <Paging
+            after={filters.after}
+            sides={known}
+            to={(after) =>
+              link("/dead-letters", { reason: filters.reason, message: filters.message, error: filters.error, after })
+            }
+          />
         </>
       )}
     </Shown>
@@ -213,12 +283,32 @@ function LetterTable({ letters }: { letters: DeadLetterResponse[] }) {
       id={({ id }) => id}
       look={() => "linked"}
       columns={[
-        { head: "Died", cell: ({ id, at }) => <a href={link(`/dead-letters/${id}`)}><Time at={at} /></a> },
+        {
+          head: "Died",
+          cell: ({ id, at }) => (
+            <a href={link(`/dead-letters/${id}`)}>
+              <Time at={at} />
+            </a>
+          ),
+        },
         { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
-        { head: "Last error", cell: ({ status, detail }) => <OneLine text={[status, detail].filter((word) => word != null).join(" ") || "none"} /> },
+        {
+          head: "Last error",
+          cell: ({ status, detail }) => (
+            <OneLine text={[status, detail].filter((word) => word != null).join(" ") || "none"} />
+          ),
+        },
         { head: "Retries", isNumber: true, isExtra: true, cell: ({ retries }) => <Count n={retries} /> },
-        { head: "Message", isExtra: true, cell: ({ message, title }) => <a href={link(`/messages/${message}`)}>{title ?? short(message)}</a> },
-        { head: "Subscription", isExtra: true, cell: ({ subscription }) => <a href={link(`/subscribers/${subscription}`)}>{short(subscription)}</a> },
+        {
+          head: "Message",
+          isExtra: true,
+          cell: ({ message, title }) => <a href={link(`/messages/${message}`)}>{title ?? short(message)}</a>,
+        },
+        {
+          head: "Subscription",
+          isExtra: true,
+          cell: ({ subscription }) => <a href={link(`/subscribers/${subscription}`)}>{short(subscription)}</a>,
+        },
       ]}
     />
   );

@@ -41,7 +41,15 @@ export function TurnDialog({ turn, app, known, onClose, onTaken }: TurnProps) {
 }
 
 /** The story as plain text, to see before it is copied. */
-export function ReportDialog({ explanation, subject, onClose }: { explanation: ExplanationResponse; subject: Subject; onClose: () => void }) {
+export function ReportDialog({
+  explanation,
+  subject,
+  onClose,
+}: {
+  explanation: ExplanationResponse;
+  subject: Subject;
+  onClose: () => void;
+}) {
   // As it was when it was opened: what is copied is what was read.
   const [text] = useState(() => report(explanation, subject));
   const [told, tell] = useState("");

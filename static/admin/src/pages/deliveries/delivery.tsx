@@ -1,7 +1,17 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppResponse, Sentence } from "../../api/types";
-import { aDevice, answer, chapters, isWaiting, shortId, stateWords, TURN_WORDS, type Subject, type Turn } from "../../lib/deliveries";
+import {
+  aDevice,
+  answer,
+  chapters,
+  isWaiting,
+  shortId,
+  stateWords,
+  TURN_WORDS,
+  type Subject,
+  type Turn,
+} from "../../lib/deliveries";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { gatewayName } from "../../lib/words";
@@ -22,16 +32,33 @@ import "./deliveries.css";
 export default function DeliveryPage() {
   const { params } = useRoute();
   const [message = "", subscription = ""] = [params.message, params.subscription];
-  return <OfNamedApp name={params.app}>{(app) => <Story key={`${message} ${subscription}`} app={app} message={message} subscription={subscription} />}</OfNamedApp>;
+  return (
+    <OfNamedApp name={params.app}>
+      {(app) => <Story key={`${message} ${subscription}`} app={app} message={message} subscription={subscription} />}
+    </OfNamedApp>
+  );
 }
 
 function Story({ app, message, subscription }: { app: AppResponse; message: string; subscription: string }) {
   const { link } = useFilters();
   const [done, setDone] = useState("");
-  const known = useResource(`delivery ${app.id} ${message} ${subscription}`, (stop) => loadKnown(app.id, message, subscription, stop), {
-    on: ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "lane.held", "lane.released", "lane.breaker"],
-    everyS: 15,
-  });
+  const known = useResource(
+    `delivery ${app.id} ${message} ${subscription}`,
+    (stop) => loadKnown(app.id, message, subscription, stop),
+    {
+      on: [
+        "message.progress",
+        "message.done",
+        "message.paused",
+        "message.resumed",
+        "message.cancelled",
+        "lane.held",
+        "lane.released",
+        "lane.breaker",
+      ],
+      everyS: 15,
+    },
+  );
   return (
     <>
       <p class="back">
@@ -77,7 +104,12 @@ function Title({ known }: { known: Known }) {
   const device = aDevice(gatewayOf(known));
   const whom = personOf(known);
   const { message } = known.explanation;
-  return <Head title={whom ? `Delivery to ${whom}` : `Delivery to ${device}`} lead={`Message ${shortId(message)} to ${whom ? device : shortId(known.explanation.subscription)}`} />;
+  return (
+    <Head
+      title={whom ? `Delivery to ${whom}` : `Delivery to ${device}`}
+      lead={`Message ${shortId(message)} to ${whom ? device : shortId(known.explanation.subscription)}`}
+    />
+  );
 }
 
 function Verdict({ known: { explanation } }: { known: Known }) {
@@ -96,7 +128,12 @@ function Turns({ app, known, onDone }: { app: AppResponse; known: Known; onDone:
   const sender = useMay("sender", app.id);
   const { explanation, found } = known;
   const waits = isWaiting(explanation.state);
-  const subject: Subject = { app: `${app.name} (${app.slug})`, person: personOf(known), gateway: gatewayOf(known), lane: found?.lane ?? undefined };
+  const subject: Subject = {
+    app: `${app.name} (${app.slug})`,
+    person: personOf(known),
+    gateway: gatewayOf(known),
+    lane: found?.lane ?? undefined,
+  };
   return (
     <>
       <div class="row" role="group" aria-label="Actions">
@@ -113,9 +150,13 @@ function Turns({ app, known, onDone }: { app: AppResponse; known: Known; onDone:
         <button type="button" id="report" onClick={() => show("report")}>
           Copy as a report…
         </button>
-        {explanation.state === "dead" && <a href={link("/dead-letters", { app: app.slug })}>Replay from the failed deliveries</a>}
+        {explanation.state === "dead" && (
+          <a href={link("/dead-letters", { app: app.slug })}>Replay from the failed deliveries</a>
+        )}
       </div>
-      {waits && !sender.may && <p class="fine">Your role does not allow retrying or cancelling deliveries. {sender.why}</p>}
+      {waits && !sender.may && (
+        <p class="fine">Your role does not allow retrying or cancelling deliveries. {sender.why}</p>
+      )}
       {open === "report" && <ReportDialog explanation={explanation} subject={subject} onClose={close} />}
       {(open === "retry" || open === "cancel") && (
         <TurnDialog
@@ -149,18 +190,34 @@ function About({ app, known }: { app: AppResponse; known: Known }) {
         </div>
         <div>
           <dt>Person</dt>
-          <dd>{person ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(person)}`)}>{person}</a> : "anonymous"}</dd>
+          <dd>
+            {person ? (
+              <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(person)}`)}>{person}</a>
+            ) : (
+              "anonymous"
+            )}
+          </dd>
         </div>
         <div>
           <dt>Device</dt>
           <dd>
-            <a href={link(`/subscribers/${app.slug}/subscriptions/${explanation.subscription}`)}>{shortId(explanation.subscription)}</a>
+            <a href={link(`/subscribers/${app.slug}/subscriptions/${explanation.subscription}`)}>
+              {shortId(explanation.subscription)}
+            </a>
             {known.subscription && <span class="soft"> {known.subscription.state}</span>}
           </dd>
         </div>
         <div>
           <dt>Push service</dt>
-          <dd>{found?.lane != null && gateway ? <a href={link(`/push-services/${found.lane}`)}>{gatewayName(gateway)}</a> : gateway ? gatewayName(gateway) : "unknown"}</dd>
+          <dd>
+            {found?.lane != null && gateway ? (
+              <a href={link(`/push-services/${found.lane}`)}>{gatewayName(gateway)}</a>
+            ) : gateway ? (
+              gatewayName(gateway)
+            ) : (
+              "unknown"
+            )}
+          </dd>
         </div>
       </dl>
       {chapters(explanation.story).about.map((sentence) => (

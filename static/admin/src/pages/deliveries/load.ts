@@ -1,6 +1,14 @@
 import { api, told } from "../../api/client";
 import { refusal } from "../../api/problem";
-import type { DeliveryResponse, DeliveryState, ExplanationResponse, FoundDelivery, FoundDeliveries, LaneResponse, SubscriptionResponse } from "../../api/types";
+import type {
+  DeliveryResponse,
+  DeliveryState,
+  ExplanationResponse,
+  FoundDelivery,
+  FoundDeliveries,
+  LaneResponse,
+  SubscriptionResponse,
+} from "../../api/types";
 import { clock } from "../../lib/clock";
 import { isId, person, type Turn } from "../../lib/deliveries";
 import type { Filters } from "../../lib/url";
@@ -31,7 +39,9 @@ function queryOf({ who, message, state, tier, lane, within, day, after }: Filter
   };
   if (message) return { ...whom, ...narrowed };
   // To the minute, lest every look be another one.
-  const since = within ? new Date(Math.floor(clock.now().getTime() / 60_000) * 60_000 - Number(within) * 1_000).toISOString() : undefined;
+  const since = within
+    ? new Date(Math.floor(clock.now().getTime() / 60_000) * 60_000 - Number(within) * 1_000).toISOString()
+    : undefined;
   const until = day && !Number.isNaN(Date.parse(day)) ? new Date(Date.parse(day) + DAY_MS).toISOString() : undefined;
   return { ...whom, ...narrowed, since, until };
 }
@@ -49,8 +59,14 @@ export async function loadDevices(app: string, who: string, signal: AbortSignal)
   return (await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }))).data;
 }
 
-const loadSubscription = (app: string, subscription: string, signal: AbortSignal): Promise<SubscriptionResponse | undefined> =>
-  orNothing(told(api.GET("/v1/apps/{app}/subscriptions/{subscription}", { params: { path: { app, subscription } }, signal })));
+const loadSubscription = (
+  app: string,
+  subscription: string,
+  signal: AbortSignal,
+): Promise<SubscriptionResponse | undefined> =>
+  orNothing(
+    told(api.GET("/v1/apps/{app}/subscriptions/{subscription}", { params: { path: { app, subscription } }, signal })),
+  );
 
 /** An app's lanes, to choose from. */
 export async function loadLanes(app: string, signal: AbortSignal): Promise<LaneResponse[]> {
@@ -68,7 +84,12 @@ export interface Known {
   subscription: SubscriptionResponse | undefined;
 }
 
-export async function loadKnown(app: string, message: string, subscription: string, signal: AbortSignal): Promise<Known> {
+export async function loadKnown(
+  app: string,
+  message: string,
+  subscription: string,
+  signal: AbortSignal,
+): Promise<Known> {
   const to = { params: { path: { app, message, subscription } }, signal };
   const query = { message, subscription };
   const [explanation, delivery, found, device] = await Promise.all([

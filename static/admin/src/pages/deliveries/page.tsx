@@ -22,10 +22,11 @@ import "./deliveries.css";
 export default function Deliveries() {
   return (
     <>
-      <Head title="Deliveries" lead="A delivery is one message to one device. Search by person or message to see its state and the reason." />
-      <OfApp what="Each delivery belongs to an app.">
-        {(app) => <OfOneApp key={app.id} app={app} />}
-      </OfApp>
+      <Head
+        title="Deliveries"
+        lead="A delivery is one message to one device. Search by person or message to see its state and the reason."
+      />
+      <OfApp what="Each delivery belongs to an app.">{(app) => <OfOneApp key={app.id} app={app} />}</OfApp>
     </>
   );
 }
@@ -39,8 +40,8 @@ function OfOneApp({ app }: { app: AppResponse }) {
       {(filters.who || filters.message) && <Narrow app={app} />}
       {isWrong ? (
         <p class="refused">
-          <code>{filters.message}</code> is not a message id: these begin with <code>msg_</code>. The response to the send request contains it, and{" "}
-          <code>bellwire message list</code> shows the latest.
+          <code>{filters.message}</code> is not a message id: these begin with <code>msg_</code>. The response to the
+          send request contains it, and <code>bellwire message list</code> shows the latest.
         </p>
       ) : filters.who && filters.message ? (
         <ByDevice app={app} who={filters.who} />
@@ -74,8 +75,8 @@ function Begin() {
   return (
     <div class="empty">
       <p>
-        Enter a person: the user id of your site, or the id of a subscription. With a message id as well, the result shows
-        this message on each device of the person. A message id alone shows all deliveries of the message.
+        Enter a person: the user id of your site, or the id of a subscription. With a message id as well, the result
+        shows this message on each device of the person. A message id alone shows all deliveries of the message.
       </p>
     </div>
   );
@@ -89,8 +90,18 @@ function Narrow({ app }: { app: AppResponse }) {
   const set = (changes: Record<string, string>) => change({ ...changes, after: undefined });
   return (
     <div class="filters" role="group" aria-label="Filters">
-      <Select label="State" value={filters.state} choices={DELIVERY_STATES.map((state) => [state, stateWords(state).word])} choose={(state) => set({ state })} />
-      <Select label="Tier" value={filters.tier} choices={TIERS.map((tier) => [tier, tier])} choose={(tier) => set({ tier })} />
+      <Select
+        label="State"
+        value={filters.state}
+        choices={DELIVERY_STATES.map((state) => [state, stateWords(state).word])}
+        choose={(state) => set({ state })}
+      />
+      <Select
+        label="Tier"
+        value={filters.tier}
+        choices={TIERS.map((tier) => [tier, tier])}
+        choose={(tier) => set({ tier })}
+      />
       <Select
         label="Push service"
         value={filters.lane}
@@ -99,9 +110,19 @@ function Narrow({ app }: { app: AppResponse }) {
       />
       {!filters.message && (
         <>
-          <Select label="Sent" value={filters.within} choices={SPANS.map((seconds) => [String(seconds), spanWords(seconds)])} choose={(within) => set({ within })} />
+          <Select
+            label="Sent"
+            value={filters.within}
+            choices={SPANS.map((seconds) => [String(seconds), spanWords(seconds)])}
+            choose={(within) => set({ within })}
+          />
           <label>
-            Up to <input type="date" value={filters.day ?? ""} onChange={(event) => set({ day: event.currentTarget.value })} />
+            Up to{" "}
+            <input
+              type="date"
+              value={filters.day ?? ""}
+              onChange={(event) => set({ day: event.currentTarget.value })}
+            />
           </label>
         </>
       )}
@@ -113,7 +134,9 @@ const keyOf = (filters: object) => JSON.stringify(filters);
 
 function Results({ app }: { app: AppResponse }) {
   const { filters } = useFilters();
-  const page = useResource(`found ${app.id} ${keyOf(filters)}`, (stop) => loadFound(app.id, filters, stop), { on: ["message.progress", "message.done"] });
+  const page = useResource(`found ${app.id} ${keyOf(filters)}`, (stop) => loadFound(app.id, filters, stop), {
+    on: ["message.progress", "message.done"],
+  });
   return (
     <Shown
       of={page}
@@ -123,9 +146,7 @@ function Results({ app }: { app: AppResponse }) {
         filters.after ? (
           <p>No more deliveries.</p>
         ) : (
-          <p>
-            No delivery matches. Enter a person and a message to see why the person got no delivery.
-          </p>
+          <p>No delivery matches. Enter a person and a message to see why the person got no delivery.</p>
         )
       }
     >
@@ -167,14 +188,20 @@ function Further({ page }: { page: FoundDeliveries }) {
   );
 }
 
-const addressOf = (app: AppResponse, message: string, subscription: string) => `/deliveries/${app.slug}/${message}/${subscription}`;
+const addressOf = (app: AppResponse, message: string, subscription: string) =>
+  `/deliveries/${app.slug}/${message}/${subscription}`;
 
 function FoundTable({ app, found }: { app: AppResponse; found: FoundDelivery[] }) {
   const { filters, link } = useFilters();
   const personColumn: Column<FoundDelivery> = {
     head: "Person",
     isExtra: true,
-    cell: ({ user_id }) => (user_id ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`)}>{user_id}</a> : <span class="soft">anonymous</span>),
+    cell: ({ user_id }) =>
+      user_id ? (
+        <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`)}>{user_id}</a>
+      ) : (
+        <span class="soft">anonymous</span>
+      ),
   };
   return (
     <Table
@@ -208,8 +235,17 @@ function FoundTable({ app, found }: { app: AppResponse; found: FoundDelivery[] }
         },
         // A user in the search need not be repeated in each row.
         ...(filters.message ? [personColumn] : []),
-        { head: "Attempts", isNumber: true, isExtra: true, cell: ({ last_attempt }) => (last_attempt ? last_attempt.attempt + 1 : 0) },
-        { head: "Last", isExtra: true, cell: ({ last_attempt }) => <span class="keep">{last_attempt ? <Time at={last_attempt.at} /> : "–"}</span> },
+        {
+          head: "Attempts",
+          isNumber: true,
+          isExtra: true,
+          cell: ({ last_attempt }) => (last_attempt ? last_attempt.attempt + 1 : 0),
+        },
+        {
+          head: "Last",
+          isExtra: true,
+          cell: ({ last_attempt }) => <span class="keep">{last_attempt ? <Time at={last_attempt.at} /> : "–"}</span>,
+        },
       ]}
     />
   );
@@ -234,8 +270,14 @@ function ByDevice({ app, who }: { app: AppResponse; who: string }) {
   const both = useResource(
     `by device ${app.id} ${who} ${message}`,
     async (stop) => {
-      const [devices, page] = await Promise.all([loadDevices(app.id, who, stop), loadFound(app.id, { who, message }, stop)]);
-      return devices.map((device) => ({ device, found: page.data.find(({ subscription }) => subscription === device.id) }));
+      const [devices, page] = await Promise.all([
+        loadDevices(app.id, who, stop),
+        loadFound(app.id, { who, message }, stop),
+      ]);
+      return devices.map((device) => ({
+        device,
+        found: page.data.find(({ subscription }) => subscription === device.id),
+      }));
     },
     { on: ["message.progress", "message.done"] },
   );
@@ -246,8 +288,8 @@ function ByDevice({ app, who }: { app: AppResponse; who: string }) {
       isEmpty={(devices) => devices.length === 0}
       empty={
         <p>
-          No subscription has the id or user id <code>{who}</code>. Users who never allowed notifications, or whose subscriptions were
-          deleted, cannot be reached.
+          No subscription has the id or user id <code>{who}</code>. Users who never allowed notifications, or whose
+          subscriptions were deleted, cannot be reached.
         </p>
       }
     >

@@ -24,7 +24,18 @@ export function RawFacts({ known: { delivery, explanation } }: { known: Known })
         />
       )}
       <pre>
-        <code>{JSON.stringify({ message: explanation.message, subscription: explanation.subscription, state: explanation.state, story: explanation.story.map(({ at, code, facts }) => ({ at, code, facts })) }, null, 2)}</code>
+        <code>
+          {JSON.stringify(
+            {
+              message: explanation.message,
+              subscription: explanation.subscription,
+              state: explanation.state,
+              story: explanation.story.map(({ at, code, facts }) => ({ at, code, facts })),
+            },
+            null,
+            2,
+          )}
+        </code>
       </pre>
     </details>
   );

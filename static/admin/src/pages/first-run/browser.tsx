@@ -17,7 +17,12 @@ export function BrowserStep({ app, isDone, onChanged }: Props) {
   const operator = useMay("operator", app.id);
   const isLetIn = app.origins.includes(location.origin);
   if (!window.isSecureContext) return <p>Web push requires HTTPS or localhost. Open this page at such an address.</p>;
-  if (!isLetIn && !operator.may) return <p class="fine">The app does not allow the origin {location.origin} yet. {operator.why}</p>;
+  if (!isLetIn && !operator.may)
+    return (
+      <p class="fine">
+        The app does not allow the origin {location.origin} yet. {operator.why}
+      </p>
+    );
   if (!isLetIn) {
     return (
       <Form
@@ -30,14 +35,19 @@ export function BrowserStep({ app, isDone, onChanged }: Props) {
         }}
       >
         <p>
-          A page at {location.origin} subscribes this browser, and {app.name} does not allow that origin yet. This adds it to the app’s origins; you can remove it in the settings.
+          A page at {location.origin} subscribes this browser, and {app.name} does not allow that origin yet. This adds
+          it to the app’s origins; you can remove it in the settings.
         </p>
       </Form>
     );
   }
   return (
     <>
-      <p>{isDone ? "This browser is subscribed and gets messages to all subscribers." : "A small window asks for permission and subscribes this browser."}</p>
+      <p>
+        {isDone
+          ? "This browser is subscribed and gets messages to all subscribers."
+          : "A small window asks for permission and subscribes this browser."}
+      </p>
       <p>
         <a
           id="this-browser"

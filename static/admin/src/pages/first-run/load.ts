@@ -22,9 +22,14 @@ export interface Known {
 const of = (app: string) => ({ path: { app } });
 
 export async function loadProgress(app: AppResponse, signal: AbortSignal): Promise<Known> {
-  const [keys, others, browser] = await Promise.all([loadApiKeys(app.id, signal), loadActive(app.id, signal), loadBrowser(app, signal)]);
+  const [keys, others, browser] = await Promise.all([
+    loadApiKeys(app.id, signal),
+    loadActive(app.id, signal),
+    loadBrowser(app, signal),
+  ]);
   const message = browser ? await loadMessage(app.id, browser, signal) : undefined;
-  const isSender = (key: (typeof keys)[number]) => key.scopes.includes("send") && !["revoked", "expired"].includes(keyState(key, clock.now()));
+  const isSender = (key: (typeof keys)[number]) =>
+    key.scopes.includes("send") && !["revoked", "expired"].includes(keyState(key, clock.now()));
   return {
     done: {
       app: true,
@@ -40,7 +45,9 @@ export async function loadProgress(app: AppResponse, signal: AbortSignal): Promi
 
 async function loadActive(app: string, signal: AbortSignal): Promise<string[]> {
   const query = { state: "active", limit: 2 } as const;
-  return (await told(api.GET("/v1/apps/{app}/subscriptions", { params: { ...of(app), query }, signal }))).data.map(({ id }) => id);
+  return (await told(api.GET("/v1/apps/{app}/subscriptions", { params: { ...of(app), query }, signal }))).data.map(
+    ({ id }) => id,
+  );
 }
 
 /** Note of the subscribing page. */
@@ -56,7 +63,12 @@ async function loadBrowser(app: AppResponse, signal: AbortSignal): Promise<strin
   const subscription = tried(app);
   if (!subscription) return undefined;
   try {
-    const found = await told(api.GET("/v1/apps/{app}/subscriptions/{subscription}", { params: { path: { app: app.id, subscription } }, signal }));
+    const found = await told(
+      api.GET("/v1/apps/{app}/subscriptions/{subscription}", {
+        params: { path: { app: app.id, subscription } },
+        signal,
+      }),
+    );
     return found.state === "active" ? found.id : undefined;
   } catch (thrown) {
     // It was noted down for another server at this address, or is long gone.
@@ -66,15 +78,20 @@ async function loadBrowser(app: AppResponse, signal: AbortSignal): Promise<strin
 }
 
 async function loadMessage(app: string, browser: string, signal: AbortSignal): Promise<Known["message"]> {
-  const { data } = await told(api.GET("/v1/apps/{app}/messages", { params: { ...of(app), query: { limit: 20 } }, signal }));
+  const { data } = await told(
+    api.GET("/v1/apps/{app}/messages", { params: { ...of(app), query: { limit: 20 } }, signal }),
+  );
   const isToIt = ({ to }: Message) => ((to as { subscriptions?: string[] }).subscriptions ?? []).includes(browser);
   const id = data.find(isToIt)?.id;
   if (!id) return undefined;
-  const { counts = null } = await told(api.GET("/v1/apps/{app}/messages/{message}", { params: { path: { app, message: id } }, signal }));
+  const { counts = null } = await told(
+    api.GET("/v1/apps/{app}/messages/{message}", { params: { path: { app, message: id } }, signal }),
+  );
   return { id, counts };
 }
 
-export const letIn = (app: AppResponse, origin: string) => told(api.PATCH("/v1/apps/{app}", { params: of(app.id), body: { add_origins: [origin] } }));
+export const letIn = (app: AppResponse, origin: string) =>
+  told(api.PATCH("/v1/apps/{app}", { params: of(app.id), body: { add_origins: [origin] } }));
 
 /** Options of the test: the user is at the screen. */
 const TTL_S = 300;

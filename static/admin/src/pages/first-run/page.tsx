@@ -20,7 +20,13 @@ export default function FirstRun() {
   return (
     <>
       <Head title="First run" lead="Five steps to a notification in this browser." />
-      {app ? <Steps key={app.id} app={app} /> : apps.length === 0 ? <Begin /> : <ChooseApp apps={apps} what="The steps are the same for each app." />}
+      {app ? (
+        <Steps key={app.id} app={app} />
+      ) : apps.length === 0 ? (
+        <Begin />
+      ) : (
+        <ChooseApp apps={apps} what="The steps are the same for each app." />
+      )}
     </>
   );
 }
@@ -57,7 +63,10 @@ function Begin() {
 }
 
 function Steps({ app }: { app: AppResponse }) {
-  const progress = useResource(`first run ${app.id}`, (stop) => loadProgress(app, stop), { on: ["outcomes", "message.progress", "message.done"], everyS: 5 });
+  const progress = useResource(`first run ${app.id}`, (stop) => loadProgress(app, stop), {
+    on: ["outcomes", "message.progress", "message.done"],
+    everyS: 5,
+  });
   useEffect(() => {
     const channel = new BroadcastChannel("bellwire.tried");
     channel.onmessage = progress.soon;
@@ -79,7 +88,17 @@ function StepList({ app, known, progress }: { app: AppResponse; known: Known; pr
   const refresh = progress.refresh;
   const bodies: Record<Step, ComponentChildren> = {
     app: <p>{whereOf(app)}</p>,
-    key: <KeyStep app={app} isDone={known.done.key} secret={secret} onMade={async (made) => { reveal(made); await refresh(); }} />,
+    key: (
+      <KeyStep
+        app={app}
+        isDone={known.done.key}
+        secret={secret}
+        onMade={async (made) => {
+          reveal(made);
+          await refresh();
+        }}
+      />
+    ),
     site: <SiteStep app={app} isDone={known.done.site} onPasted={() => paste(true)} />,
     browser: <BrowserStep app={app} isDone={known.done.browser} onChanged={refresh} />,
     sent: <SentStep app={app} known={known} onSent={refresh} />,
@@ -94,7 +113,11 @@ function StepList({ app, known, progress }: { app: AppResponse; known: Known; pr
             step={step}
             isDone={known.done[step]}
             // What is shown once stays until its reader goes on.
-            isOpen={step === next || (step === "key" && secret !== undefined && !hasPasted) || (step === "sent" && next === undefined)}
+            isOpen={
+              step === next ||
+              (step === "key" && secret !== undefined && !hasPasted) ||
+              (step === "sent" && next === undefined)
+            }
             isAhead={next !== undefined && STEPS.indexOf(step) > STEPS.indexOf(next) && !known.done[step]}
           >
             {bodies[step]}
@@ -110,7 +133,8 @@ function StepList({ app, known, progress }: { app: AppResponse; known: Known; pr
   );
 }
 
-const whereOf = ({ name, origins }: AppResponse) => (origins.length > 0 ? `${name}, for pages of ${origins.join(", ")}.` : `${name}, without origins yet.`);
+const whereOf = ({ name, origins }: AppResponse) =>
+  origins.length > 0 ? `${name}, for pages of ${origins.join(", ")}.` : `${name}, without origins yet.`;
 
 interface ItemProps {
   n: number;
@@ -124,7 +148,12 @@ interface ItemProps {
 /** A step: its number, or a tick; the next one is open, and any can be. */
 function Item({ n, step, isDone, isOpen, isAhead, children }: ItemProps) {
   return (
-    <li id={`step-${step}`} data-done={isDone ? "" : undefined} data-ahead={isAhead ? "" : undefined} aria-current={isOpen && !isDone ? "step" : undefined}>
+    <li
+      id={`step-${step}`}
+      data-done={isDone ? "" : undefined}
+      data-ahead={isAhead ? "" : undefined}
+      aria-current={isOpen && !isDone ? "step" : undefined}
+    >
       <details open={isOpen}>
         <summary>
           <span class="tick" aria-hidden="true">

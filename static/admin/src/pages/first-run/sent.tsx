@@ -5,7 +5,15 @@ import { Field, Form } from "../../ui/form";
 import { type Known, sendTo } from "./load";
 
 /** Last step, with its result. */
-export function SentStep({ app, known: { browser, message }, onSent }: { app: AppResponse; known: Known; onSent: () => unknown }) {
+export function SentStep({
+  app,
+  known: { browser, message },
+  onSent,
+}: {
+  app: AppResponse;
+  known: Known;
+  onSent: () => unknown;
+}) {
   const sender = useMay("sender", app.id);
   if (!browser) return <p class="fine">Available after this browser is subscribed.</p>;
   if (!sender.may) return <p class="fine">Your role does not allow sending messages. {sender.why}</p>;
@@ -20,8 +28,12 @@ export function SentStep({ app, known: { browser, message }, onSent }: { app: Ap
         }}
       >
         <p>To this browser only.</p>
-        <Field label="Title">{(tie) => <input name="title" required maxLength={100} defaultValue="Hello" autocomplete="off" {...tie} />}</Field>
-        <Field label="Text">{(tie) => <input name="body" maxLength={200} defaultValue="It works." autocomplete="off" {...tie} />}</Field>
+        <Field label="Title">
+          {(tie) => <input name="title" required maxLength={100} defaultValue="Hello" autocomplete="off" {...tie} />}
+        </Field>
+        <Field label="Text">
+          {(tie) => <input name="body" maxLength={200} defaultValue="It works." autocomplete="off" {...tie} />}
+        </Field>
       </Form>
       <div role="status" id="fate">
         {message && <Fate counts={message.counts} />}
@@ -37,10 +49,18 @@ function Fate({ counts }: { counts: NonNullable<Known["message"]>["counts"] }) {
     return (
       <>
         <Badge tone="waiting">Accepted by the push service</Badge>
-        <p class="fine">Waiting for your browser. If no notification appears, check that the system allows notifications and that do-not-disturb is off.</p>
+        <p class="fine">
+          Waiting for your browser. If no notification appears, check that the system allows notifications and that
+          do-not-disturb is off.
+        </p>
       </>
     );
   }
-  if (counts.gone + counts.dead + counts.expired + counts.cancelled > 0) return <Badge tone="lost">Failed: subscribe this browser again, or check the failed deliveries</Badge>;
-  return <Badge tone={counts.retrying > 0 ? "retrying" : "waiting"}>{counts.retrying > 0 ? "The push service refused the request; retrying" : "Sending"}</Badge>;
+  if (counts.gone + counts.dead + counts.expired + counts.cancelled > 0)
+    return <Badge tone="lost">Failed: subscribe this browser again, or check the failed deliveries</Badge>;
+  return (
+    <Badge tone={counts.retrying > 0 ? "retrying" : "waiting"}>
+      {counts.retrying > 0 ? "The push service refused the request; retrying" : "Sending"}
+    </Badge>
+  );
 }

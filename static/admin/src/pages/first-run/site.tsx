@@ -23,23 +23,64 @@ export function AppStep() {
       id="make-app"
       work={async ({ text, lines, has }) => {
         const origins = [...lines("origins"), ...(has("here") ? [location.origin] : [])];
-        const made = await makeApp({ slug: text("slug"), name: text("name"), origins: [...new Set(origins)], subject: text("subject"), topics: [TOPIC] });
+        const made = await makeApp({
+          slug: text("slug"),
+          name: text("name"),
+          origins: [...new Set(origins)],
+          subject: text("subject"),
+          topics: [TOPIC],
+        });
         await refreshApps();
         go("/first-run", { app: made.slug });
       }}
     >
       <p>An app is one site with its keys, subscribers and messages.</p>
       <Field label="Name">
-        {(tie) => <input name="name" id="app-name" required maxLength={200} placeholder="Shop" value={name} onInput={(event) => setName(event.currentTarget.value)} autocomplete="off" {...tie} />}
+        {(tie) => (
+          <input
+            name="name"
+            id="app-name"
+            required
+            maxLength={200}
+            placeholder="Shop"
+            value={name}
+            onInput={(event) => setName(event.currentTarget.value)}
+            autocomplete="off"
+            {...tie}
+          />
+        )}
       </Field>
       <Field label="Slug" hint="For URLs and commands. It cannot be changed.">
-        {(tie) => <input name="slug" required pattern="[a-z0-9][a-z0-9\-]{0,62}" value={slug ?? slugFrom(name)} onInput={(event) => setSlug(event.currentTarget.value)} autocomplete="off" {...tie} />}
+        {(tie) => (
+          <input
+            name="slug"
+            required
+            pattern="[a-z0-9][a-z0-9\-]{0,62}"
+            value={slug ?? slugFrom(name)}
+            onInput={(event) => setSlug(event.currentTarget.value)}
+            autocomplete="off"
+            {...tie}
+          />
+        )}
       </Field>
-      <Field label="Origin" hint="Such as https://shop.example.com or http://localhost:3000. Browsers on other origins are refused.">
+      <Field
+        label="Origin"
+        hint="Such as https://shop.example.com or http://localhost:3000. Browsers on other origins are refused."
+      >
         {(tie) => <input name="origins" id="app-origin" required placeholder="https://" autocomplete="off" {...tie} />}
       </Field>
       <Field label="Contact for push services" hint="mailto:… or https://…. Push services use it to report problems.">
-        {(tie) => <input name="subject" id="app-subject" required defaultValue={session.email ? `mailto:${session.email}` : ""} placeholder="mailto:" autocomplete="off" {...tie} />}
+        {(tie) => (
+          <input
+            name="subject"
+            id="app-subject"
+            required
+            defaultValue={session.email ? `mailto:${session.email}` : ""}
+            placeholder="mailto:"
+            autocomplete="off"
+            {...tie}
+          />
+        )}
       </Field>
       <label class="check">
         <input type="checkbox" name="here" defaultChecked />
@@ -63,7 +104,8 @@ interface KeyProps {
 export function KeyStep({ app, isDone, secret, onMade }: KeyProps) {
   const { link } = useFilters();
   const admin = useMay("admin", app.id);
-  if (secret) return <ShownOnce id="secret" what="Line for your backend’s environment" text={`BELLWIRE_KEY=${secret}`} />;
+  if (secret)
+    return <ShownOnce id="secret" what="Line for your backend’s environment" text={`BELLWIRE_KEY=${secret}`} />;
   if (isDone) {
     return (
       <p>
@@ -73,9 +115,14 @@ export function KeyStep({ app, isDone, secret, onMade }: KeyProps) {
   }
   if (!admin.may) return <p class="fine">Your role does not allow creating keys. {admin.why}</p>;
   return (
-    <Form button="Create key" id="make-key" work={async () => onMade((await makeApiKey(app.id, { name: "backend", scopes: [...SCOPES] })).secret)}>
+    <Form
+      button="Create key"
+      id="make-key"
+      work={async () => onMade((await makeApiKey(app.id, { name: "backend", scopes: [...SCOPES] })).secret)}
+    >
       <p>
-        Your backend uses the key in each request. The key can send messages, read results and assign browsers to users of {app.name}. It is valid until it is revoked.
+        Your backend uses the key in each request. The key can send messages, read results and assign browsers to users
+        of {app.name}. It is valid until it is revoked.
       </p>
     </Form>
   );

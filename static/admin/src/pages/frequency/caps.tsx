@@ -16,7 +16,10 @@ export function CapsCard({ app }: { app: AppResponse }) {
   const [saved, setSaved] = useState(false);
   return (
     <Card title="Frequency caps">
-      <p class="fine">Maximum number of messages to one person in a sliding window, over all browsers. Transactional messages have no caps.</p>
+      <p class="fine">
+        Maximum number of messages to one person in a sliding window, over all browsers. Transactional messages have no
+        caps.
+      </p>
       <Draft of={caps} what="the caps">
         {(known) => <Edit app={app} known={known} again={caps.again} setSaved={setSaved} />}
       </Draft>
@@ -25,7 +28,17 @@ export function CapsCard({ app }: { app: AppResponse }) {
   );
 }
 
-function Edit({ app, known, again, setSaved }: { app: AppResponse; known: Caps; again: () => void; setSaved: (saved: boolean) => void }) {
+function Edit({
+  app,
+  known,
+  again,
+  setSaved,
+}: {
+  app: AppResponse;
+  known: Caps;
+  again: () => void;
+  setSaved: (saved: boolean) => void;
+}) {
   const operator = useMay("operator", app.id);
   const [begin] = useState(() => known.caps.map(capDraft));
   const [caps, write] = useState<readonly CapDraft[]>(begin);
@@ -34,8 +47,14 @@ function Edit({ app, known, again, setSaved }: { app: AppResponse; known: Caps; 
     ask(false);
     again();
   };
-  const edit = useEdit({ begun: known, load: (stop) => loadCaps(app.id, stop), written: ({ caps }) => ({ caps }), reload });
-  const put = (n: number, changes: Partial<CapDraft>) => write(caps.map((cap, at) => (at === n ? { ...cap, ...changes } : cap)));
+  const edit = useEdit({
+    begun: known,
+    load: (stop) => loadCaps(app.id, stop),
+    written: ({ caps }) => ({ caps }),
+    reload,
+  });
+  const put = (n: number, changes: Partial<CapDraft>) =>
+    write(caps.map((cap, at) => (at === n ? { ...cap, ...changes } : cap)));
   return (
     <>
       <ul class="bullets" id="caps">
@@ -46,15 +65,30 @@ function Edit({ app, known, again, setSaved }: { app: AppResponse; known: Caps; 
       {!operator.may ? (
         <p class="fine">Your role does not allow changing caps. {operator.why}</p>
       ) : (
-        <Form button="Review the change…" id="change-caps" work={async () => {
+        <Form
+          button="Review the change…"
+          id="change-caps"
+          work={async () => {
             setSaved(false);
             ask(true);
-          }}>
+          }}
+        >
           {caps.map((cap, n) => (
-            <Row key={n} n={n} cap={cap} change={(changes) => put(n, changes)} remove={() => write(caps.filter((_, at) => at !== n))} />
+            <Row
+              key={n}
+              n={n}
+              cap={cap}
+              change={(changes) => put(n, changes)}
+              remove={() => write(caps.filter((_, at) => at !== n))}
+            />
           ))}
           <p>
-            <button type="button" id="add-cap" disabled={caps.length >= CAPS_MAX} onClick={() => write([...caps, NEW_CAP])}>
+            <button
+              type="button"
+              id="add-cap"
+              disabled={caps.length >= CAPS_MAX}
+              onClick={() => write([...caps, NEW_CAP])}
+            >
               Add a cap
             </button>
           </p>
@@ -64,7 +98,12 @@ function Edit({ app, known, again, setSaved }: { app: AppResponse; known: Caps; 
         <Ask
           title="Change the caps?"
           button="Save"
-          says={<span id="consequence">{capsWords(caps).join(" ")} The change takes effect within a minute, also for waiting deliveries. Deliveries above a cap end as capped and are not sent later.</span>}
+          says={
+            <span id="consequence">
+              {capsWords(caps).join(" ")} The change takes effect within a minute, also for waiting deliveries.
+              Deliveries above a cap end as capped and are not sent later.
+            </span>
+          }
           work={async () => {
             await edit.save((condition) => setCaps(app.id, caps.map(capOf), condition));
             setSaved(true);
@@ -77,14 +116,42 @@ function Edit({ app, known, again, setSaved }: { app: AppResponse; known: Caps; 
   );
 }
 
-function Row({ n, cap, change, remove }: { n: number; cap: CapDraft; change: (changes: Partial<CapDraft>) => void; remove: () => void }) {
+function Row({
+  n,
+  cap,
+  change,
+  remove,
+}: {
+  n: number;
+  cap: CapDraft;
+  change: (changes: Partial<CapDraft>) => void;
+  remove: () => void;
+}) {
   const units = UNITS.some(([unit]) => unit === cap.unit) ? UNITS : [...UNITS, [cap.unit, "seconds"] as const];
   return (
     <div class="cap" role="group" aria-label={`Cap ${n + 1}`}>
       <Text label="At most" name={`cap-max-${n}`} value={cap.max} change={(max) => change({ max })} max={2} />
-      <Choice label="messages" name={`cap-tiers-${n}`} value={cap.tiers} choices={CAP_TIERS} choose={(tiers) => change({ tiers: tiers as CapDraft["tiers"] })} />
-      <Text label="within" name={`cap-window-${n}`} value={cap.window} change={(window) => change({ window })} max={5} />
-      <Choice label="Unit" name={`cap-unit-${n}`} value={cap.unit} choices={units} choose={(unit) => change({ unit })} />
+      <Choice
+        label="messages"
+        name={`cap-tiers-${n}`}
+        value={cap.tiers}
+        choices={CAP_TIERS}
+        choose={(tiers) => change({ tiers: tiers as CapDraft["tiers"] })}
+      />
+      <Text
+        label="within"
+        name={`cap-window-${n}`}
+        value={cap.window}
+        change={(window) => change({ window })}
+        max={5}
+      />
+      <Choice
+        label="Unit"
+        name={`cap-unit-${n}`}
+        value={cap.unit}
+        choices={units}
+        choose={(unit) => change({ unit })}
+      />
       <button type="button" class="plain" onClick={remove}>
         Remove<span class="hidden"> cap {n + 1}</span>
       </button>

@@ -28,9 +28,13 @@ export function GuardCard({ app, guard }: Props) {
         {(known) => (
           <>
             <Loads guard={known} />
-            {known.held.length > 0 && <Held app={app} may={operator.may} why={operator.why} release={() => ask(true)} />}
+            {known.held.length > 0 && (
+              <Held app={app} may={operator.may} why={operator.why} release={() => ask(true)} />
+            )}
             <p class="fine">{limitWords(known)}</p>
-            {operator.may && <Edit key={`${known.factor} ${known.floor}`} app={app} known={known} refresh={guard.refresh} />}
+            {operator.may && (
+              <Edit key={`${known.factor} ${known.floor}`} app={app} known={known} refresh={guard.refresh} />
+            )}
             {isAsked && <ReleaseDialog app={app} known={known} refresh={guard.refresh} onClose={() => ask(false)} />}
           </>
         )}
@@ -47,13 +51,22 @@ function Loads({ guard }: { guard: GuardResponse }) {
         <li key={id} data-load={id}>
           <p class="row">
             <span>{word}</span>
-            {isHeld ? <Badge tone="lost">On hold</Badge> : <Badge tone={guard.limit == null ? "cancelled" : "accepted"}>{guard.limit == null ? "Not guarded" : "Sending"}</Badge>}
+            {isHeld ? (
+              <Badge tone="lost">On hold</Badge>
+            ) : (
+              <Badge tone={guard.limit == null ? "cancelled" : "accepted"}>
+                {guard.limit == null ? "Not guarded" : "Sending"}
+              </Badge>
+            )}
           </p>
           <div class="bar" aria-hidden="true">
             <span class="fill" data-tone={isHeld ? "lost" : "waiting"} style={{ width: `${(share ?? 0) * 100}%` }} />
           </div>
           <p class="fine number">
-            {count(sent)} in 15 minutes{guard.limit != null && share !== undefined && `, ${sent > guard.limit ? "above" : `${percent(share)} of`} the limit of ${count(guard.limit)}`}
+            {count(sent)} in 15 minutes
+            {guard.limit != null &&
+              share !== undefined &&
+              `, ${sent > guard.limit ? "above" : `${percent(share)} of`} the limit of ${count(guard.limit)}`}
           </p>
         </li>
       ))}
@@ -66,7 +79,8 @@ function Held({ app, may, why, release }: { app: AppResponse; may: boolean; why:
   return (
     <>
       <p>
-        Check the <a href={link("/messages")}>messages</a> of {app.name}, and cancel unwanted ones. Then release the app.
+        Check the <a href={link("/messages")}>messages</a> of {app.name}, and cancel unwanted ones. Then release the
+        app.
       </p>
       {may ? (
         <p>
@@ -81,7 +95,17 @@ function Held({ app, may, why, release }: { app: AppResponse; may: boolean; why:
   );
 }
 
-function ReleaseDialog({ app, known, refresh, onClose }: { app: AppResponse; known: GuardResponse; refresh: () => Promise<void>; onClose: () => void }) {
+function ReleaseDialog({
+  app,
+  known,
+  refresh,
+  onClose,
+}: {
+  app: AppResponse;
+  known: GuardResponse;
+  refresh: () => Promise<void>;
+  onClose: () => void;
+}) {
   const flow = useResource(`flow ${app.id}`, (stop) => loadFlow(app.id, stop), { everyS: 10 });
   return (
     <Ask
@@ -106,17 +130,42 @@ function Edit({ app, known, refresh }: { app: AppResponse; known: GuardResponse;
     propose(undefined);
     await refresh();
   };
-  const edit = useEdit({ begun: known, load: (stop) => loadGuard(app.id, stop), written: ({ factor, floor }) => ({ factor, floor }), reload, isLive: true });
-  const read = async (written: Written) => propose({ factor: numberOf(written.text("factor")), floor: numberOf(written.text("floor")) });
+  const edit = useEdit({
+    begun: known,
+    load: (stop) => loadGuard(app.id, stop),
+    written: ({ factor, floor }) => ({ factor, floor }),
+    reload,
+    isLive: true,
+  });
+  const read = async (written: Written) =>
+    propose({ factor: numberOf(written.text("factor")), floor: numberOf(written.text("floor")) });
   return (
     <details>
       <summary>Change the limit</summary>
       <Form button="Review the change…" id="change-guard" work={read}>
         <Field label="Deliveries for each active subscription" hint="0 disables the guard. Empty: server default.">
-          {(tie) => <input {...tie} name="factor" type="number" min={0} max={1_000} defaultValue={known.factor?.toString() ?? ""} />}
+          {(tie) => (
+            <input
+              {...tie}
+              name="factor"
+              type="number"
+              min={0}
+              max={1_000}
+              defaultValue={known.factor?.toString() ?? ""}
+            />
+          )}
         </Field>
         <Field label="Additional deliveries" hint="Empty: server default.">
-          {(tie) => <input {...tie} name="floor" type="number" min={0} max={1_000_000_000} defaultValue={known.floor?.toString() ?? ""} />}
+          {(tie) => (
+            <input
+              {...tie}
+              name="floor"
+              type="number"
+              min={0}
+              max={1_000_000_000}
+              defaultValue={known.floor?.toString() ?? ""}
+            />
+          )}
         </Field>
       </Form>
       {proposed && (

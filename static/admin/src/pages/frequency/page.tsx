@@ -32,11 +32,19 @@ export default function Frequency() {
 function Of({ app }: { app: AppResponse }) {
   const { filters, change } = useFilters();
   const days = rangeOf(filters.days);
-  const guard = useResource(`guard ${app.id}`, (stop) => loadGuard(app.id, stop), { on: ["alert.raised", "alert.resolved"], everyS: 15 });
-  const engagement = useResource(`engagement ${app.id} ${days}`, (stop) => loadEngagement(app.id, days, stop), { everyS: 300 });
+  const guard = useResource(`guard ${app.id}`, (stop) => loadGuard(app.id, stop), {
+    on: ["alert.raised", "alert.resolved"],
+    everyS: 15,
+  });
+  const engagement = useResource(`engagement ${app.id} ${days}`, (stop) => loadEngagement(app.id, days, stop), {
+    everyS: 300,
+  });
   const [known, told] = [guard.known.value?.value, engagement.known.value?.value];
   const isLost = guard.problem.value ?? engagement.problem.value;
-  const said = known && told ? sentence(known, told, days, clock.shown.value, zone.value) : { tone: "waiting", words: isLost ? "The state is not available at the moment." : "Loading…" };
+  const said =
+    known && told
+      ? sentence(known, told, days, clock.shown.value, zone.value)
+      : { tone: "waiting", words: isLost ? "The state is not available at the moment." : "Loading…" };
   return (
     <>
       <p class="sentence" id="too-much" data-tone={said.tone} aria-live="polite">
@@ -44,9 +52,27 @@ function Of({ app }: { app: AppResponse }) {
       </p>
       <Card
         title="Engagement"
-        aside={<Segments legend="Period" name="days" value={String(days)} choices={RANGES.map((range) => [String(range), `${range} days`])} choose={(days) => change({ days }, true)} />}
+        aside={
+          <Segments
+            legend="Period"
+            name="days"
+            value={String(days)}
+            choices={RANGES.map((range) => [String(range), `${range} days`])}
+            choose={(days) => change({ days }, true)}
+          />
+        }
       >
-        <Shown of={engagement} what="engagement" isEmpty={({ gateways }) => gateways.length === 0} empty={<p>Nothing was sent within {2 * days} days. Notifications that browsers report as shown, clicked or dismissed are counted here.</p>}>
+        <Shown
+          of={engagement}
+          what="engagement"
+          isEmpty={({ gateways }) => gateways.length === 0}
+          empty={
+            <p>
+              Nothing was sent within {2 * days} days. Notifications that browsers report as shown, clicked or dismissed
+              are counted here.
+            </p>
+          }
+        >
           {(engagement) => <Welcome engagement={engagement} />}
         </Shown>
       </Card>
@@ -59,7 +85,9 @@ function Of({ app }: { app: AppResponse }) {
 }
 
 function Welcome({ engagement: { from, gateways } }: { engagement: EngagementResponse }) {
-  const share = (of: "click_share" | "close_share" | "ignored_share") => (row: GatewayEngagement) => <Share share={row.now[of]} of={row.now.displayed} before={row.before[of]} />;
+  const share = (of: "click_share" | "close_share" | "ignored_share") => (row: GatewayEngagement) => (
+    <Share share={row.now[of]} of={row.now.displayed} before={row.before[of]} />
+  );
   return (
     <>
       <Table
@@ -78,21 +106,38 @@ function Welcome({ engagement: { from, gateways } }: { engagement: EngagementRes
             ),
           },
           { head: "Accepted", isNumber: true, isExtra: true, cell: ({ now }) => <Count n={now.accepted} /> },
-          { head: "Shown", isNumber: true, cell: ({ now, before }) => <Share share={now.display_share} of={now.receipts_asked} before={before.display_share} /> },
+          {
+            head: "Shown",
+            isNumber: true,
+            cell: ({ now, before }) => (
+              <Share share={now.display_share} of={now.receipts_asked} before={before.display_share} />
+            ),
+          },
           { head: "Clicked", isNumber: true, cell: share("click_share") },
           { head: "Dismissed", isNumber: true, isExtra: true, cell: share("close_share") },
           { head: "Ignored", isNumber: true, isExtra: true, cell: share("ignored_share") },
         ]}
       />
       <p class="fine">
-        Since {dayOf(new Date(from))} (UTC days); “before” is the previous period of the same length. Shown is a share of deliveries with receipt; the others are shares of shown. Less than 0.5 % clicked or more than 70 % dismissed counts as too frequent. These are rules of thumb: browsers publish no limits. Fewer than 500 shown are not rated.
+        Since {dayOf(new Date(from))} (UTC days); “before” is the previous period of the same length. Shown is a share
+        of deliveries with receipt; the others are shares of shown. Less than 0.5 % clicked or more than 70 % dismissed
+        counts as too frequent. These are rules of thumb: browsers publish no limits. Fewer than 500 shown are not
+        rated.
       </p>
     </>
   );
 }
 
 /** A share, of how many, and what it was before. */
-function Share({ share, of, before }: { share: number | null | undefined; of: number; before: number | null | undefined }) {
+function Share({
+  share,
+  of,
+  before,
+}: {
+  share: number | null | undefined;
+  of: number;
+  before: number | null | undefined;
+}) {
   const told = shareWords(share, of);
   const was = beforeWords(before);
   return (

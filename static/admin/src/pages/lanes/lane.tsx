@@ -3,7 +3,17 @@ import type { FlowResponse, LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { endOf } from "../../lib/figures";
 import { count, duration, things } from "../../lib/format";
-import { because, laneState, ORDERS, ORDER_WORDS, originsOf, originState, sensible, STATE_WORDS, type Order } from "../../lib/lanes";
+import {
+  because,
+  laneState,
+  ORDERS,
+  ORDER_WORDS,
+  originsOf,
+  originState,
+  sensible,
+  STATE_WORDS,
+  type Order,
+} from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -25,8 +35,14 @@ export default function LanePage() {
   const { params } = useRoute();
   const { link } = useFilters();
   const number = Number(params.lane);
-  const lane = useResource(`lane ${number}`, (stop) => loadLane(number, stop), { on: ["lane.held", "lane.released", "lane.breaker"], everyS: 15 });
-  const flow = useResource(`flow ${number}`, (stop) => loadFlow(number, stop), { on: ["outcomes", "lane.held", "lane.released"], everyS: 15 });
+  const lane = useResource(`lane ${number}`, (stop) => loadLane(number, stop), {
+    on: ["lane.held", "lane.released", "lane.breaker"],
+    everyS: 15,
+  });
+  const flow = useResource(`flow ${number}`, (stop) => loadFlow(number, stop), {
+    on: ["outcomes", "lane.held", "lane.released"],
+    everyS: 15,
+  });
   const refresh = () => Promise.all([lane.refresh(), flow.refresh()]);
   return (
     <>
@@ -62,7 +78,10 @@ function State({ lane }: { lane: LaneResponse }) {
   const { word, tone } = STATE_WORDS[laneState(lane)];
   return (
     <>
-      <Head title={`${gatewayName(lane.gateway)}, ${apps.find(({ id }) => id === lane.app)?.name ?? lane.app}`} lead={`${things(lane.subscriptions, "active subscription")} · VAPID key ${lane.vapid_key_id} · lane ${lane.lane} in the API`} />
+      <Head
+        title={`${gatewayName(lane.gateway)}, ${apps.find(({ id }) => id === lane.app)?.name ?? lane.app}`}
+        lead={`${things(lane.subscriptions, "active subscription")} · VAPID key ${lane.vapid_key_id} · lane ${lane.lane} in the API`}
+      />
       <p class="verdict" id="lane-state">
         <Badge tone={tone}>{word}</Badge>
         {laneState(lane) !== "flowing" && <span> {because(lane, clock.shown.value, zone.value)}.</span>}
@@ -71,7 +90,15 @@ function State({ lane }: { lane: LaneResponse }) {
   );
 }
 
-function Orders({ lane, flow, onGiven }: { lane: LaneResponse; flow: FlowResponse | undefined; onGiven: () => unknown }) {
+function Orders({
+  lane,
+  flow,
+  onGiven,
+}: {
+  lane: LaneResponse;
+  flow: FlowResponse | undefined;
+  onGiven: () => unknown;
+}) {
   const { open: order, show, close } = useDialog<Order>();
   const operator = useMay("operator", null);
   if (!operator.may) return <p class="fine">{operator.why}</p>;
@@ -80,7 +107,13 @@ function Orders({ lane, flow, onGiven }: { lane: LaneResponse; flow: FlowRespons
     <>
       <div class="row" role="group" aria-label="Actions">
         {ORDERS.filter((order) => sensible(laneState(lane)).includes(order)).map((order) => (
-          <button key={order} type="button" id={order} class={order === first && laneState(lane) !== "flowing" ? "primary" : ""} onClick={() => show(order)}>
+          <button
+            key={order}
+            type="button"
+            id={order}
+            class={order === first && laneState(lane) !== "flowing" ? "primary" : ""}
+            onClick={() => show(order)}
+          >
             {ORDER_WORDS[order].title}…
           </button>
         ))}
@@ -121,7 +154,12 @@ function AnswersCard({ lane }: { lane: LaneResponse }) {
   const answers = useResource(`answers ${lane.lane}`, (stop) => loadAnswers(lane, stop));
   return (
     <Card title="Responses" aside={<span class="fine">last hour</span>}>
-      <Shown of={answers} what="the responses" isEmpty={(answers) => answers.length === 0} empty={<p>No requests in the last hour.</p>}>
+      <Shown
+        of={answers}
+        what="the responses"
+        isEmpty={(answers) => answers.length === 0}
+        empty={<p>No requests in the last hour.</p>}
+      >
         {(answers) => <Answers answers={answers} />}
       </Shown>
       {lane.last_error && (
@@ -158,7 +196,15 @@ function FlowFigures({ flow, lane: { concurrency, trips_last_hour } }: { flow: F
       </div>
       <div>
         <dt>Concurrent requests</dt>
-        <dd>{concurrency == null ? "no recent requests" : <>up to <Count n={concurrency} /></>}</dd>
+        <dd>
+          {concurrency == null ? (
+            "no recent requests"
+          ) : (
+            <>
+              up to <Count n={concurrency} />
+            </>
+          )}
+        </dd>
       </div>
       <div>
         <dt>Flow control</dt>
@@ -197,7 +243,12 @@ function Answers({ answers }: { answers: { status: string; n: number }[] }) {
   );
 }
 
-const REASON_WORDS: Record<string, string> = { throttled: "requested by the push service", operator: "an operator", key_refused: "the push service refuses the VAPID key", mass_gone: "many subscriptions reported gone" };
+const REASON_WORDS: Record<string, string> = {
+  throttled: "requested by the push service",
+  operator: "an operator",
+  key_refused: "the push service refuses the VAPID key",
+  mass_gone: "many subscriptions reported gone",
+};
 
 function Origins({ lane }: { lane: LaneResponse }) {
   if (lane.origins.length === 0) return <p>No hold and no open breaker.</p>;
@@ -216,8 +267,16 @@ function Origins({ lane }: { lane: LaneResponse }) {
             return <Badge tone={tone}>{word}</Badge>;
           },
         },
-        { head: "Until", isNumber: true, cell: (origin) => endOf(origin.held_until ?? origin.open_until, clock.shown.value, zone.value) || "–" },
-        { head: "Reason", cell: ({ held_reason, held_note }) => [held_reason && (REASON_WORDS[held_reason] ?? held_reason), held_note].filter(Boolean).join(": ") || "–" },
+        {
+          head: "Until",
+          isNumber: true,
+          cell: (origin) => endOf(origin.held_until ?? origin.open_until, clock.shown.value, zone.value) || "–",
+        },
+        {
+          head: "Reason",
+          cell: ({ held_reason, held_note }) =>
+            [held_reason && (REASON_WORDS[held_reason] ?? held_reason), held_note].filter(Boolean).join(": ") || "–",
+        },
         { head: "Changed", isExtra: true, cell: ({ changed_at }) => <Time at={changed_at} /> },
       ]}
     />

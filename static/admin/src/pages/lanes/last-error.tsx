@@ -8,7 +8,11 @@ export function LastError({ error }: { error: LaneResponse["last_error"] }) {
   const { status, detail, at } = error;
   return (
     <>
-      <OneLine text={[status, detail ?? (status == null ? "no response" : "")].filter((part) => part != null && part !== "").join(" ")} />
+      <OneLine
+        text={[status, detail ?? (status == null ? "no response" : "")]
+          .filter((part) => part != null && part !== "")
+          .join(" ")}
+      />
       <span class="fine">
         <Time at={at} />
       </span>

@@ -25,9 +25,16 @@ export default function Lanes() {
   const { filters, change, link } = useFilters();
   const server = useMay("viewer", null);
   const of = app ? [app.id] : server.may ? undefined : apps.map(({ id }) => id);
-  const lanes = useResource(`lanes page ${app?.id ?? ""} ${filters.after ?? ""}`, (stop) => loadLanes(app?.id, filters.after, stop), { on: ["lane.held", "lane.released", "lane.breaker"] });
-  const attempts = useResource(`attempts by lane ${of?.join() ?? ""}`, (stop) => loadAttempts(of, stop), { on: ["outcomes"] });
-  const fits = (lane: LaneResponse) => (!filters.gateway || lane.gateway === filters.gateway) && (!filters.state || laneState(lane) === filters.state);
+  const lanes = useResource(
+    `lanes page ${app?.id ?? ""} ${filters.after ?? ""}`,
+    (stop) => loadLanes(app?.id, filters.after, stop),
+    { on: ["lane.held", "lane.released", "lane.breaker"] },
+  );
+  const attempts = useResource(`attempts by lane ${of?.join() ?? ""}`, (stop) => loadAttempts(of, stop), {
+    on: ["outcomes"],
+  });
+  const fits = (lane: LaneResponse) =>
+    (!filters.gateway || lane.gateway === filters.gateway) && (!filters.state || laneState(lane) === filters.state);
   return (
     <>
       <Head title="Push services" lead="State of each push service and of its apps.">
@@ -40,8 +47,18 @@ export default function Lanes() {
         />
       </Head>
       <div class="filters" role="group" aria-label="Filters">
-        <Select label="Push service" value={filters.gateway} choices={GATEWAY_NAMES.map((name) => [name, gatewayName(name)])} choose={(gateway) => change({ gateway })} />
-        <Select label="State" value={filters.state} choices={STATES.map((state) => [state, STATE_WORDS[state].word])} choose={(state) => change({ state })} />
+        <Select
+          label="Push service"
+          value={filters.gateway}
+          choices={GATEWAY_NAMES.map((name) => [name, gatewayName(name)])}
+          choose={(gateway) => change({ gateway })}
+        />
+        <Select
+          label="State"
+          value={filters.state}
+          choices={STATES.map((state) => [state, STATE_WORDS[state].word])}
+          choose={(state) => change({ state })}
+        />
       </div>
       <Shown
         of={lanes}
@@ -60,7 +77,12 @@ export default function Lanes() {
         {(page) => (
           <>
             <ServiceTable lanes={page.lanes.filter(fits)} apps={apps} attempts={attempts.known.value?.value} />
-            <Paging after={filters.after} sides={page} to={(after) => link("/push-services", { gateway: filters.gateway, state: filters.state, after })} older="More push services" />
+            <Paging
+              after={filters.after}
+              sides={page}
+              to={(after) => link("/push-services", { gateway: filters.gateway, state: filters.state, after })}
+              older="More push services"
+            />
           </>
         )}
       </Shown>
@@ -80,11 +102,21 @@ const rowsOf = (service: Service): Row[] => {
   return apps.length === 1 ? apps : [{ service, lane: undefined }, ...apps];
 };
 
-function ServiceTable({ lanes, apps, attempts }: { lanes: LaneResponse[]; apps: readonly AppResponse[]; attempts: Map<number, Attempts> | undefined }) {
+function ServiceTable({
+  lanes,
+  apps,
+  attempts,
+}: {
+  lanes: LaneResponse[];
+  apps: readonly AppResponse[];
+  attempts: Map<number, Attempts> | undefined;
+}) {
   const { link } = useFilters();
   const appName = (lane: LaneResponse) => apps.find(({ id }) => id === lane.app)?.name ?? lane.app;
   const sum = ({ service, lane }: Row) => {
-    const known = (lane ? [lane] : service.lanes).map(({ lane }) => attempts?.get(lane) ?? { attempts: 0, errorRate: null });
+    const known = (lane ? [lane] : service.lanes).map(
+      ({ lane }) => attempts?.get(lane) ?? { attempts: 0, errorRate: null },
+    );
     const posts = known.reduce((sum, { attempts }) => sum + attempts, 0);
     return { posts, refused: known.reduce((sum, { attempts, errorRate }) => sum + attempts * (errorRate ?? 0), 0) };
   };
@@ -102,7 +134,9 @@ function ServiceTable({ lanes, apps, attempts }: { lanes: LaneResponse[]; apps: 
               <strong>{gatewayName(service.gateway)}</strong>
             ) : service.lanes.length > 1 ? (
               <>
-                <a class="keep" href={link(`/push-services/${lane.lane}`)}>{appName(lane)}</a>
+                <a class="keep" href={link(`/push-services/${lane.lane}`)}>
+                  {appName(lane)}
+                </a>
                 {service.lanes.some((other) => other !== lane && other.app === lane.app) && (
                   <>
                     <br />
@@ -125,13 +159,25 @@ function ServiceTable({ lanes, apps, attempts }: { lanes: LaneResponse[]; apps: 
             return (
               <>
                 <Badge tone={tone}>{word}</Badge>
-                {lane && laneState(lane) !== "flowing" && <OneLine text={because(lane, clock.shown.value, zone.value)} />}
+                {lane && laneState(lane) !== "flowing" && (
+                  <OneLine text={because(lane, clock.shown.value, zone.value)} />
+                )}
               </>
             );
           },
         },
-        { head: "Subscriptions", isNumber: true, isExtra: true, cell: ({ service, lane }) => <Count n={(lane ?? service).subscriptions} /> },
-        { head: "Sent, last hour", isNumber: true, isExtra: true, cell: (row) => (attempts ? <Count n={sum(row).posts} /> : "…") },
+        {
+          head: "Subscriptions",
+          isNumber: true,
+          isExtra: true,
+          cell: ({ service, lane }) => <Count n={(lane ?? service).subscriptions} />,
+        },
+        {
+          head: "Sent, last hour",
+          isNumber: true,
+          isExtra: true,
+          cell: (row) => (attempts ? <Count n={sum(row).posts} /> : "…"),
+        },
         {
           head: "Failed",
           isNumber: true,
@@ -140,7 +186,11 @@ function ServiceTable({ lanes, apps, attempts }: { lanes: LaneResponse[]; apps: 
             return posts === 0 ? "–" : percent(refused / posts);
           },
         },
-        { head: "Last error", isExtra: true, cell: ({ lane }) => lane && laneState(lane) !== "flowing" && <LastError error={lane.last_error} /> },
+        {
+          head: "Last error",
+          isExtra: true,
+          cell: ({ lane }) => lane && laneState(lane) !== "flowing" && <LastError error={lane.last_error} />,
+        },
       ]}
     />
   );

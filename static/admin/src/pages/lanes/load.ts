@@ -13,12 +13,20 @@ export interface LanePage {
 }
 
 /** Lanes of one app, or of all apps that the user may read. */
-export async function loadLanes(app: string | undefined, after: string | undefined, signal: AbortSignal, limit = 100): Promise<LanePage> {
-  const { data, iterator, prev_iterator } = await told(api.GET("/v1/gateways", { params: { query: { app, limit, iterator: after } }, signal }));
+export async function loadLanes(
+  app: string | undefined,
+  after: string | undefined,
+  signal: AbortSignal,
+  limit = 100,
+): Promise<LanePage> {
+  const { data, iterator, prev_iterator } = await told(
+    api.GET("/v1/gateways", { params: { query: { app, limit, iterator: after } }, signal }),
+  );
   return { lanes: data, next: iterator, previous: prev_iterator };
 }
 
-export const loadLane = (lane: number, signal: AbortSignal): Promise<LaneResponse> => told(api.GET("/v1/gateways/{lane}", { params: { path: { lane } }, signal }));
+export const loadLane = (lane: number, signal: AbortSignal): Promise<LaneResponse> =>
+  told(api.GET("/v1/gateways/{lane}", { params: { path: { lane } }, signal }));
 
 export const loadFlow = (lane: number, signal: AbortSignal): Promise<FlowResponse> =>
   told(api.GET("/v1/gateways/{lane}/flow", { params: { path: { lane } }, signal }));
@@ -35,10 +43,15 @@ const lastHour = () => {
 };
 
 /** Lanes of these apps. Undefined: of all apps at once, for users with access to the server. */
-export async function loadAttempts(apps: readonly string[] | undefined, signal: AbortSignal): Promise<Map<number, Attempts>> {
+export async function loadAttempts(
+  apps: readonly string[] | undefined,
+  signal: AbortSignal,
+): Promise<Map<number, Attempts>> {
   const query = { ...lastHour(), measures: ["attempts", "error_rate"], by: ["lane"] };
   const charts = apps
-    ? await Promise.all(apps.map((app) => told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal }))))
+    ? await Promise.all(
+        apps.map((app) => told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal }))),
+      )
     : [await told(api.GET("/v1/metrics", { params: { query }, signal }))];
   return new Map(
     charts.flatMap(({ data }) =>
@@ -51,7 +64,10 @@ export async function loadAttempts(apps: readonly string[] | undefined, signal: 
 }
 
 /** Responses of attempts, by class. */
-export async function loadAnswers({ app, lane }: Pick<LaneResponse, "app" | "lane">, signal: AbortSignal): Promise<{ status: string; n: number }[]> {
+export async function loadAnswers(
+  { app, lane }: Pick<LaneResponse, "app" | "lane">,
+  signal: AbortSignal,
+): Promise<{ status: string; n: number }[]> {
   const query = { ...lastHour(), measures: ["attempts"], by: ["status"], lane: [lane] };
   const { data } = await told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal }));
   const answers = data.map(({ dimensions, metrics }) => ({
@@ -84,7 +100,12 @@ export function give(order: Order, lane: number, body: OrderBody): Promise<LaneR
 }
 
 /** Restores subscriptions of a lane that were pruned within a time, or counts them. Returns their number. */
-export async function restorePruned({ app, lane }: Pick<LaneResponse, "app" | "lane">, since: Date, until: Date, dryRun: boolean): Promise<number> {
+export async function restorePruned(
+  { app, lane }: Pick<LaneResponse, "app" | "lane">,
+  since: Date,
+  until: Date,
+  dryRun: boolean,
+): Promise<number> {
   const body = { lane, since: since.toISOString(), until: until.toISOString(), dry_run: dryRun };
   let restored = 0;
   for (let more = true; more; ) {

@@ -10,7 +10,15 @@ import { useState } from "preact/hooks";
 import { restorePruned } from "./load";
 
 /** Counts subscriptions of a lane that were pruned lately, and restores them. */
-export function RestoreDialog({ lane, onClose, onDone }: { lane: LaneResponse; onClose: () => void; onDone: () => unknown }) {
+export function RestoreDialog({
+  lane,
+  onClose,
+  onDone,
+}: {
+  lane: LaneResponse;
+  onClose: () => void;
+  onDone: () => unknown;
+}) {
   const [seconds, choose] = useState<number>(PRUNED_WITHIN[0]);
   const [found, setFound] = useState<{ since: Date; until: Date; n: number }>();
   const [restored, setRestored] = useState<number>();
@@ -27,7 +35,11 @@ export function RestoreDialog({ lane, onClose, onDone }: { lane: LaneResponse; o
   const isBusy = count.isBusy || restore.isBusy;
   return (
     <Dialog title="Restore pruned subscriptions?" onClose={onClose}>
-      <p>Subscriptions that {serviceName(lane.gateway)} reported as gone become active again. Unsubscribed, erased and replaced subscriptions are not restored. A subscription that does not exist is pruned again with the next message.</p>
+      <p>
+        Subscriptions that {serviceName(lane.gateway)} reported as gone become active again. Unsubscribed, erased and
+        replaced subscriptions are not restored. A subscription that does not exist is pruned again with the next
+        message.
+      </p>
       <label class="field">
         <span>Pruned within the last</span>
         <select
@@ -46,7 +58,11 @@ export function RestoreDialog({ lane, onClose, onDone }: { lane: LaneResponse; o
           ))}
         </select>
       </label>
-      {found && <p id="restore-found" role="status">{restoreWords(found.n, restored)}</p>}
+      {found && (
+        <p id="restore-found" role="status">
+          {restoreWords(found.n, restored)}
+        </p>
+      )}
       <p class="fine">The audit log records this with your name.</p>
       <Refused problem={count.problem ?? restore.problem} />
       <p class="row end">
@@ -59,7 +75,13 @@ export function RestoreDialog({ lane, onClose, onDone }: { lane: LaneResponse; o
           </button>
         )}
         {restored === undefined && found && (
-          <button type="button" class="primary" id="restore-pruned" disabled={isBusy || found.n === 0} onClick={() => void restore.run()}>
+          <button
+            type="button"
+            class="primary"
+            id="restore-pruned"
+            disabled={isBusy || found.n === 0}
+            onClick={() => void restore.run()}
+          >
             Restore
           </button>
         )}

@@ -45,7 +45,8 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
                       const { title, help } = reasonWords(key ?? "");
                       return (
                         <li key={key}>
-                          <strong>{things(count, "failure")}</strong>: {title.toLowerCase()}. <span class="fine">{help}</span>
+                          <strong>{things(count, "failure")}</strong>: {title.toLowerCase()}.{" "}
+                          <span class="fine">{help}</span>
                         </li>
                       );
                     })}
@@ -56,7 +57,13 @@ export function AgainDialog({ app, message, onClose, onSent }: Props) {
                   <button type="button" onClick={onClose}>
                     Cancel
                   </button>
-                  <button type="button" class="primary" id="send-again" disabled={isBusy || n === 0} onClick={() => run()}>
+                  <button
+                    type="button"
+                    class="primary"
+                    id="send-again"
+                    disabled={isBusy || n === 0}
+                    onClick={() => run()}
+                  >
                     Resend to {people(n)}
                   </button>
                 </p>
@@ -86,7 +93,8 @@ function Done({ sent, onClose }: { sent: DeadLetterActionResult; onClose: () => 
   return (
     <>
       <p role="status" id="sent-again">
-        Resent to {people(sent.handled)}.{sent.remaining > 0 && ` ${people(sent.remaining)} are left; repeat the action.`}
+        Resent to {people(sent.handled)}.
+        {sent.remaining > 0 && ` ${people(sent.remaining)} are left; repeat the action.`}
       </p>
       <p class="row end">
         {first && <a href={link(`/messages/${first}`)}>Show progress</a>}

@@ -1,7 +1,21 @@
 import type { AppResponse, MessageResponse } from "../../api/types";
 import { useState } from "preact/hooks";
 import { count, percent, things } from "../../lib/format";
-import { audienceWords, grouped, outOf, parts, standingOf, STATES, STATE_LOOKS, sumsOf, TIERS, TIER_WORDS, titleWords, wholeOf, type Standing } from "../../lib/messages";
+import {
+  audienceWords,
+  grouped,
+  outOf,
+  parts,
+  standingOf,
+  STATES,
+  STATE_LOOKS,
+  sumsOf,
+  TIERS,
+  TIER_WORDS,
+  titleWords,
+  wholeOf,
+  type Standing,
+} from "../../lib/messages";
 import { useResource } from "../../lib/resource";
 import { useFilters, type Filters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
@@ -65,7 +79,11 @@ function Write({ app }: { app: AppResponse }) {
 function OfApp({ app }: { app: AppResponse }) {
   const { filters, change, link } = useFilters();
   const { state, tier, topic, after } = filters;
-  const page = useResource(`messages ${app.id} ${[state, tier, topic, after].join(" ")}`, (stop) => loadMessages(app.id, filters, stop), { on: MOVES });
+  const page = useResource(
+    `messages ${app.id} ${[state, tier, topic, after].join(" ")}`,
+    (stop) => loadMessages(app.id, filters, stop),
+    { on: MOVES },
+  );
   const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
   const known = page.known.value?.value;
   const narrow = (filter: Filters) => change({ ...filter, after: undefined });
@@ -73,11 +91,33 @@ function OfApp({ app }: { app: AppResponse }) {
   return (
     <>
       <div class="filters" role="group" aria-label="Filters">
-        <Select label="State" value={state} choices={STATES.map((state) => [state, STATE_LOOKS[state].word])} choose={(state) => narrow({ state })} />
-        <Select label="Tier" value={tier} choices={TIERS.map((tier) => [tier, TIER_WORDS[tier]])} choose={(tier) => narrow({ tier })} />
-        {names.size > 0 && <Select label="Topic" value={topic} choices={[...names].map((name) => [name, name])} choose={(topic) => narrow({ topic })} />}
+        <Select
+          label="State"
+          value={state}
+          choices={STATES.map((state) => [state, STATE_LOOKS[state].word])}
+          choose={(state) => narrow({ state })}
+        />
+        <Select
+          label="Tier"
+          value={tier}
+          choices={TIERS.map((tier) => [tier, TIER_WORDS[tier]])}
+          choose={(tier) => narrow({ tier })}
+        />
+        {names.size > 0 && (
+          <Select
+            label="Topic"
+            value={topic}
+            choices={[...names].map((name) => [name, name])}
+            choose={(topic) => narrow({ topic })}
+          />
+        )}
       </div>
-      <Shown of={page} what="messages" isEmpty={({ messages }) => messages.length === 0} empty={<None app={app} page={known} />}>
+      <Shown
+        of={page}
+        what="messages"
+        isEmpty={({ messages }) => messages.length === 0}
+        empty={<None app={app} page={known} />}
+      >
         {({ messages }) => <MessageTable messages={messages} />}
       </Shown>
       <Paging
@@ -123,13 +163,18 @@ interface Row {
 const rowsOf = (messages: MessageResponse[], open: ReadonlySet<string>): Row[] =>
   grouped(messages).flatMap(({ id, messages }) => {
     const isOpen = messages.length > 1 && open.has(id);
-    const members = isOpen ? messages.map((message) => ({ id: message.id, messages: [message], isWithin: true, isOpen: false })) : [];
+    const members = isOpen
+      ? messages.map((message) => ({ id: message.id, messages: [message], isWithin: true, isOpen: false }))
+      : [];
     return [{ id: messages.length > 1 ? `group ${id}` : id, messages, isWithin: false, isOpen }, ...members];
   });
 
 function MessageTable({ messages }: { messages: MessageResponse[] }) {
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
-  const toggle = (id: string) => setOpen((before) => (before.has(id) ? new Set([...before].filter((other) => other !== id)) : new Set([...before, id])));
+  const toggle = (id: string) =>
+    setOpen((before) =>
+      before.has(id) ? new Set([...before].filter((other) => other !== id)) : new Set([...before, id]),
+    );
   const number = (n: number | null) => (n === null ? <span class="soft">–</span> : <Count n={n} />);
   return (
     <Table
@@ -138,7 +183,11 @@ function MessageTable({ messages }: { messages: MessageResponse[] }) {
       id={({ id }) => id}
       look={({ messages, isWithin }) => `stacked ${messages.length === 1 ? "linked" : ""} ${isWithin ? "within" : ""}`}
       columns={[
-        { head: "Message", cell: (row) => (row.messages.length > 1 ? <GroupHead row={row} toggle={toggle} /> : <MessageHead row={row} />) },
+        {
+          head: "Message",
+          cell: (row) =>
+            row.messages.length > 1 ? <GroupHead row={row} toggle={toggle} /> : <MessageHead row={row} />,
+        },
         { head: "State", cell: ({ messages }) => <Progress messages={messages} /> },
         { head: "Targeted", isNumber: true, isExtra: true, cell: ({ messages }) => number(sumsOf(messages).targeted) },
         { head: "Delivered", isNumber: true, cell: ({ messages }) => number(sumsOf(messages).accepted) },
@@ -186,12 +235,18 @@ function GroupHead({ row: { id, messages, isOpen }, toggle }: { row: Row; toggle
   const kind = "users" in newest.to ? "single user" : "single subscription";
   return (
     <>
-      <button type="button" class="plain title" aria-expanded={isOpen} onClick={() => toggle(id.slice("group ".length))}>
+      <button
+        type="button"
+        class="plain title"
+        aria-expanded={isOpen}
+        onClick={() => toggle(id.slice("group ".length))}
+      >
         {newest.title ?? `To ${kind}s`}
       </button>
       <br />
       <span class="fine">
-        {things(messages.length, `message to a ${kind}`, `messages to ${kind}s`)}, <Time at={oldest.accepted_at} /> to <Time at={newest.accepted_at} />
+        {things(messages.length, `message to a ${kind}`, `messages to ${kind}s`)}, <Time at={oldest.accepted_at} /> to{" "}
+        <Time at={newest.accepted_at} />
       </span>
     </>
   );
@@ -214,6 +269,9 @@ function brief(it: Standing): string {
   if (whole === 0) return "no recipients";
   const [only] = parts(it);
   if (whole === 1 && only) return only.word.toLowerCase();
-  if (it.state === "done") return it.ended.accepted === whole ? `all ${count(whole)} accepted` : `${count(it.ended.accepted)} of ${count(whole)} accepted`;
+  if (it.state === "done")
+    return it.ended.accepted === whole
+      ? `all ${count(whole)} accepted`
+      : `${count(it.ended.accepted)} of ${count(whole)} accepted`;
   return `${outOf(it)} done`;
 }

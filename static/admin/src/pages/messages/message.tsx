@@ -87,7 +87,8 @@ function One({ app, message, perMinute, refresh }: Props) {
         lead={
           <>
             {message.title && `${audienceWords(message.to)}, `}
-            {message.title ? TIER_WORDS[message.tier].toLowerCase() : TIER_WORDS[message.tier]}, {it.dueAt > clock.shown.value ? "scheduled" : "sent"} <Time at={message.accepted_at} />
+            {message.title ? TIER_WORDS[message.tier].toLowerCase() : TIER_WORDS[message.tier]},{" "}
+            {it.dueAt > clock.shown.value ? "scheduled" : "sent"} <Time at={message.accepted_at} />
           </>
         }
       />
@@ -127,7 +128,9 @@ function Ways({ message }: { message: MessageResponse }) {
   return (
     <p class="row fine">
       <a href={link("/deliveries", { message: message.id })}>All deliveries</a>
-      {(message.counts?.dead ?? 0) > 0 && <a href={link("/dead-letters", { message: message.id })}>Failed deliveries</a>}
+      {(message.counts?.dead ?? 0) > 0 && (
+        <a href={link("/dead-letters", { message: message.id })}>Failed deliveries</a>
+      )}
     </p>
   );
 }
@@ -164,7 +167,15 @@ function Facts({ app, message }: { app: AppResponse; message: MessageResponse })
       <dt>Urgency</dt>
       <dd>{urgency}</dd>
       <dt>Collapse key</dt>
-      <dd>{topic_header ? <>hashed to <code>{topic_header}</code></> : "None"}</dd>
+      <dd>
+        {topic_header ? (
+          <>
+            hashed to <code>{topic_header}</code>
+          </>
+        ) : (
+          "None"
+        )}
+      </dd>
       <dt>Policy</dt>
       <dd>
         {policy ? (
@@ -197,7 +208,17 @@ function OfCampaign({ app, id }: { app: AppResponse; id: string }) {
 }
 
 /** Possible actions, or the role that has permission. */
-function Acts({ app, message, it, refresh }: { app: AppResponse; message: MessageResponse; it: Standing; refresh: () => unknown }) {
+function Acts({
+  app,
+  message,
+  it,
+  refresh,
+}: {
+  app: AppResponse;
+  message: MessageResponse;
+  it: Standing;
+  refresh: () => unknown;
+}) {
   const { open: steering, show: steer, close } = useDialog<Steering>();
   const [isAgain, again] = useState(false);
   const sender = useMay("sender", app.id);
@@ -209,7 +230,13 @@ function Acts({ app, message, it, refresh }: { app: AppResponse; message: Messag
     <>
       <div class="row" role="group" aria-label="Actions">
         {possible.map((steering) => (
-          <button key={steering} type="button" id={steering} class={steering === "resume" ? "primary" : ""} onClick={() => steer(steering)}>
+          <button
+            key={steering}
+            type="button"
+            id={steering}
+            class={steering === "resume" ? "primary" : ""}
+            onClick={() => steer(steering)}
+          >
             {STEERING_WORDS[steering]}…
           </button>
         ))}
@@ -219,7 +246,9 @@ function Acts({ app, message, it, refresh }: { app: AppResponse; message: Messag
           </button>
         )}
       </div>
-      {steering && <SteerDialog app={app} message={message} steering={steering} it={it} onClose={close} onSteered={refresh} />}
+      {steering && (
+        <SteerDialog app={app} message={message} steering={steering} it={it} onClose={close} onSteered={refresh} />
+      )}
       {isAgain && <AgainDialog app={app} message={message} onClose={() => again(false)} onSent={refresh} />}
     </>
   );

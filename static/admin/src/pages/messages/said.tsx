@@ -39,14 +39,18 @@ export function SaidCard({ app, message }: { app: AppResponse; message: MessageR
 
 function What({ said, message }: { said: MessageContentResponse; message: MessageResponse }) {
   const { content, payload, template } = said;
-  if (said.content_state === "deleted") return <p class="soft">The content was deleted after every delivery had ended.</p>;
+  if (said.content_state === "deleted")
+    return <p class="soft">The content was deleted after every delivery had ended.</p>;
   if (said.content_state === "withheld") return <p class="soft">{whyNot(message)}</p>;
   if (content) return <Written content={content} />;
   if (template) {
     const others = Object.keys(template.locales ?? {});
     return (
       <>
-        <p class="soft">Rendered from a template for each recipient{others.length > 0 && `, also in ${new Intl.ListFormat("en").format(others.map(languageWords))}`}:</p>
+        <p class="soft">
+          Rendered from a template for each recipient
+          {others.length > 0 && `, also in ${new Intl.ListFormat("en").format(others.map(languageWords))}`}:
+        </p>
         <Written content={template.content} />
       </>
     );

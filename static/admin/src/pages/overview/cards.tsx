@@ -44,7 +44,8 @@ export function LaneList({ lanes }: { lanes: LaneResponse[] }) {
             const { word, tone } = STATE_WORDS[laneState(lane)];
             return (
               <li key={lane.lane} data-row>
-                <a href={link(`/push-services/${lane.lane}`)}>{gatewayName(lane.gateway)}</a> <Badge tone={tone}>{word}</Badge>
+                <a href={link(`/push-services/${lane.lane}`)}>{gatewayName(lane.gateway)}</a>{" "}
+                <Badge tone={tone}>{word}</Badge>
                 <br />
                 <span class="fine">{because(lane, clock.shown.value, zone.value)}</span>
               </li>
@@ -53,7 +54,8 @@ export function LaneList({ lanes }: { lanes: LaneResponse[] }) {
         </ul>
       )}
       <p>
-        {ill.length === 0 && <Badge tone="accepted">All healthy</Badge>} <a href={link("/push-services")}>{things(new Set(lanes.map(({ gateway }) => gateway)).size, "push service")}</a>
+        {ill.length === 0 && <Badge tone="accepted">All healthy</Badge>}{" "}
+        <a href={link("/push-services")}>{things(new Set(lanes.map(({ gateway }) => gateway)).size, "push service")}</a>
       </p>
     </>
   );
@@ -64,7 +66,10 @@ export function DeadLetterList({ groups, isOfOneApp }: { groups: DeadLetterGroup
   const byReason = new Map<string, { n: number; newest: string }>();
   for (const { key, count, newest } of groups) {
     const before = byReason.get(key ?? "");
-    byReason.set(key ?? "", { n: (before?.n ?? 0) + count, newest: before && before.newest > newest ? before.newest : newest });
+    byReason.set(key ?? "", {
+      n: (before?.n ?? 0) + count,
+      newest: before && before.newest > newest ? before.newest : newest,
+    });
   }
   const sorted = [...byReason].sort(([, a], [, b]) => b.n - a.n);
   const sum = sorted.reduce((sum, [, { n }]) => sum + n, 0);
@@ -105,7 +110,8 @@ export function Latency({ now, before }: Sums) {
           <div key={name}>
             <dt>{words} within</dt>
             <dd>
-              {seconds == null ? "–" : duration(seconds)} {earlier != null && <span class="fine">{duration(earlier)} before</span>}
+              {seconds == null ? "–" : duration(seconds)}{" "}
+              {earlier != null && <span class="fine">{duration(earlier)} before</span>}
             </dd>
           </div>
         );
@@ -117,7 +123,12 @@ export function Latency({ now, before }: Sums) {
 const TRENDS = { better: "↗ better", worse: "↘ worse", steady: "→ steady" } as const;
 
 export function ReliabilityTable({ now, before }: { now: ReliabilityResponse; before: ReliabilityResponse }) {
-  const rows = now.all.slis.map((reading) => sliWords(reading, before.all.slis.find(({ sli }) => sli === reading.sli)));
+  const rows = now.all.slis.map((reading) =>
+    sliWords(
+      reading,
+      before.all.slis.find(({ sli }) => sli === reading.sli),
+    ),
+  );
   return (
     <Table
       caption="Reliability"
@@ -129,7 +140,11 @@ export function ReliabilityTable({ now, before }: { now: ReliabilityResponse; be
         { head: "Now", isNumber: true, cell: ({ value }) => value },
         { head: "Target", isNumber: true, isExtra: true, cell: ({ target }) => target },
         { head: "State", cell: ({ tone, verdict }) => <Badge tone={tone}>{verdict}</Badge> },
-        { head: "Trend", isExtra: true, cell: ({ trend }) => (trend ? TRENDS[trend] : <span class="fine">no earlier data</span>) },
+        {
+          head: "Trend",
+          isExtra: true,
+          cell: ({ trend }) => (trend ? TRENDS[trend] : <span class="fine">no earlier data</span>),
+        },
         { head: "Samples", isExtra: true, cell: ({ samples }) => <span class="fine">{samples}</span> },
       ]}
     />

@@ -15,19 +15,30 @@ const WITHOUT_TOKEN = "unknown: sent without a receipt token";
 const steps = ({ accepted, asked, displayed, clicked, unknowable, silent }: Funnel, why: string): Step[] => [
   { word: "Delivered to push services", n: accepted, share: undefined, rest: undefined },
   { word: "With receipt", n: asked, share: share(asked, accepted), rest: { n: unknowable, words: why } },
-  { word: "Shown", n: displayed, share: share(displayed, asked), rest: { n: silent, words: "not reported: not shown yet, or the browser does not report" } },
+  {
+    word: "Shown",
+    n: displayed,
+    share: share(displayed, asked),
+    rest: { n: silent, words: "not reported: not shown yet, or the browser does not report" },
+  },
   { word: "Clicked", n: clicked, share: share(clicked, displayed), rest: undefined },
 ];
 
 /** Funnel from accepted to clicked, with shares of their possible totals. Unknown parts are hatched; `why` has the reason. */
 export function FunnelFigure({ funnel, why = WITHOUT_TOKEN }: { funnel: Funnel; why?: string }) {
-  const width = (n: number) => ({ width: `${funnel.accepted === 0 ? 0 : Math.min(100, (n / funnel.accepted) * 100)}%` });
+  const width = (n: number) => ({
+    width: `${funnel.accepted === 0 ? 0 : Math.min(100, (n / funnel.accepted) * 100)}%`,
+  });
   return (
     <ol class="funnel">
       {steps(funnel, why).map(({ word, n, share, rest }) => (
         <li key={word}>
           <p>
-            {word} <strong><Count n={n} /></strong> {share && <span class="fine">{share}</span>}
+            {word}{" "}
+            <strong>
+              <Count n={n} />
+            </strong>{" "}
+            {share && <span class="fine">{share}</span>}
           </p>
           <div class="bar" aria-hidden="true">
             <span class="known" style={width(n)} />

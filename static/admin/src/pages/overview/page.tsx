@@ -3,11 +3,29 @@ import { useMemo } from "preact/hooks";
 import type { Kind } from "../../api/live";
 import type { AlertResponse, ChartResponse, LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
-import { firstCreation, funnel, OUTCOME_LOOKS, OUTCOMES, perMinute, sentence, throughput, type Queue } from "../../lib/figures";
+import {
+  firstCreation,
+  funnel,
+  OUTCOME_LOOKS,
+  OUTCOMES,
+  perMinute,
+  sentence,
+  throughput,
+  type Queue,
+} from "../../lib/figures";
 import { ctrWords, STATE_LOOKS } from "../../lib/campaigns";
 import { clockTime, count, percent, type Zone } from "../../lib/format";
 import { zone } from "../../lib/preferences";
-import { changeOf, pointsOf, RANGE_WORDS, RANGES, rangeOf, zoomOf, type TimeRange, type RangeId } from "../../lib/range";
+import {
+  changeOf,
+  pointsOf,
+  RANGE_WORDS,
+  RANGES,
+  rangeOf,
+  zoomOf,
+  type TimeRange,
+  type RangeId,
+} from "../../lib/range";
 import { useResource } from "../../lib/resource";
 import { to, useFilters } from "../../lib/url";
 import { Badge } from "../../ui/badge";
@@ -27,7 +45,14 @@ import { DeadLetterList, LaneList, Latency, number, QueueFigures, ReliabilityTab
 import { FunnelFigure } from "./funnel";
 import * as load from "./load";
 
-const OF_SENDING: readonly Kind[] = ["outcomes", "message.progress", "message.done", "lane.held", "lane.released", "lane.breaker"];
+const OF_SENDING: readonly Kind[] = [
+  "outcomes",
+  "message.progress",
+  "message.done",
+  "lane.held",
+  "lane.released",
+  "lane.breaker",
+];
 
 export default function Overview() {
   const { apps, app } = useHere();
@@ -50,14 +75,25 @@ function Figures() {
   const range = () => rangeOf(filters, clock.now(), created);
   const about = `${id ?? "all"} ${range().id} ${filters.from ?? ""} ${filters.to ?? ""} ${filters.zoom ?? ""}`;
   const recent = useResource(`rate ${id ?? "all"}`, (stop) => load.loadRate(id, stop), { on: OF_SENDING, everyS: 30 });
-  const chart = useResource(`throughput ${about}`, (stop) => load.loadThroughput(id, range(), stop), { on: OF_SENDING, everyS: 30 });
+  const chart = useResource(`throughput ${about}`, (stop) => load.loadThroughput(id, range(), stop), {
+    on: OF_SENDING,
+    everyS: 30,
+  });
   const sums = useResource(`sums ${about}`, (stop) => load.loadSums(id, range(), stop), { on: ["message.done"] });
   const queue = useResource(`queue ${id ?? "all"}`, (stop) => load.loadQueue(id, stop), { on: OF_SENDING, everyS: 30 });
-  const lanes = useResource(`lanes ${id ?? "all"}`, (stop) => load.loadLanes(id, stop), { on: ["lane.held", "lane.released", "lane.breaker"] });
-  const alerts = useResource(`alerts ${id ?? "all"}`, (stop) => load.loadAlerts(id, stop), { on: ["alert.raised", "alert.resolved"] });
+  const lanes = useResource(`lanes ${id ?? "all"}`, (stop) => load.loadLanes(id, stop), {
+    on: ["lane.held", "lane.released", "lane.breaker"],
+  });
+  const alerts = useResource(`alerts ${id ?? "all"}`, (stop) => load.loadAlerts(id, stop), {
+    on: ["alert.raised", "alert.resolved"],
+  });
   const reliability = useResource(`reliability ${id ?? "all"}`, (stop) => load.loadReliability(id, stop));
-  const dead = useResource(`dead ${of.map(({ id }) => id).join()}`, (stop) => load.loadDeadLetters(of, stop), { on: ["dead_letter.created"] });
-  const campaigns = useResource(`campaigns ${of.map(({ id }) => id).join()}`, (stop) => load.loadCampaigns(of, stop), { on: ["message.done"] });
+  const dead = useResource(`dead ${of.map(({ id }) => id).join()}`, (stop) => load.loadDeadLetters(of, stop), {
+    on: ["dead_letter.created"],
+  });
+  const campaigns = useResource(`campaigns ${of.map(({ id }) => id).join()}`, (stop) => load.loadCampaigns(of, stop), {
+    on: ["message.done"],
+  });
   const columns = recent.known.value && throughput(recent.known.value.value);
   return (
     <>
@@ -88,7 +124,12 @@ function Figures() {
           </Shown>
         </Card>
         <Card title="Throughput by outcome" class="wide" aside={<ZoomNote />}>
-          <Shown of={chart} what="the throughput" isEmpty={(chart) => zoomOf(filters.zoom) === undefined && hasNoEnd(chart)} empty={<NothingSent />}>
+          <Shown
+            of={chart}
+            what="the throughput"
+            isEmpty={(chart) => zoomOf(filters.zoom) === undefined && hasNoEnd(chart)}
+            empty={<NothingSent />}
+          >
             {(chart) => <Throughput chart={chart} created={created?.getTime()} />}
           </Shown>
         </Card>
@@ -99,23 +140,52 @@ function Figures() {
             </Shown>
           </Card>
           <Card title="Time to acceptance">
-            <Shown of={sums} what="delivery times" isEmpty={({ now }) => number(now, "latency_p50") == null} empty={<p>No delivery was accepted in this time. The figures are the time from the send request to the acceptance by the push service.</p>}>
+            <Shown
+              of={sums}
+              what="delivery times"
+              isEmpty={({ now }) => number(now, "latency_p50") == null}
+              empty={
+                <p>
+                  No delivery was accepted in this time. The figures are the time from the send request to the
+                  acceptance by the push service.
+                </p>
+              }
+            >
               {(sums) => <Latency {...sums} />}
             </Shown>
           </Card>
         </div>
         <Card title="Push services" aside={<span class="fine">now</span>}>
-          <Shown of={lanes} what="the push services" isEmpty={(lanes) => lanes.length === 0} empty={<p>A push service appears with its first subscription.</p>}>
+          <Shown
+            of={lanes}
+            what="the push services"
+            isEmpty={(lanes) => lanes.length === 0}
+            empty={<p>A push service appears with its first subscription.</p>}
+          >
             {(lanes) => <LaneList lanes={lanes} />}
           </Shown>
         </Card>
         <Card title="Failed deliveries" aside={<span class="fine">now</span>}>
           <Shown of={dead} what="failed deliveries">
-            {(found) => <DeadLetterList groups={found.flatMap(({ groups }) => groups)} isOfOneApp={app !== undefined || apps.length === 1} />}
+            {(found) => (
+              <DeadLetterList
+                groups={found.flatMap(({ groups }) => groups)}
+                isOfOneApp={app !== undefined || apps.length === 1}
+              />
+            )}
           </Shown>
         </Card>
-        <Card title="Recent campaigns" class="wide" aside={<Export name="recent-campaigns" page={whole(campaigns.known.value?.value.map(campaignRow))} />}>
-          <Shown of={campaigns} what="campaigns" isEmpty={(campaigns) => campaigns.length === 0} empty={<p>No campaign was started yet.</p>}>
+        <Card
+          title="Recent campaigns"
+          class="wide"
+          aside={<Export name="recent-campaigns" page={whole(campaigns.known.value?.value.map(campaignRow))} />}
+        >
+          <Shown
+            of={campaigns}
+            what="campaigns"
+            isEmpty={(campaigns) => campaigns.length === 0}
+            empty={<p>No campaign was started yet.</p>}
+          >
             {(campaigns) => <CampaignTable campaigns={campaigns} isOfOneApp={of.length === 1} />}
           </Shown>
         </Card>
@@ -124,12 +194,20 @@ function Figures() {
             of={sums}
             what="the reports of browsers"
             isEmpty={({ now }) => funnel(now).accepted === 0}
-            empty={<p>No delivery was accepted in this time. Shown and clicked are counted as far as browsers report them.</p>}
+            empty={
+              <p>
+                No delivery was accepted in this time. Shown and clicked are counted as far as browsers report them.
+              </p>
+            }
           >
             {({ now }) => <FunnelFigure funnel={funnel(now)} />}
           </Shown>
         </Card>
-        <Card title="Reliability" aside={<span class="fine">last hour, compared with the hour before</span>} class="wide">
+        <Card
+          title="Reliability"
+          aside={<span class="fine">last hour, compared with the hour before</span>}
+          class="wide"
+        >
           <Shown of={reliability} what="reliability">
             {(read) => <ReliabilityTable {...read} />}
           </Shown>
@@ -147,18 +225,47 @@ function RangePicker() {
   const now = clock.now().getTime();
   const choose = (range: RangeId) => {
     const isCustom = range === "custom";
-    change({ zoom: undefined, range: range === "hour" ? undefined : range, from: isCustom ? day(now - 6 * 86_400_000) : undefined, to: isCustom ? day(now) : undefined }, true);
+    change(
+      {
+        zoom: undefined,
+        range: range === "hour" ? undefined : range,
+        from: isCustom ? day(now - 6 * 86_400_000) : undefined,
+        to: isCustom ? day(now) : undefined,
+      },
+      true,
+    );
   };
   return (
     <div class="row" role="group" aria-label="Time range">
-      <Segments legend="Time range" name="range" value={id} choices={RANGES.map((id) => [id, RANGE_WORDS[id]])} choose={choose} />
+      <Segments
+        legend="Time range"
+        name="range"
+        value={id}
+        choices={RANGES.map((id) => [id, RANGE_WORDS[id]])}
+        choose={choose}
+      />
       {id === "custom" && (
         <>
           <label>
-            <span class="fine">From</span> <input type="date" name="from" value={filters.from} max={filters.to} onChange={(event) => change({ from: event.currentTarget.value, zoom: undefined }, true)} />
+            <span class="fine">From</span>{" "}
+            <input
+              type="date"
+              name="from"
+              value={filters.from}
+              max={filters.to}
+              onChange={(event) => change({ from: event.currentTarget.value, zoom: undefined }, true)}
+            />
           </label>
           <label>
-            <span class="fine">to</span> <input type="date" name="to" value={filters.to} min={filters.from} max={day(now)} onChange={(event) => change({ to: event.currentTarget.value, zoom: undefined }, true)} />
+            <span class="fine">to</span>{" "}
+            <input
+              type="date"
+              name="to"
+              value={filters.to}
+              min={filters.from}
+              max={day(now)}
+              onChange={(event) => change({ to: event.currentTarget.value, zoom: undefined }, true)}
+            />
           </label>
         </>
       )}
@@ -166,7 +273,8 @@ function RangePicker() {
   );
 }
 
-const spanWords = ({ since, until }: TimeRange, zone: Zone): string => `${[since, until].map((at) => clockTime(new Date(at), clock.shown.value, zone)).join(" to ")}, compared with the previous period`;
+const spanWords = ({ since, until }: TimeRange, zone: Zone): string =>
+  `${[since, until].map((at) => clockTime(new Date(at), clock.shown.value, zone)).join(" to ")}, compared with the previous period`;
 
 /** Key figures of the range, with their change. */
 function Summary({ now, before }: load.Sums) {
@@ -197,7 +305,15 @@ function Summary({ now, before }: load.Sums) {
   );
 }
 
-function Figure({ title, change, children }: { title: string; change: string | undefined; children: ComponentChildren }) {
+function Figure({
+  title,
+  change,
+  children,
+}: {
+  title: string;
+  change: string | undefined;
+  children: ComponentChildren;
+}) {
   return (
     <div>
       <dt>{title}</dt>
@@ -230,9 +346,21 @@ function CampaignTable({ campaigns, isOfOneApp }: { campaigns: load.RecentCampai
             </>
           ),
         },
-        { head: "State", isExtra: true, cell: ({ campaign: { state } }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge> },
-        { head: "Started", isExtra: true, cell: ({ campaign }) => (campaign.started_at ? <Time at={campaign.started_at} /> : "–") },
-        { head: "Delivered", isNumber: true, cell: ({ campaign }) => (campaign.progress ? <Count n={campaign.progress.total.accepted} /> : "–") },
+        {
+          head: "State",
+          isExtra: true,
+          cell: ({ campaign: { state } }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge>,
+        },
+        {
+          head: "Started",
+          isExtra: true,
+          cell: ({ campaign }) => (campaign.started_at ? <Time at={campaign.started_at} /> : "–"),
+        },
+        {
+          head: "Delivered",
+          isNumber: true,
+          cell: ({ campaign }) => (campaign.progress ? <Count n={campaign.progress.total.accepted} /> : "–"),
+        },
         { head: "CTR", isNumber: true, cell: ({ campaign }) => ctrWords(campaign.progress) },
       ]}
     />
@@ -244,9 +372,19 @@ const sumRows = ({ since, until, before }: TimeRange, sums: load.Sums) => [
   { since, until, ...sums.now },
   { ...before, ...sums.before },
 ];
-const campaignRow = ({ app, campaign: { id, slug, name, state, started_at, progress } }: load.RecentCampaign) => ({ app: app.slug, id, slug, name, state, started_at, ...progress?.total, ctr: ctrWords(progress) });
+const campaignRow = ({ app, campaign: { id, slug, name, state, started_at, progress } }: load.RecentCampaign) => ({
+  app: app.slug,
+  id,
+  slug,
+  name,
+  state,
+  started_at,
+  ...progress?.total,
+  ctr: ctrWords(progress),
+});
 
-const hasNoEnd = (chart: ChartResponse) => Object.values(throughput(chart).ended).every((values) => values.every((n) => n === 0));
+const hasNoEnd = (chart: ChartResponse) =>
+  Object.values(throughput(chart).ended).every((values) => values.every((n) => n === 0));
 
 interface SentenceProps {
   isKnown: boolean;
@@ -281,16 +419,29 @@ function NothingSent() {
 }
 
 function Throughput({ chart, created }: { chart: ChartResponse; created: number | undefined }) {
-  const { at, ended } = useMemo(() => throughput(chart, created === undefined ? undefined : new Date(created)), [chart, created]);
+  const { at, ended } = useMemo(
+    () => throughput(chart, created === undefined ? undefined : new Date(created)),
+    [chart, created],
+  );
   const layers = useMemo(
-    () => OUTCOMES.filter((outcome) => outcome === "accepted" || ended[outcome].some((n) => n > 0)).map((outcome): Layer => ({ ...OUTCOME_LOOKS[outcome], values: ended[outcome] })),
+    () =>
+      OUTCOMES.filter((outcome) => outcome === "accepted" || ended[outcome].some((n) => n > 0)).map(
+        (outcome): Layer => ({ ...OUTCOME_LOOKS[outcome], values: ended[outcome] }),
+      ),
     [ended],
   );
   const onZoom = useZoom();
   return (
     <>
       <StackedBars at={at} layers={layers} onZoom={onZoom} />
-      <ChartTable caption="Throughput by outcome" file="throughput" head="Start" at={at} layers={layers} label={(start) => clockTime(start, clock.now(), zone.value)} />
+      <ChartTable
+        caption="Throughput by outcome"
+        file="throughput"
+        head="Start"
+        at={at}
+        layers={layers}
+        label={(start) => clockTime(start, clock.now(), zone.value)}
+      />
     </>
   );
 }

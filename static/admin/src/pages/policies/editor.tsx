@@ -28,13 +28,18 @@ export default function PolicyPage() {
   const { app, apps } = useHere();
   const { link } = useFilters();
   const [place, name] = [params.place as PlaceName, params.name ?? ""];
-  if (!(place in PLACES)) return <Head title="Nothing here" lead="Policies are set for tiers, topics and subscriptions." />;
+  if (!(place in PLACES))
+    return <Head title="Nothing here" lead="Policies are set for tiers, topics and subscriptions." />;
   return (
     <>
       <p class="back">
         <a href={link("/policies")}>Policies</a>
       </p>
-      {app ? <OfPlace key={`${app.id} ${place} ${name}`} app={app} place={place} name={name} /> : <ChooseApp apps={apps} what="Each policy belongs to an app." />}
+      {app ? (
+        <OfPlace key={`${app.id} ${place} ${name}`} app={app} place={place} name={name} />
+      ) : (
+        <ChooseApp apps={apps} what="Each policy belongs to an app." />
+      )}
     </>
   );
 }
@@ -51,7 +56,10 @@ function OfPlace({ app, place, name }: Of) {
   const stored = useBegin(`${app.id} ${place} ${name}`, (stop) => loadPlace(app.id, place, name, stop));
   return (
     <>
-      <Head title={titleOf(place, name)} lead={place === "subscriptions" ? <code>{name}</code> : "Retries after failures."} />
+      <Head
+        title={titleOf(place, name)}
+        lead={place === "subscriptions" ? <code>{name}</code> : "Retries after failures."}
+      />
       <Draft of={stored} what="this policy">
         {(view) => <Editor app={app} place={place} name={name} tier={tier} view={view} onChanged={stored.again} />}
       </Draft>
@@ -79,14 +87,28 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
   const tried = saysSomething(policy) && typeof policy !== "string" ? policy : undefined;
   const body = about(place, name, tier, tried, stored !== null);
   const previewed = useAsked(body, (body, stop) => preview(app.id, body, stop));
-  const before = useResource(`holds ${app.id} ${place} ${name} ${tier}`, (stop) => preview(app.id, about(place, name, tier, undefined, stored !== null), stop), { everyS: 600 });
+  const before = useResource(
+    `holds ${app.id} ${place} ${name} ${tier}`,
+    (stop) => preview(app.id, about(place, name, tier, undefined, stored !== null), stop),
+    { everyS: 600 },
+  );
   // A text that is no JSON never reaches the server.
-  const problem = typeof policy === "string" ? new Refusal(422, { detail: `The policy is invalid: ${policy}` }) : previewed.isOld ? undefined : previewed.problem;
+  const problem =
+    typeof policy === "string"
+      ? new Refusal(422, { detail: `The policy is invalid: ${policy}` })
+      : previewed.isOld
+        ? undefined
+        : previewed.problem;
   const reload = async () => {
     close();
     await Promise.all([onChanged(), before.refresh()]);
   };
-  const edit = useEdit({ begun: begunOf(view), load: (stop) => loadPlace(app.id, place, name, stop), written: ({ policy }) => ({ policy }), reload });
+  const edit = useEdit({
+    begun: begunOf(view),
+    load: (stop) => loadPlace(app.id, place, name, stop),
+    written: ({ policy }) => ({ policy }),
+    reload,
+  });
   const isNew = JSON.stringify(tried ?? null) !== JSON.stringify(stored);
   const { shown } = previewed;
   return (
@@ -122,14 +144,21 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
             onUndo={() => setDraft(toDraft(stored, PLACES[place]))}
           />
         </Card>
-        <Card title={isNew ? "Effective policy after saving" : "Effective policy"} aside={shown && <span class="fine">retries {placeWords(shown.set_by.retry)}</span>}>
+        <Card
+          title={isNew ? "Effective policy after saving" : "Effective policy"}
+          aside={shown && <span class="fine">retries {placeWords(shown.set_by.retry)}</span>}
+        >
           {shown ? (
             <div class={!previewed.isOld && !problem ? "" : "dimmed"} aria-busy={previewed.isOld} id="timetable">
               <TimetableFigure caption="Timetable of retries" table={shown.timetable} ttlS={shown.ttl_s} />
               {shown.when_throttled && (
                 <details>
                   <summary>After throttling (429)</summary>
-                  <TimetableFigure caption="Timetable of retries after throttling" table={shown.when_throttled} ttlS={shown.ttl_s} />
+                  <TimetableFigure
+                    caption="Timetable of retries after throttling"
+                    table={shown.when_throttled}
+                    ttlS={shown.ttl_s}
+                  />
                 </details>
               )}
               <Warnings preview={shown} />
@@ -159,7 +188,11 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
   );
 }
 
-function Warnings({ preview: { warnings = [] } }: { preview: { warnings?: { pointer?: string | null; detail: string }[] } }) {
+function Warnings({
+  preview: { warnings = [] },
+}: {
+  preview: { warnings?: { pointer?: string | null; detail: string }[] };
+}) {
   if (warnings.length === 0) return null;
   return (
     <ul class="warnings">
@@ -185,7 +218,8 @@ interface ActsProps {
 
 function Acts({ app, canSave, isNew, isSet, says, onSave, onRemove, onUndo }: ActsProps) {
   const operator = useMay("operator", app.id);
-  if (!operator.may) return <p class="fine">Your role allows simulating policies, but not saving them. {operator.why}</p>;
+  if (!operator.may)
+    return <p class="fine">Your role allows simulating policies, but not saving them. {operator.why}</p>;
   return (
     <>
       <div class="row" role="group" aria-label="Actions">
@@ -203,7 +237,11 @@ function Acts({ app, canSave, isNew, isSet, says, onSave, onRemove, onUndo }: Ac
           </button>
         )}
       </div>
-      {!says && <p class="fine">{isSet ? "An empty policy has no effect: remove the policy instead." : "Empty fields keep the defaults."}</p>}
+      {!says && (
+        <p class="fine">
+          {isSet ? "An empty policy has no effect: remove the policy instead." : "Empty fields keep the defaults."}
+        </p>
+      )}
     </>
   );
 }

@@ -32,7 +32,13 @@ export function PolicyForm({ draft, place, problem, change }: Props) {
             {fields
               .filter((field) => field.group === group)
               .map((field) => (
-                <FieldInput key={field.pointer} field={field} value={draft.values[field.pointer] ?? ""} fault={problem?.fault(`/policy${field.pointer}`)} write={(value) => write(field.pointer, value)} />
+                <FieldInput
+                  key={field.pointer}
+                  field={field}
+                  value={draft.values[field.pointer] ?? ""}
+                  fault={problem?.fault(`/policy${field.pointer}`)}
+                  write={(value) => write(field.pointer, value)}
+                />
               ))}
           </fieldset>
         ))
@@ -65,7 +71,8 @@ function FormChoice({ draft, place, change }: Pick<Props, "draft" | "place" | "c
       <legend>Format</legend>
       {FORMS.map((form) => (
         <label key={form}>
-          <input type="radio" name="form" value={form} checked={draft.form === form} onChange={() => choose(form)} /> {FORM_WORDS[form].title}
+          <input type="radio" name="form" value={form} checked={draft.form === form} onChange={() => choose(form)} />{" "}
+          {FORM_WORDS[form].title}
         </label>
       ))}
       <p class="fine">{FORM_WORDS[draft.form].help}</p>
@@ -73,13 +80,32 @@ function FormChoice({ draft, place, change }: Pick<Props, "draft" | "place" | "c
   );
 }
 
-function FieldInput({ field, value, fault, write }: { field: Field; value: string; fault: string | undefined; write: (value: string) => void }) {
+function FieldInput({
+  field,
+  value,
+  fault,
+  write,
+}: {
+  field: Field;
+  value: string;
+  fault: string | undefined;
+  write: (value: string) => void;
+}) {
   const [id, about] = [`field${field.pointer.replaceAll("/", "-")}`, useId()];
-  const said = { "aria-invalid": fault ? true : undefined, "aria-describedby": fault || field.help ? about : undefined } as const;
+  const said = {
+    "aria-invalid": fault ? true : undefined,
+    "aria-describedby": fault || field.help ? about : undefined,
+  } as const;
   if (field.kind === "switch") {
     return (
       <label class="switch">
-        <input id={id} type="checkbox" checked={value === "true"} onChange={(event) => write(event.currentTarget.checked ? "true" : "")} /> {field.label}
+        <input
+          id={id}
+          type="checkbox"
+          checked={value === "true"}
+          onChange={(event) => write(event.currentTarget.checked ? "true" : "")}
+        />{" "}
+        {field.label}
       </label>
     );
   }
@@ -91,11 +117,13 @@ function FieldInput({ field, value, fault, write }: { field: Field; value: strin
       {field.kind === "choice" ? (
         <select id={id} value={value} onChange={(event) => write(event.currentTarget.value)} {...said}>
           <option value="">{field.standard || "Choose…"}</option>
-          {field.choices?.filter((choice) => choice !== field.standard).map((choice) => (
-            <option key={choice} value={choice}>
-              {choice}
-            </option>
-          ))}
+          {field.choices
+            ?.filter((choice) => choice !== field.standard)
+            .map((choice) => (
+              <option key={choice} value={choice}>
+                {choice}
+              </option>
+            ))}
         </select>
       ) : (
         <input

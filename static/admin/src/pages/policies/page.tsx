@@ -1,5 +1,12 @@
 import { useRef } from "preact/hooks";
-import type { AppResponse, Policy, PolicyOverview, PolicyResponsePage, PolicyPreset, PolicyPreviewResponse } from "../../api/types";
+import type {
+  AppResponse,
+  Policy,
+  PolicyOverview,
+  PolicyResponsePage,
+  PolicyPreset,
+  PolicyPreviewResponse,
+} from "../../api/types";
 import { duration } from "../../lib/format";
 import { formWords, placeWords, summary } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
@@ -29,13 +36,18 @@ export default function Policies() {
 function OfApp({ app }: { app: AppResponse }) {
   const { filters } = useFilters();
   const overview = useResource(`policies ${app.id}`, (stop) => loadOverview(app.id, stop), { everyS: 300 });
-  const topics = useResource(`topic policies ${app.id} ${filters.after ?? ""}`, (stop) => loadTopics(app.id, filters.after, stop), { everyS: 300 });
+  const topics = useResource(
+    `topic policies ${app.id} ${filters.after ?? ""}`,
+    (stop) => loadTopics(app.id, filters.after, stop),
+    { everyS: 300 },
+  );
   const tiers = useResource(`tiers ${app.id}`, (stop) => loadTiers(app.id, stop), { everyS: 300 });
   const presets = useResource(`presets ${app.id}`, (stop) => loadPresets(app.id, stop), { everyS: 3_600 });
   return (
     <>
       <p class="fine order">
-        Each message uses the first of these policies that is set: the message itself, its subscription, its topic, the tier, and last the built-in default.
+        Each message uses the first of these policies that is set: the message itself, its subscription, its topic, the
+        tier, and last the built-in default.
       </p>
       <Shown of={tiers} what="the tiers">
         {(previews) => (
@@ -58,7 +70,12 @@ function OfApp({ app }: { app: AppResponse }) {
           />
         }
       >
-        <Shown of={topics} what="the topics" isEmpty={({ data }) => data.length === 0} empty={<p>No topic has a policy: the policy of the tier applies.</p>}>
+        <Shown
+          of={topics}
+          what="the topics"
+          isEmpty={({ data }) => data.length === 0}
+          empty={<p>No topic has a policy: the policy of the tier applies.</p>}
+        >
           {(topics) => <Topics topics={topics} />}
         </Shown>
       </Card>
@@ -84,9 +101,17 @@ function TierCard({ preview, overview }: { preview: PolicyPreviewResponse; overv
   const { link } = useFilters();
   const set = overview?.tiers.find(({ name }) => name === preview.tier)?.policy as Policy | null | undefined;
   return (
-    <Card title={preview.tier[0]?.toUpperCase() + preview.tier.slice(1)} aside={<span class="fine">{set ? formWords(set) : placeWords(preview.set_by.retry)}</span>}>
+    <Card
+      title={preview.tier[0]?.toUpperCase() + preview.tier.slice(1)}
+      aside={<span class="fine">{set ? formWords(set) : placeWords(preview.set_by.retry)}</span>}
+    >
       <p class="fine">{TIER_WORDS[preview.tier]}</p>
-      <TimetableFigure caption={`Timetable of ${preview.tier} retries`} table={preview.timetable} ttlS={preview.ttl_s} brief />
+      <TimetableFigure
+        caption={`Timetable of ${preview.tier} retries`}
+        table={preview.timetable}
+        ttlS={preview.ttl_s}
+        brief
+      />
       <p data-row>
         <a href={link(`/policies/tiers/${preview.tier}`)}>{set ? "Edit or simulate" : "Set or simulate"}</a>
       </p>
@@ -103,13 +128,20 @@ function Topics({ topics }: { topics: PolicyResponsePage }) {
         rows={topics.data}
         id={({ name }) => name}
         columns={[
-          { head: "Topic", cell: ({ name }) => <a href={link(`/policies/topics/${encodeURIComponent(name)}`)}>{name}</a> },
+          {
+            head: "Topic",
+            cell: ({ name }) => <a href={link(`/policies/topics/${encodeURIComponent(name)}`)}>{name}</a>,
+          },
           { head: "Format", cell: ({ policy }) => formWords((policy ?? {}) as Policy) },
           { head: "Policy", isExtra: true, cell: ({ policy }) => <code>{JSON.stringify(policy)}</code> },
           { head: "Warnings", cell: ({ warnings }) => warnings?.map(({ detail }) => detail).join("; ") || "–" },
         ]}
       />
-      <Paging after={filters.after} sides={{ next: topics.iterator, previous: topics.prev_iterator }} to={(after) => link("/policies", { after })} />
+      <Paging
+        after={filters.after}
+        sides={{ next: topics.iterator, previous: topics.prev_iterator }}
+        to={(after) => link("/policies", { after })}
+      />
     </>
   );
 }
@@ -127,7 +159,15 @@ function OpenOther() {
     <form class="row" onSubmit={open}>
       <label>
         <span class="hidden">Name of a topic, or id of a subscription</span>
-        <input ref={input} id="other-place" name="other-place" placeholder="news, or sub_…" autocomplete="off" required pattern="[A-Za-z0-9_.~%\-]{1,128}" />
+        <input
+          ref={input}
+          id="other-place"
+          name="other-place"
+          placeholder="news, or sub_…"
+          autocomplete="off"
+          required
+          pattern="[A-Za-z0-9_.~%\-]{1,128}"
+        />
       </label>
       <button type="submit">Open</button>
       <span class="fine">A topic can have a policy before it has subscribers.</span>
@@ -144,7 +184,12 @@ function Presets({ presets }: { presets: PolicyPreset[] }) {
       columns={[
         { head: "Name", cell: ({ name }) => <code>{name}</code> },
         { head: "Retries", cell: ({ timetable }) => summary(timetable) },
-        { head: "With jitter", isExtra: true, cell: ({ timetable }) => `${duration(timetable.shortest_window_s)} to ${duration(timetable.longest_window_s)}` },
+        {
+          head: "With jitter",
+          isExtra: true,
+          cell: ({ timetable }) =>
+            `${duration(timetable.shortest_window_s)} to ${duration(timetable.longest_window_s)}`,
+        },
       ]}
     />
   );

@@ -45,7 +45,8 @@ export function SaveDialog({ app, place, name, policy, before, after, onClose, o
         {({ waiting, waiting_or_more }) => (
           <p class="fine">
             At the moment {waiting_or_more && "at least "}
-            {things(waiting, "delivery", "deliveries")} of {app.name} {waiting === 1 ? "is" : "are"} due, in all its tiers and topics.
+            {things(waiting, "delivery", "deliveries")} of {app.name} {waiting === 1 ? "is" : "are"} due, in all its
+            tiers and topics.
           </p>
         )}
       </Shown>

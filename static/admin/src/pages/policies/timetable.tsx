@@ -84,10 +84,13 @@ export function TimetableFigure({ caption, table, ttlS, brief = false }: Props) 
 
 function Explanation({ table, ttlS }: { table: Timetable; ttlS: number }) {
   return (
-      <p class="fine">
-        Dots: nominal times; bars: range with jitter. {table.window_s > ttlS ? `The time to live ends after ${duration(ttlS)}: later retries are not made.` : `The time to live, ${duration(ttlS)}, is longer.`} Pauses
-        that a push service requests and open breakers add time and use up no retry.
-      </p>
+    <p class="fine">
+      Dots: nominal times; bars: range with jitter.{" "}
+      {table.window_s > ttlS
+        ? `The time to live ends after ${duration(ttlS)}: later retries are not made.`
+        : `The time to live, ${duration(ttlS)}, is longer.`}{" "}
+      Pauses that a push service requests and open breakers add time and use up no retry.
+    </p>
   );
 }
 

@@ -27,7 +27,11 @@ export function Trial({ app, body, canRun }: { app: AppResponse; body: PolicyPre
       <div class="row">
         <label>
           <span class="fine">Scenario</span>{" "}
-          <select id="scenario" value={scenario} onChange={(event) => change({ scenario: event.currentTarget.value as Scenario }, true)}>
+          <select
+            id="scenario"
+            value={scenario}
+            onChange={(event) => change({ scenario: event.currentTarget.value as Scenario }, true)}
+          >
             {SCENARIOS.map((name) => (
               <option key={name} value={name}>
                 {SCENARIO_WORDS[name]}
@@ -63,7 +67,13 @@ function Found({ simulation }: { simulation: Simulation }) {
         <Badge tone={isGood ? "accepted" : "lost"}>{words}</Badge>
       </p>
       <div class="loads">
-        <LoadFigure title={today ? "With this policy" : "Current policy"} load={report.load} most={most} lasts={lasts} outages={outages} />
+        <LoadFigure
+          title={today ? "With this policy" : "Current policy"}
+          load={report.load}
+          most={most}
+          lasts={lasts}
+          outages={outages}
+        />
         {today && <LoadFigure title="Current policy" load={today.load} most={most} lasts={lasts} outages={outages} />}
       </div>
       <Table
@@ -73,7 +83,9 @@ function Found({ simulation }: { simulation: Simulation }) {
         columns={[
           { head: "Figure", cell: ({ name }) => name },
           { head: today ? "With this policy" : "Current policy", isNumber: true, cell: ({ tried }) => tried },
-          ...(today ? [{ head: "Current policy", isNumber: true, cell: ({ today }: { today: string | undefined }) => today }] : []),
+          ...(today
+            ? [{ head: "Current policy", isNumber: true, cell: ({ today }: { today: string | undefined }) => today }]
+            : []),
         ]}
       />
     </>
@@ -99,7 +111,9 @@ function LoadFigure({ title, load, most, lasts, outages }: LoadProps) {
     load.posts_per_s
       .map((_, n) => {
         const [from, to] = [bottom(n), top(n)];
-        return to <= from ? "" : `M${n * load.bucket_s} ${HEIGHT - Number(y(from))}V${HEIGHT - Number(y(to))}h${load.bucket_s}V${HEIGHT - Number(y(from))}z`;
+        return to <= from
+          ? ""
+          : `M${n * load.bucket_s} ${HEIGHT - Number(y(from))}V${HEIGHT - Number(y(to))}h${load.bucket_s}V${HEIGHT - Number(y(from))}z`;
       })
       .join("");
   const accepted = (n: number) => load.accepted_per_s[n] ?? 0;
@@ -109,17 +123,30 @@ function LoadFigure({ title, load, most, lasts, outages }: LoadProps) {
       <figcaption>
         <strong>{title}</strong>{" "}
         <span class="fine">
-          up to {count(Math.max(0, ...load.posts_per_s))} POSTs per second, over {duration(load.bucket_s * load.posts_per_s.length)}
+          up to {count(Math.max(0, ...load.posts_per_s))} POSTs per second, over{" "}
+          {duration(load.bucket_s * load.posts_per_s.length)}
         </span>
       </figcaption>
-      <svg viewBox={`0 0 ${lasts} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${title}: the figures are in the table below`}>
+      <svg
+        viewBox={`0 0 ${lasts} ${HEIGHT}`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`${title}: the figures are in the table below`}
+      >
         <defs>
           <pattern id={`down-${id}`} width={Math.max(1, lasts / 120)} height="4" patternUnits="userSpaceOnUse">
             <rect class="down" width={Math.max(1, lasts / 120)} height="1.2" />
           </pattern>
         </defs>
         {outages.map(({ from_s, until_s }) => (
-          <rect key={from_s} x={from_s} y="0" width={Math.min(until_s ?? lasts, lasts) - from_s} height={HEIGHT} fill={`url(#down-${id})`} />
+          <rect
+            key={from_s}
+            x={from_s}
+            y="0"
+            width={Math.min(until_s ?? lasts, lasts) - from_s}
+            height={HEIGHT}
+            fill={`url(#down-${id})`}
+          />
         ))}
         <path class="accepted" d={bars(accepted, () => 0)} />
         <path class="in-vain" d={bars(posts, accepted)} />
@@ -137,7 +164,8 @@ function LoadFigure({ title, load, most, lasts, outages }: LoadProps) {
         </li>
         {outages.length > 0 && (
           <li>
-            <span class="swatch" data-tone="cancelled" data-pattern="stripes" aria-hidden="true" /> The push service is down
+            <span class="swatch" data-tone="cancelled" data-pattern="stripes" aria-hidden="true" /> The push service is
+            down
           </li>
         )}
       </ul>

@@ -1,6 +1,21 @@
 import { useId, useState } from "preact/hooks";
 import type { AppResponse } from "../../api/types";
-import { about, BLANK, CHOICES, hasValue, isDeed, read, SUBJECTS, SUBJECT_WORDS, verbsOf, write, type Condition, type Groups, type Subject, type Verb } from "../../lib/segments";
+import {
+  about,
+  BLANK,
+  CHOICES,
+  hasValue,
+  isDeed,
+  read,
+  SUBJECTS,
+  SUBJECT_WORDS,
+  verbsOf,
+  write,
+  type Condition,
+  type Groups,
+  type Subject,
+  type Verb,
+} from "../../lib/segments";
 import { capital } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { Position } from "../../ui/position";
@@ -74,12 +89,18 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
 }
 
 function Builder({ groups, build, topics }: { groups: Groups; build: (groups: Groups) => void; topics: string }) {
-  const put = (at: number, group: readonly Condition[]) => build(groups.map((other, n) => (n === at ? group : other)).filter((group) => group.length > 0));
+  const put = (at: number, group: readonly Condition[]) =>
+    build(groups.map((other, n) => (n === at ? group : other)).filter((group) => group.length > 0));
   return (
     <>
       {groups.length === 0 && <p class="soft">No conditions: all subscriptions match.</p>}
       {groups.map((group, at) => (
-        <div key={at} class="group" role="group" aria-label={groups.length > 1 ? `Group ${at + 1} of ${groups.length}: all groups hold` : undefined}>
+        <div
+          key={at}
+          class="group"
+          role="group"
+          aria-label={groups.length > 1 ? `Group ${at + 1} of ${groups.length}: all groups hold` : undefined}
+        >
           {at > 0 && <p class="joint">and</p>}
           <div class="rows">
             {group.map((condition, n) => (
@@ -88,8 +109,18 @@ function Builder({ groups, build, topics }: { groups: Groups; build: (groups: Gr
                 condition={condition}
                 joint={n > 0}
                 topics={topics}
-                change={(condition) => put(at, group.map((other, m) => (m === n ? condition : other)))}
-                remove={() => put(at, group.filter((_, m) => m !== n))}
+                change={(condition) =>
+                  put(
+                    at,
+                    group.map((other, m) => (m === n ? condition : other)),
+                  )
+                }
+                remove={() =>
+                  put(
+                    at,
+                    group.filter((_, m) => m !== n),
+                  )
+                }
               />
             ))}
             <button type="button" class="plain" onClick={() => put(at, [...group, BLANK])}>
@@ -123,15 +154,35 @@ function Row({ condition, joint, topics, change, remove }: RowProps) {
   return (
     <div class="condition" role="group" aria-label={`${joint ? "or " : ""}${SUBJECT_WORDS[subject]} ${name}`}>
       {joint && <span class="joint">or</span>}
-      <select aria-label="Subject" data-part="subject" value={subject} onChange={(event) => change(about(condition, event.currentTarget.value as Subject))}>
+      <select
+        aria-label="Subject"
+        data-part="subject"
+        value={subject}
+        onChange={(event) => change(about(condition, event.currentTarget.value as Subject))}
+      >
         {SUBJECTS.map((subject) => (
           <option key={subject} value={subject}>
             {SUBJECT_WORDS[subject]}
           </option>
         ))}
       </select>
-      {subject === "attribute" && <input aria-label="Attribute name" data-part="name" placeholder="plan" maxLength={64} autocomplete="off" value={name} onInput={(event) => write({ name: event.currentTarget.value })} />}
-      <select aria-label="Operator" data-part="verb" value={verb} onChange={(event) => write({ verb: event.currentTarget.value as Verb })}>
+      {subject === "attribute" && (
+        <input
+          aria-label="Attribute name"
+          data-part="name"
+          placeholder="plan"
+          maxLength={64}
+          autocomplete="off"
+          value={name}
+          onInput={(event) => write({ name: event.currentTarget.value })}
+        />
+      )}
+      <select
+        aria-label="Operator"
+        data-part="verb"
+        value={verb}
+        onChange={(event) => write({ verb: event.currentTarget.value as Verb })}
+      >
         {verbsOf(subject).map(([verb, words]) => (
           <option key={verb} value={verb}>
             {words}
@@ -139,14 +190,24 @@ function Row({ condition, joint, topics, change, remove }: RowProps) {
         ))}
       </select>
       {subject === "attribute" && hasValue(condition) && (
-        <select aria-label="Type of value" data-part="kind" value={kind} onChange={(event) => write({ kind: event.currentTarget.value as Condition["kind"] })}>
+        <select
+          aria-label="Type of value"
+          data-part="kind"
+          value={kind}
+          onChange={(event) => write({ kind: event.currentTarget.value as Condition["kind"] })}
+        >
           <option value="text">text</option>
           <option value="plain">number, true, time</option>
         </select>
       )}
       {hasValue(condition) &&
         (choices ? (
-          <select aria-label="Value" data-part="value" value={value} onChange={(event) => write({ value: event.currentTarget.value })}>
+          <select
+            aria-label="Value"
+            data-part="value"
+            value={value}
+            onChange={(event) => write({ value: event.currentTarget.value })}
+          >
             {[...new Set([...choices, ...(value ? [value] : [])])].map((choice) => (
               <option key={choice} value={choice}>
                 {choice}
@@ -166,8 +227,24 @@ function Row({ condition, joint, topics, change, remove }: RowProps) {
           />
         ))}
       {subject === "last_seen" && <span class="fine">ago</span>}
-      {isDeed(subject) && <input class="short" aria-label="Within" data-part="within" placeholder="ever, or 7d" maxLength={10} autocomplete="off" value={within} onInput={(event) => write({ within: event.currentTarget.value })} />}
-      <button type="button" class="plain remove" aria-label={`Remove: ${SUBJECT_WORDS[subject]} ${name}`} onClick={remove}>
+      {isDeed(subject) && (
+        <input
+          class="short"
+          aria-label="Within"
+          data-part="within"
+          placeholder="ever, or 7d"
+          maxLength={10}
+          autocomplete="off"
+          value={within}
+          onInput={(event) => write({ within: event.currentTarget.value })}
+        />
+      )}
+      <button
+        type="button"
+        class="plain remove"
+        aria-label={`Remove: ${SUBJECT_WORDS[subject]} ${name}`}
+        onClick={remove}
+      >
         ✕
       </button>
     </div>
@@ -179,5 +256,7 @@ function placeholder({ subject, verb, kind }: Condition): string {
   if (subject === "last_seen" || subject === "age") return "30d, 12h";
   if (isDeed(subject)) return "spring, or a message’s id";
   if (subject === "attribute") return kind === "text" ? "pro" : "12, now - 30d";
-  return { locale: "de-AT", language: "de", timezone: "Europe/Vienna", topic: "news", tag: "beta" }[subject as string] ?? "";
+  return (
+    { locale: "de-AT", language: "de", timezone: "Europe/Vienna", topic: "news", tag: "beta" }[subject as string] ?? ""
+  );
 }

@@ -72,7 +72,10 @@ function None({ app }: { app: AppResponse }) {
       <pre>
         <code>{'(plan = "pro" or tag("beta")) and last_seen < 30d and not clicked("spring")'}</code>
       </pre>
-      <p>Conditions use tags, topics, attributes, languages, browsers and reactions. Messages and campaigns use a segment by its name. It is evaluated when each delivery is created.</p>
+      <p>
+        Conditions use tags, topics, attributes, languages, browsers and reactions. Messages and campaigns use a segment
+        by its name. It is evaluated when each delivery is created.
+      </p>
       {sender.may && (
         <p>
           <a href={link("/segments/-new")}>Create the first segment</a>. Its size is shown while you write.

@@ -6,14 +6,28 @@ import { Refused } from "../../ui/shown";
 import { preview } from "./load";
 
 /** Size of a segment with its margin of error; counted on request. */
-export function ReachFigure({ app, segment, shown, isOld }: { app: AppResponse; segment: string; shown: SegmentPreview; isOld: boolean }) {
+export function ReachFigure({
+  app,
+  segment,
+  shown,
+  isOld,
+}: {
+  app: AppResponse;
+  segment: string;
+  shown: SegmentPreview;
+  isOld: boolean;
+}) {
   const [exact, setExact] = useState<{ of: string; shown: SegmentPreview }>();
-  const { run, isBusy, problem } = useAction(async () => setExact({ of: segment, shown: await preview(app.id, segment, true) }));
+  const { run, isBusy, problem } = useAction(async () =>
+    setExact({ of: segment, shown: await preview(app.id, segment, true) }),
+  );
   const { reach, warnings = [] } = exact?.of === segment ? exact.shown : shown;
   return (
     <div class="reach" id="reach" data-old={isOld || undefined}>
       <p>
-        <strong class="large">{count(reach.count)}</strong> {reach.margin > 0 && <span class="number">± {count(reach.margin)}</span>} of {count(reach.of)} active subscriptions
+        <strong class="large">{count(reach.count)}</strong>{" "}
+        {reach.margin > 0 && <span class="number">± {count(reach.margin)}</span>} of {count(reach.of)} active
+        subscriptions
         {reach.of > 0 && <span class="soft">, {share(reach.count, reach.of).split(" of ")[0]}</span>}.
       </p>
       <p class="fine">

@@ -61,7 +61,11 @@ function New({ app }: { app: AppResponse }) {
   return (
     <>
       <Head title="New segment" lead="The size is shown while you write." />
-      {sender.may ? <Editor app={app} segment={undefined} /> : <p class="refused">Your role does not allow creating segments. {sender.why}</p>}
+      {sender.may ? (
+        <Editor app={app} segment={undefined} />
+      ) : (
+        <p class="refused">Your role does not allow creating segments. {sender.why}</p>
+      )}
     </>
   );
 }
@@ -114,18 +118,11 @@ function One({ app, segment, refresh }: { app: AppResponse; segment: SegmentResp
         )
       )}
       {asked === "edit" ? (
-        <Editor
-          app={app}
-          segment={segment}
-          onLeave={close}
-          reload={reload}
-        />
+        <Editor app={app} segment={segment} onLeave={close} reload={reload} />
       ) : (
         <Reached app={app} segment={segment} />
       )}
-      {asked === "delete" && (
-        <DeleteDialog app={app} segment={segment} reload={reload} onClose={close} />
-      )}
+      {asked === "delete" && <DeleteDialog app={app} segment={segment} reload={reload} onClose={close} />}
       <Members key={segment.changed_at} app={app} segment={segment} />
     </>
   );
@@ -140,7 +137,13 @@ interface DeleteProps {
 
 function DeleteDialog({ app, segment, reload, onClose }: DeleteProps) {
   const { go } = useFilters();
-  const edit = useEdit({ begun: segment, load: (stop) => loadSegment(app.id, segment.name, stop), written, reload, verb: "Delete anyway" });
+  const edit = useEdit({
+    begun: segment,
+    load: (stop) => loadSegment(app.id, segment.name, stop),
+    written,
+    reload,
+    verb: "Delete anyway",
+  });
   return (
     <Ask
       title={`Delete ${segment.name}?`}
@@ -164,7 +167,13 @@ function Reached({ app, segment: { name, expression } }: { app: AppResponse; seg
       <pre>
         <code id="expression">{expression}</code>
       </pre>
-      {shown ? <ReachFigure app={app} segment={expression} shown={shown} isOld={isOld} /> : problem ? <Refused problem={problem} /> : <p class="soft reach">Counting…</p>}
+      {shown ? (
+        <ReachFigure app={app} segment={expression} shown={shown} isOld={isOld} />
+      ) : problem ? (
+        <Refused problem={problem} />
+      ) : (
+        <p class="soft reach">Counting…</p>
+      )}
     </Card>
   );
 }
@@ -187,8 +196,15 @@ function Editor({ app, segment, onLeave, reload }: EditorProps) {
   const wrong = isEmpty || isOld ? undefined : problem?.fault("/segment");
   const name = segment?.name ?? named.trim();
   const show = reload ?? (() => go(`/segments/${name}`));
-  const edit = useEdit({ begun: segment, load: (stop) => loadSegment(app.id, name, stop), written, reload: show }, name);
-  const { run, isBusy, problem: refused } = useAction(async () => {
+  const edit = useEdit(
+    { begun: segment, load: (stop) => loadSegment(app.id, name, stop), written, reload: show },
+    name,
+  );
+  const {
+    run,
+    isBusy,
+    problem: refused,
+  } = useAction(async () => {
     await edit.save((condition) => setSegment(app.id, name, text.trim(), description.trim(), condition));
     await show();
   });
@@ -196,12 +212,41 @@ function Editor({ app, segment, onLeave, reload }: EditorProps) {
     <Card title={segment ? "Edit" : "Conditions"} class="segment-form">
       {!segment && (
         <div class="pair">
-          <Text label="Name" name="segment-name" value={named} change={(name) => setName(name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : ""))} max={64} placeholder="keen" hint="Lower-case letters, digits and hyphens. Messages use this name." />
-          <Text label="Description" name="description" value={description} change={describe} max={500} fault={refused?.fault("/description")} />
+          <Text
+            label="Name"
+            name="segment-name"
+            value={named}
+            change={(name) => setName(name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : ""))}
+            max={64}
+            placeholder="keen"
+            hint="Lower-case letters, digits and hyphens. Messages use this name."
+          />
+          <Text
+            label="Description"
+            name="description"
+            value={description}
+            change={describe}
+            max={500}
+            fault={refused?.fault("/description")}
+          />
         </div>
       )}
-      {segment && <Text label="Description" name="description" value={description} change={describe} max={500} fault={refused?.fault("/description")} />}
-      <SegmentEditor app={app} text={text} change={write} fault={wrong ?? (isEmpty ? undefined : refused?.fault("/expression"))} />
+      {segment && (
+        <Text
+          label="Description"
+          name="description"
+          value={description}
+          change={describe}
+          max={500}
+          fault={refused?.fault("/description")}
+        />
+      )}
+      <SegmentEditor
+        app={app}
+        text={text}
+        change={write}
+        fault={wrong ?? (isEmpty ? undefined : refused?.fault("/expression"))}
+      />
       {isEmpty ? (
         <p class="soft reach">Add a condition to see the size.</p>
       ) : wrong ? (
@@ -214,7 +259,13 @@ function Editor({ app, segment, onLeave, reload }: EditorProps) {
       <Refused problem={refused ?? (wrong ? undefined : isEmpty ? undefined : problem)} />
       {segment && <p class="fine">Sent messages and started campaigns keep the earlier conditions.</p>}
       <p class="row">
-        <button type="button" class="primary" id="save-segment" disabled={isBusy || isEmpty || name === "" || wrong !== undefined} onClick={() => run()}>
+        <button
+          type="button"
+          class="primary"
+          id="save-segment"
+          disabled={isBusy || isEmpty || name === "" || wrong !== undefined}
+          onClick={() => run()}
+        >
           {segment ? "Save" : "Create"}
         </button>
         {onLeave && (
@@ -230,7 +281,11 @@ function Editor({ app, segment, onLeave, reload }: EditorProps) {
 /** Some of those who belong, the newest first. */
 function Members({ app, segment }: { app: AppResponse; segment: SegmentResponse }) {
   const { filters, link } = useFilters();
-  const page = useResource(`members ${app.id} ${segment.name} ${segment.changed_at} ${filters.after}`, (stop) => loadMembers(app.id, segment.name, filters.after, stop), { everyS: 300 });
+  const page = useResource(
+    `members ${app.id} ${segment.name} ${segment.changed_at} ${filters.after}`,
+    (stop) => loadMembers(app.id, segment.name, filters.after, stop),
+    { everyS: 300 },
+  );
   const known = page.known.value?.value;
   const here = `/segments/${segment.name}`;
   return (
@@ -250,18 +305,34 @@ function Members({ app, segment }: { app: AppResponse; segment: SegmentResponse 
         of={page}
         what="members"
         isEmpty={({ members }) => members.length === 0}
-        empty={<p>{known?.next ? "None of the checked subscriptions matches. There are older subscriptions." : filters.after ? "No more members." : "No subscription matches at present."}</p>}
+        empty={
+          <p>
+            {known?.next
+              ? "None of the checked subscriptions matches. There are older subscriptions."
+              : filters.after
+                ? "No more members."
+                : "No subscription matches at present."}
+          </p>
+        }
       >
         {({ members }) => <MemberTable app={app} members={members} />}
       </Shown>
-      <Paging after={filters.after} sides={known} to={(after) => link(here, { after })} older={known?.members.length === 0 ? "Search older subscriptions" : undefined} />
+      <Paging
+        after={filters.after}
+        sides={known}
+        to={(after) => link(here, { after })}
+        older={known?.members.length === 0 ? "Search older subscriptions" : undefined}
+      />
     </Card>
   );
 }
 
 function MemberTable({ app, members }: { app: AppResponse; members: SubscriptionResponse[] }) {
   const { link } = useFilters();
-  const personOf = ({ id, user_id }: SubscriptionResponse) => (user_id ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}` : `/subscribers/${app.slug}/subscriptions/${id}`);
+  const personOf = ({ id, user_id }: SubscriptionResponse) =>
+    user_id
+      ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`
+      : `/subscribers/${app.slug}/subscriptions/${id}`;
   return (
     <Table
       caption="Members"
@@ -272,11 +343,16 @@ function MemberTable({ app, members }: { app: AppResponse; members: Subscription
           head: "Person",
           cell: (one) => (
             <>
-              <a href={link(personOf(one))}>{one.user_id ?? "Anonymous"}</a> <span class="fine keep">{shortId(one.id)}</span>
+              <a href={link(personOf(one))}>{one.user_id ?? "Anonymous"}</a>{" "}
+              <span class="fine keep">{shortId(one.id)}</span>
             </>
           ),
         },
-        { head: "State", isExtra: true, cell: ({ state }) => <Badge tone={subscriptionWords(state).tone}>{subscriptionWords(state).word}</Badge> },
+        {
+          head: "State",
+          isExtra: true,
+          cell: ({ state }) => <Badge tone={subscriptionWords(state).tone}>{subscriptionWords(state).word}</Badge>,
+        },
         { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
         { head: "Last seen", isExtra: true, cell: ({ last_seen }) => <Time at={last_seen} /> },
       ]}

@@ -54,8 +54,14 @@ export function ApiKeys({ app }: { app: AppResponse }) {
             <KeyTable keys={keys.filter(isShown)} onRevoke={admin.may ? revoke : undefined} />
             {keys.some((key) => showsAll || !isShown(key)) && (
               <p>
-                <button type="button" class="plain" onClick={() => change({ revoked: showsAll ? undefined : "shown" }, true)}>
-                  {showsAll ? "Show valid keys only" : `Show ${things(keys.filter((key) => !isShown(key)).length, "revoked or expired key")}`}
+                <button
+                  type="button"
+                  class="plain"
+                  onClick={() => change({ revoked: showsAll ? undefined : "shown" }, true)}
+                >
+                  {showsAll
+                    ? "Show valid keys only"
+                    : `Show ${things(keys.filter((key) => !isShown(key)).length, "revoked or expired key")}`}
                 </button>
               </p>
             )}
@@ -68,7 +74,10 @@ export function ApiKeys({ app }: { app: AppResponse }) {
         <Revoke
           app={app}
           of={revoking}
-          made={keys.known.value?.value.filter(({ created_by, revoked_at }) => created_by === revoking.id && !revoked_at).length ?? 0}
+          made={
+            keys.known.value?.value.filter(({ created_by, revoked_at }) => created_by === revoking.id && !revoked_at)
+              .length ?? 0
+          }
           onClose={() => revoke(undefined)}
           onRevoked={async () => {
             revoke(undefined);
@@ -121,8 +130,16 @@ function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: ((key: ApiKey)
             );
           },
         },
-        { head: "Scopes", isExtra: true, cell: ({ scopes }) => <span class="fine">{scopes.length === SCOPES.length ? "all" : scopes.join(", ")}</span> },
-        { head: "Last used", isExtra: true, cell: ({ last_used_on }) => (last_used_on ? <Day on={last_used_on} /> : <span class="fine">never</span>) },
+        {
+          head: "Scopes",
+          isExtra: true,
+          cell: ({ scopes }) => <span class="fine">{scopes.length === SCOPES.length ? "all" : scopes.join(", ")}</span>,
+        },
+        {
+          head: "Last used",
+          isExtra: true,
+          cell: ({ last_used_on }) => (last_used_on ? <Day on={last_used_on} /> : <span class="fine">never</span>),
+        },
         {
           head: "Created",
           isExtra: true,
@@ -170,7 +187,9 @@ function MakeKey({ app, onClose, onMade }: { app: AppResponse; onClose: () => vo
   const make = async (written: Written) => {
     const days = Number(written.text("days"));
     const expires_at = days ? new Date(clock.now().getTime() + days * 86_400_000).toISOString() : null;
-    setMade(await makeApiKey(app.id, { name: written.text("name"), scopes: written.all("scopes") as Scope[], expires_at }));
+    setMade(
+      await makeApiKey(app.id, { name: written.text("name"), scopes: written.all("scopes") as Scope[], expires_at }),
+    );
     await onMade();
   };
   return (
@@ -187,13 +206,21 @@ function MakeKey({ app, onClose, onMade }: { app: AppResponse; onClose: () => vo
       ) : (
         <Form button="Create" id="do-it" work={make} onLeave={onClose}>
           <Field label="Name" hint="The program that will use it.">
-            {(tie) => <input name="name" required maxLength={200} placeholder="the shop’s server" autocomplete="off" {...tie} />}
+            {(tie) => (
+              <input name="name" required maxLength={200} placeholder="the shop’s server" autocomplete="off" {...tie} />
+            )}
           </Field>
           <fieldset class="choices column">
             <legend>Scopes</legend>
             {SCOPES.map(([scope, words]) => (
               <label key={scope}>
-                <input type="checkbox" name="scopes" value={scope} defaultChecked={scope === "send" || scope === "read"} /> <span>{words}</span> <code class="soft">{scope}</code>
+                <input
+                  type="checkbox"
+                  name="scopes"
+                  value={scope}
+                  defaultChecked={scope === "send" || scope === "read"}
+                />{" "}
+                <span>{words}</span> <code class="soft">{scope}</code>
               </label>
             ))}
           </fieldset>
@@ -214,9 +241,22 @@ function MakeKey({ app, onClose, onMade }: { app: AppResponse; onClose: () => vo
   );
 }
 
-function Revoke({ app, of, made, onClose, onRevoked }: { app: AppResponse; of: ApiKey; made: number; onClose: () => void; onRevoked: () => unknown }) {
+function Revoke({
+  app,
+  of,
+  made,
+  onClose,
+  onRevoked,
+}: {
+  app: AppResponse;
+  of: ApiKey;
+  made: number;
+  onClose: () => void;
+  onRevoked: () => unknown;
+}) {
   const rests = of.last_used_on ? `Last used on ${of.last_used_on}.` : "No use is recorded.";
-  const children = made > 0 ? ` The key created ${things(made, "key")} that ${made === 1 ? "is" : "are"} still valid.` : "";
+  const children =
+    made > 0 ? ` The key created ${things(made, "key")} that ${made === 1 ? "is" : "are"} still valid.` : "";
   return (
     <Ask
       title={`Revoke “${of.name}”?`}
@@ -233,7 +273,10 @@ function Revoke({ app, of, made, onClose, onRevoked }: { app: AppResponse; of: A
         <input type="checkbox" name="keep" />
         <span>
           Keep the keys that it created
-          <span class="fine">Otherwise the API keys and identity keys that this key created are revoked, too: a thief may have created some.</span>
+          <span class="fine">
+            Otherwise the API keys and identity keys that this key created are revoked, too: a thief may have created
+            some.
+          </span>
         </span>
       </label>
     </Ask>

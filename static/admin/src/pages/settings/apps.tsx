@@ -91,7 +91,13 @@ function NewApp({ onClose }: { onClose: () => void }) {
     go("/settings/apps", { app: made.slug });
   };
   return (
-    <Ask title="New app" button="Create" says="An app is one site with its keys, subscribers and messages. A VAPID key is created with it." work={make} onClose={onClose}>
+    <Ask
+      title="New app"
+      button="Create"
+      says="An app is one site with its keys, subscribers and messages. A VAPID key is created with it."
+      work={make}
+      onClose={onClose}
+    >
       <Field label="Name">{(tie) => <input name="name" required maxLength={200} autocomplete="off" {...tie} />}</Field>
       <Field label="Slug" hint="For URLs and commands: lower-case letters, digits and hyphens. It cannot be changed.">
         {(tie) => <input name="slug" required pattern="[a-z0-9][a-z0-9\-]{0,62}" autocomplete="off" {...tie} />}
@@ -102,7 +108,9 @@ function NewApp({ onClose }: { onClose: () => void }) {
       <Field label="Contact for push services" hint="mailto:… or https://…. Push services use it to report problems.">
         {(tie) => <input name="subject" required placeholder="mailto:" autocomplete="off" {...tie} />}
       </Field>
-      <Field label="First topics">{(tie) => <input name="topics" defaultValue="news" autocomplete="off" {...tie} />}</Field>
+      <Field label="First topics">
+        {(tie) => <input name="topics" defaultValue="news" autocomplete="off" {...tie} />}
+      </Field>
     </Ask>
   );
 }
@@ -126,7 +134,10 @@ function OneApp({ app }: { app: AppResponse }) {
   };
   const settings = JSON.stringify(settingsOf(app));
   // It comes from a list, without a tag.
-  const edit = useEdit({ begun: app, load: (stop) => loadApp(app.id, stop), written: settingsOf, reload, isLive: true }, settings);
+  const edit = useEdit(
+    { begun: app, load: (stop) => loadApp(app.id, stop), written: settingsOf, reload, isLive: true },
+    settings,
+  );
   const read = async (written: Written) => {
     setSaved(false);
     propose(proposed(app, written, ofServer.may));
@@ -138,26 +149,77 @@ function OneApp({ app }: { app: AppResponse }) {
       </p>
       <Card title={app.name} aside={<code class="soft">{app.slug}</code>}>
         <Form key={settings} button="Review the change…" id="change-app" isOff={!operator.may} work={read}>
-          <Field label="Name">{(tie) => <input name="name" required maxLength={200} defaultValue={app.name} autocomplete="off" {...tie} />}</Field>
-          <Field label="Origins" hint="One per line. Browsers on other origins are refused, including earlier subscribers.">
-            {(tie) => <textarea name="origins" rows={Math.max(2, app.origins.length)} defaultValue={app.origins.join("\n")} {...tie} />}
+          <Field label="Name">
+            {(tie) => (
+              <input name="name" required maxLength={200} defaultValue={app.name} autocomplete="off" {...tie} />
+            )}
+          </Field>
+          <Field
+            label="Origins"
+            hint="One per line. Browsers on other origins are refused, including earlier subscribers."
+          >
+            {(tie) => (
+              <textarea
+                name="origins"
+                rows={Math.max(2, app.origins.length)}
+                defaultValue={app.origins.join("\n")}
+                {...tie}
+              />
+            )}
           </Field>
           <fieldset class="choices">
             <legend>Browsers can join open topics, and also</legend>
             {RIGHTS.map(([right, words]) => (
               <label key={right}>
-                <input type="checkbox" name="browsers_may" value={right} defaultChecked={app.browsers_may.includes(right)} /> {words}
+                <input
+                  type="checkbox"
+                  name="browsers_may"
+                  value={right}
+                  defaultChecked={app.browsers_may.includes(right)}
+                />{" "}
+                {words}
               </label>
             ))}
           </fieldset>
           <Field label="Maximum retries" hint="Limit and default of policies in QStash format.">
-            {(tie) => <input type="number" name="max_retries" min={0} max={1000} defaultValue={String(app.max_retries)} {...tie} />}
+            {(tie) => (
+              <input
+                type="number"
+                name="max_retries"
+                min={0}
+                max={1000}
+                defaultValue={String(app.max_retries)}
+                {...tie}
+              />
+            )}
           </Field>
-          <Field label="Weight" hint={ofServer.may ? "Share of the throughput, relative to other apps, while several apps have waiting deliveries." : `Share of the throughput. ${ofServer.why}`}>
-            {(tie) => <input type="number" name="weight" min={1} max={100} defaultValue={String(app.weight)} disabled={!ofServer.may} {...tie} />}
+          <Field
+            label="Weight"
+            hint={
+              ofServer.may
+                ? "Share of the throughput, relative to other apps, while several apps have waiting deliveries."
+                : `Share of the throughput. ${ofServer.why}`
+            }
+          >
+            {(tie) => (
+              <input
+                type="number"
+                name="weight"
+                min={1}
+                max={100}
+                defaultValue={String(app.weight)}
+                disabled={!ofServer.may}
+                {...tie}
+              />
+            )}
           </Field>
           <label class="check">
-            <input type="checkbox" name="allow_other_gateways" defaultChecked={app.allow_other_gateways} disabled={!ofServer.may && !app.allow_other_gateways} />
+            <input
+              type="checkbox"
+              name="allow_other_gateways"
+              defaultChecked={app.allow_other_gateways}
+              disabled={!ofServer.may && !app.allow_other_gateways}
+            />
             <span>
               Allow unknown push services
               <span class="fine">The server then connects to any host that a browser names.</span>
@@ -192,7 +254,14 @@ function OneApp({ app }: { app: AppResponse }) {
 }
 
 /** Settings of an app in the form. */
-const settingsOf = ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways }: AppResponse): object => ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways });
+const settingsOf = ({
+  name,
+  origins,
+  browsers_may,
+  max_retries,
+  weight,
+  allow_other_gateways,
+}: AppResponse): object => ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways });
 
 /** Differences from the stored settings. */
 function proposed(app: AppResponse, written: Written, mayAll: boolean): AppChange {
@@ -205,7 +274,8 @@ function proposed(app: AppResponse, written: Written, mayAll: boolean): AppChang
   if (added.length > 0) change.add_origins = added;
   if (removed.length > 0) change.remove_origins = removed;
   const rights = written.all("browsers_may") as Right[];
-  if (String(rights) !== String(RIGHTS.map(([right]) => right).filter((right) => app.browsers_may.includes(right)))) change.browsers_may = rights;
+  if (String(rights) !== String(RIGHTS.map(([right]) => right).filter((right) => app.browsers_may.includes(right))))
+    change.browsers_may = rights;
   const retries = Number(written.text("max_retries"));
   if (retries !== app.max_retries) change.max_retries = retries;
   const weight = Number(written.text("weight"));
@@ -220,8 +290,15 @@ function Consequences({ change }: { change: AppChange }) {
   const lines = [
     change.name && `The name becomes “${change.name}”.`,
     ...(change.add_origins ?? []).map((origin) => `Pages of ${origin} can subscribe browsers.`),
-    ...(change.remove_origins ?? []).map((origin) => `Pages of ${origin} are refused. Browsers that subscribed there still get messages.`),
-    change.browsers_may && `Browsers can ${RIGHTS.filter(([right]) => change.browsers_may?.includes(right)).map(([, words]) => words).join(", ") || "only join open topics"}.`,
+    ...(change.remove_origins ?? []).map(
+      (origin) => `Pages of ${origin} are refused. Browsers that subscribed there still get messages.`,
+    ),
+    change.browsers_may &&
+      `Browsers can ${
+        RIGHTS.filter(([right]) => change.browsers_may?.includes(right))
+          .map(([, words]) => words)
+          .join(", ") || "only join open topics"
+      }.`,
     change.max_retries != null && `Policies have at most ${things(change.max_retries, "retry", "retries")}.`,
     change.weight != null && `The weight becomes ${change.weight} within a minute.`,
     change.allow_other_gateways === true && "The server connects to any host that a browser of this app names.",
@@ -259,7 +336,9 @@ function Delete({ app }: { app: AppResponse }) {
           }}
           onClose={() => open(false)}
         >
-          <Field label={`Type the slug ${app.slug} to confirm`}>{(tie) => <input name="confirm" required autocomplete="off" {...tie} />}</Field>
+          <Field label={`Type the slug ${app.slug} to confirm`}>
+            {(tie) => <input name="confirm" required autocomplete="off" {...tie} />}
+          </Field>
         </Ask>
       )}
     </div>

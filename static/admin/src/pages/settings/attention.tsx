@@ -17,7 +17,10 @@ export function Attention() {
   const found = useResource(
     `settings attention ${of.map(({ id }) => id).join()} ${session.may_change_team}`,
     async (stop) => {
-      const [ofApps, team] = await Promise.all([loadOfApps(of, stop), session.may_change_team ? loadTeam(stop) : undefined]);
+      const [ofApps, team] = await Promise.all([
+        loadOfApps(of, stop),
+        session.may_change_team ? loadTeam(stop) : undefined,
+      ]);
       return { ofApps, team };
     },
     { everyS: 120 },
@@ -28,7 +31,11 @@ export function Attention() {
         <>
           <Rotations ofApps={ofApps} />
           <Notes notes={notes(ofApps, team, clock.shown.value)} isWithTeam={team !== undefined} />
-          {of.length > LOOKED_INTO && <p class="fine">Shows the first {LOOKED_INTO} of {things(of.length, "app")}. Choose another app above.</p>}
+          {of.length > LOOKED_INTO && (
+            <p class="fine">
+              Shows the first {LOOKED_INTO} of {things(of.length, "app")}. Choose another app above.
+            </p>
+          )}
         </>
       )}
     </Shown>
@@ -46,7 +53,8 @@ function Notes({ notes, isWithTeam }: { notes: Note[]; isWithTeam: boolean }) {
           <Badge tone="accepted">None</Badge>
         </p>
         <p class="fine">
-          This list has keys that expire within 30 days, keys without use for 90 days{isWithTeam ? ", and open invitations" : ""}.
+          This list has keys that expire within 30 days, keys without use for 90 days
+          {isWithTeam ? ", and open invitations" : ""}.
         </p>
       </Card>
     );
@@ -89,7 +97,10 @@ export function Progress({ rotation: { moved, of, since }, what }: { rotation: R
     <div class="progress">
       <progress value={moved} max={of} aria-label={`Moved to the new key of ${what}`} />
       <p>
-        <strong class="number">{percent(moved / of)}</strong> of <Count n={of} /> moved <span class="soft">· started <Time at={since} />; others move at their browser’s next visit</span>
+        <strong class="number">{percent(moved / of)}</strong> of <Count n={of} /> moved{" "}
+        <span class="soft">
+          · started <Time at={since} />; others move at their browser’s next visit
+        </span>
       </p>
     </div>
   );

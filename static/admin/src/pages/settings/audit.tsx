@@ -26,10 +26,17 @@ function Log({ app }: { app: string | undefined }) {
   const { session } = useHere();
   const { filters, change, link } = useFilters();
   const chosen = NAMES.map((name) => filters[name] ?? "").join(" ");
-  const page = useResource(`audit ${app ?? "all"} ${chosen} ${filters.after ?? ""}`, (stop) => loadAudit(app, filters, stop));
-  const team = useResource(`team names ${session.may_change_team}`, async (stop) => (session.may_change_team ? await loadTeam(stop) : []), { everyS: 600 });
+  const page = useResource(`audit ${app ?? "all"} ${chosen} ${filters.after ?? ""}`, (stop) =>
+    loadAudit(app, filters, stop),
+  );
+  const team = useResource(
+    `team names ${session.may_change_team}`,
+    async (stop) => (session.may_change_team ? await loadTeam(stop) : []),
+    { everyS: 600 },
+  );
   const names = new Map(team.known.value?.value.map(({ id, email }) => [id, email]));
-  const choose = (name: (typeof NAMES)[number]) => (event: { currentTarget: { value: string } }) => change({ [name]: event.currentTarget.value || undefined, after: undefined });
+  const choose = (name: (typeof NAMES)[number]) => (event: { currentTarget: { value: string } }) =>
+    change({ [name]: event.currentTarget.value || undefined, after: undefined });
   const isFiltered = NAMES.some((name) => filters[name]);
   return (
     <Card
@@ -54,7 +61,9 @@ function Log({ app }: { app: string | undefined }) {
                 {email}
               </option>
             ))}
-            {filters.actor && !names.has(filters.actor) && !["local", "nobody"].includes(filters.actor) && <option value={filters.actor}>{actorWords(filters.actor, session)}</option>}
+            {filters.actor && !names.has(filters.actor) && !["local", "nobody"].includes(filters.actor) && (
+              <option value={filters.actor}>{actorWords(filters.actor, session)}</option>
+            )}
             <option value="local">The command line</option>
             <option value="nobody">Unknown caller</option>
           </select>
@@ -95,7 +104,13 @@ function Log({ app }: { app: string | undefined }) {
           <>
             <Entries entries={entries} names={names} isOfAll={app === undefined} />
             <p class="row">
-              {filters.after && <a href={link("/settings/audit", { ...Object.fromEntries(NAMES.map((name) => [name, filters[name]])) })}>Newest</a>}
+              {filters.after && (
+                <a
+                  href={link("/settings/audit", { ...Object.fromEntries(NAMES.map((name) => [name, filters[name]])) })}
+                >
+                  Newest
+                </a>
+              )}
               {previous && <a href={link("/settings/audit", { ...filters, after: previous })}>Newer</a>}
               {next && <a href={link("/settings/audit", { ...filters, after: next })}>Older</a>}
               <span class="fine">Days are in UTC.</span>
@@ -107,7 +122,15 @@ function Log({ app }: { app: string | undefined }) {
   );
 }
 
-function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: ReadonlyMap<string, string>; isOfAll: boolean }) {
+function Entries({
+  entries,
+  names,
+  isOfAll,
+}: {
+  entries: Entry[];
+  names: ReadonlyMap<string, string>;
+  isOfAll: boolean;
+}) {
   const { session, apps } = useHere();
   const { link, filters } = useFilters();
   const appName = (id: string | null | undefined) => (id ? (apps.find((app) => app.id === id)?.name ?? id) : "");
@@ -167,5 +190,9 @@ function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: Readonl
 function Target({ of, names }: { of: string; names: ReadonlyMap<string, string> }) {
   const name = names.get(of);
   const isId = /^[a-z]+_[0-9a-f-]{20,}$/.test(of);
-  return <span title={of} class="keep">{name ?? <code>{isId ? `${of.slice(0, of.indexOf("_") + 1)}…${of.slice(-6)}` : of}</code>}</span>;
+  return (
+    <span title={of} class="keep">
+      {name ?? <code>{isId ? `${of.slice(0, of.indexOf("_") + 1)}…${of.slice(-6)}` : of}</code>}
+    </span>
+  );
 }

@@ -20,7 +20,10 @@ function HoursOf({ app }: { app: AppResponse }) {
   const [saved, setSaved] = useState(false);
   return (
     <Card title="Quiet hours and send windows">
-      <p class="fine">Transactional messages, such as one-time codes, are sent at any time. Other messages wait, if their time to live is long enough.</p>
+      <p class="fine">
+        Transactional messages, such as one-time codes, are sent at any time. Other messages wait, if their time to live
+        is long enough.
+      </p>
       <Draft of={calendar} what="the quiet hours">
         {(known) => <Edit app={app} known={known} again={calendar.again} setSaved={setSaved} />}
       </Draft>
@@ -32,7 +35,17 @@ function HoursOf({ app }: { app: AppResponse }) {
 /** Zones of this browser, as suggestions. */
 const ZONES = Intl.supportedValuesOf?.("timeZone") ?? [];
 
-function Edit({ app, known, again, setSaved }: { app: AppResponse; known: CalendarSettings; again: () => void; setSaved: (saved: boolean) => void }) {
+function Edit({
+  app,
+  known,
+  again,
+  setSaved,
+}: {
+  app: AppResponse;
+  known: CalendarSettings;
+  again: () => void;
+  setSaved: (saved: boolean) => void;
+}) {
   const operator = useMay("operator", app.id);
   const [isQuiet, setQuiet] = useState(known.quiet_hours != null);
   const [windows, setWindows] = useState<OffPeak[]>(known.off_peak ?? []);
@@ -44,12 +57,19 @@ function Edit({ app, known, again, setSaved }: { app: AppResponse; known: Calend
   const edit = useEdit({ begun: known, load: (stop) => loadCalendar(app.id, stop), written: (it) => it, reload });
   return (
     <>
-      <Form button="Review the change…" id="change-hours" isOff={!operator.may} work={async (written) => {
+      <Form
+        button="Review the change…"
+        id="change-hours"
+        isOff={!operator.may}
+        work={async (written) => {
           setSaved(false);
           propose(calendarFrom(written, windows.length));
-        }}>
+        }}
+      >
         <Field label="Time zone" hint="For the windows below, and for recipients without a known time zone.">
-          {(tie) => <input name="timezone" list="zones" required defaultValue={known.timezone} autocomplete="off" {...tie} />}
+          {(tie) => (
+            <input name="timezone" list="zones" required defaultValue={known.timezone} autocomplete="off" {...tie} />
+          )}
         </Field>
         <datalist id="zones">
           {ZONES.map((zone) => (
@@ -59,7 +79,13 @@ function Edit({ app, known, again, setSaved }: { app: AppResponse; known: Calend
         <fieldset class="choices">
           <legend>Quiet hours, in each recipient’s time zone</legend>
           <label>
-            <input type="checkbox" name="quiet" checked={isQuiet} onChange={(event) => setQuiet(event.currentTarget.checked)} /> <span>Promotional and engagement messages wait</span>
+            <input
+              type="checkbox"
+              name="quiet"
+              checked={isQuiet}
+              onChange={(event) => setQuiet(event.currentTarget.checked)}
+            />{" "}
+            <span>Promotional and engagement messages wait</span>
           </label>
           {isQuiet && (
             <span class="row">
@@ -88,14 +114,24 @@ function Edit({ app, known, again, setSaved }: { app: AppResponse; known: Calend
               <span class="row tight">
                 {DAYS.map(([day, word]) => (
                   <label key={day}>
-                    <input type="checkbox" name={`days_${n}`} value={day} defaultChecked={window.days?.includes(day) ?? true} /> {word}
+                    <input
+                      type="checkbox"
+                      name={`days_${n}`}
+                      value={day}
+                      defaultChecked={window.days?.includes(day) ?? true}
+                    />{" "}
+                    {word}
                   </label>
                 ))}
               </span>
             </div>
           ))}
           <span class="row">
-            <button type="button" disabled={windows.length >= 50} onClick={() => setWindows([...windows, { from: "10:00", to: "16:00" }])}>
+            <button
+              type="button"
+              disabled={windows.length >= 50}
+              onClick={() => setWindows([...windows, { from: "10:00", to: "16:00" }])}
+            >
               Add a window
             </button>
             {windows.length > 0 && (

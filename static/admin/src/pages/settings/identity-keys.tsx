@@ -19,7 +19,8 @@ const KINDS: readonly [string, string][] = [
   ["ES256 jwt", "JWT with your private key (ES256)"],
 ];
 
-const kindWords = ({ algorithm, form }: IdentityKey) => KINDS.find(([kind]) => kind === `${algorithm} ${form}`)?.[1] ?? `${algorithm} ${form}`;
+const kindWords = ({ algorithm, form }: IdentityKey) =>
+  KINDS.find(([kind]) => kind === `${algorithm} ${form}`)?.[1] ?? `${algorithm} ${form}`;
 
 /** Keys with which the site's backend signs user tokens. */
 export function IdentityKeys({ app }: { app: AppResponse }) {
@@ -32,7 +33,10 @@ export function IdentityKeys({ app }: { app: AppResponse }) {
       title="Identity keys"
       aside={
         <div class="row">
-          <Export name={`${app.slug}-identity-keys`} page={whole(keys.known.value?.value.map(({ secret: _, ...key }) => key))} />
+          <Export
+            name={`${app.slug}-identity-keys`}
+            page={whole(keys.known.value?.value.map(({ secret: _, ...key }) => key))}
+          />
           {admin.may && (
             <button type="button" id="new-identity-key" onClick={() => make(true)}>
               New key…
@@ -42,7 +46,12 @@ export function IdentityKeys({ app }: { app: AppResponse }) {
       }
     >
       <p class="fine">Your backend signs user tokens with these keys, so that a browser can prove its user.</p>
-      <Shown of={keys} what="the identity keys" isEmpty={(keys) => keys.length === 0} empty={<p>There are no identity keys: browsers are anonymous, unless your backend registers them.</p>}>
+      <Shown
+        of={keys}
+        what="the identity keys"
+        isEmpty={(keys) => keys.length === 0}
+        empty={<p>There are no identity keys: browsers are anonymous, unless your backend registers them.</p>}
+      >
         {(keys) => (
           <Table
             caption="Identity keys"
@@ -55,7 +64,9 @@ export function IdentityKeys({ app }: { app: AppResponse }) {
                   <>
                     {name}
                     <br />
-                    <code class="soft" title={id}>…{id.slice(-6)}</code>
+                    <code class="soft" title={id}>
+                      …{id.slice(-6)}
+                    </code>
                   </>
                 ),
               },
@@ -103,14 +114,23 @@ function Make({ app, onClose, onMade }: { app: AppResponse; onClose: () => void;
   const make = async (written: Written) => {
     const [algorithm, form] = kind.split(" ") as [IdentityKey["algorithm"], IdentityKey["form"]];
     const public_key = written.text("public_key");
-    const key = await makeIdentityKey(app.id, { name: written.text("name"), algorithm, form, ...(public_key ? { public_key: public_key as never } : {}) });
+    const key = await makeIdentityKey(app.id, {
+      name: written.text("name"),
+      algorithm,
+      form,
+      ...(public_key ? { public_key: public_key as never } : {}),
+    });
     setMade(key);
     await onMade();
   };
   if (made) {
     return (
       <Dialog title={`Identity key “${made.name}” created`} onClose={onClose}>
-        {made.secret ? <ShownOnce id="secret" what="Secret" text={made.secret} /> : <p>Your backend has the private key; there is no secret to store.</p>}
+        {made.secret ? (
+          <ShownOnce id="secret" what="Secret" text={made.secret} />
+        ) : (
+          <p>Your backend has the private key; there is no secret to store.</p>
+        )}
         <p class="row end">
           <button type="button" onClick={onClose}>
             Close
@@ -123,7 +143,9 @@ function Make({ app, onClose, onMade }: { app: AppResponse; onClose: () => void;
     <Dialog title="New identity key" onClose={onClose}>
       <Form button="Create" id="do-it" work={make} onLeave={onClose}>
         <p>Earlier keys stay valid until they are deleted.</p>
-        <Field label="Name">{(tie) => <input name="name" required maxLength={200} placeholder="backend" autocomplete="off" {...tie} />}</Field>
+        <Field label="Name">
+          {(tie) => <input name="name" required maxLength={200} placeholder="backend" autocomplete="off" {...tie} />}
+        </Field>
         <Field label="Type">
           {(tie) => (
             <select value={kind} onChange={(event) => setKind(event.currentTarget.value)} {...tie}>

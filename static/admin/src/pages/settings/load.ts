@@ -29,9 +29,12 @@ const ALL = { limit: 250 };
 const of = (app: string) => ({ path: { app } });
 
 export const makeApp = (body: NewApp) => told(api.POST("/v1/apps", { body }));
-export const loadApp = (app: string, signal: AbortSignal): Promise<AppResponse> => told(api.GET("/v1/apps/{app}", { params: of(app), signal }));
-export const changeApp = (app: string, body: AppChange, header: Condition): Promise<AppResponse> => told(api.PATCH("/v1/apps/{app}", { params: { ...of(app), header }, body }));
-export const deleteApp = (app: string, confirm: string) => told(api.DELETE("/v1/apps/{app}", { params: { ...of(app), query: { confirm } } }));
+export const loadApp = (app: string, signal: AbortSignal): Promise<AppResponse> =>
+  told(api.GET("/v1/apps/{app}", { params: of(app), signal }));
+export const changeApp = (app: string, body: AppChange, header: Condition): Promise<AppResponse> =>
+  told(api.PATCH("/v1/apps/{app}", { params: { ...of(app), header }, body }));
+export const deleteApp = (app: string, confirm: string) =>
+  told(api.DELETE("/v1/apps/{app}", { params: { ...of(app), query: { confirm } } }));
 
 export async function loadVapidKeys(app: string, signal?: AbortSignal): Promise<VapidKeyResponse[]> {
   return (await told(api.GET("/v1/apps/{app}/vapid-keys", { params: { ...of(app), query: ALL }, signal }))).data;
@@ -46,30 +49,44 @@ export const exportVapidKey = (app: string, vapid_key: string): Promise<VapidKey
 export async function loadApiKeys(app: string, signal?: AbortSignal): Promise<ApiKey[]> {
   return (await told(api.GET("/v1/apps/{app}/api-keys", { params: { ...of(app), query: ALL }, signal }))).data;
 }
-export const makeApiKey = (app: string, body: Schemas["NewApiKey"]): Promise<NewApiKey> => told(api.POST("/v1/apps/{app}/api-keys", { params: of(app), body }));
+export const makeApiKey = (app: string, body: Schemas["NewApiKey"]): Promise<NewApiKey> =>
+  told(api.POST("/v1/apps/{app}/api-keys", { params: of(app), body }));
 export const revokeApiKey = (app: string, api_key: string, keep_descendants: boolean) =>
-  told(api.DELETE("/v1/apps/{app}/api-keys/{api_key}", { params: { path: { app, api_key }, query: { keep_descendants } } }));
+  told(
+    api.DELETE("/v1/apps/{app}/api-keys/{api_key}", {
+      params: { path: { app, api_key }, query: { keep_descendants } },
+    }),
+  );
 
 export async function loadIdentityKeys(app: string, signal: AbortSignal): Promise<IdentityKey[]> {
   return (await told(api.GET("/v1/apps/{app}/identity-keys", { params: of(app), signal }))).data;
 }
-export const makeIdentityKey = (app: string, body: Partial<Schemas["NewIdentityKey"]> & { name: string }): Promise<IdentityKey> =>
+export const makeIdentityKey = (
+  app: string,
+  body: Partial<Schemas["NewIdentityKey"]> & { name: string },
+): Promise<IdentityKey> =>
   told(api.POST("/v1/apps/{app}/identity-keys", { params: of(app), body: body as Schemas["NewIdentityKey"] }));
 export const removeIdentityKey = (app: string, identity_key: string) =>
   told(api.DELETE("/v1/apps/{app}/identity-keys/{identity_key}", { params: { path: { app, identity_key } } }));
 
-export const loadCalendar = (app: string, signal: AbortSignal): Promise<CalendarSettings> => told(api.GET("/v1/apps/{app}/calendar", { params: of(app), signal }));
-export const setCalendar = (app: string, body: CalendarSettings, header: Condition): Promise<CalendarSettings> => told(api.PUT("/v1/apps/{app}/calendar", { params: { ...of(app), header }, body }));
+export const loadCalendar = (app: string, signal: AbortSignal): Promise<CalendarSettings> =>
+  told(api.GET("/v1/apps/{app}/calendar", { params: of(app), signal }));
+export const setCalendar = (app: string, body: CalendarSettings, header: Condition): Promise<CalendarSettings> =>
+  told(api.PUT("/v1/apps/{app}/calendar", { params: { ...of(app), header }, body }));
 
-export const loadPrompt = (app: string, signal: AbortSignal): Promise<PromptSettings> => told(api.GET("/v1/apps/{app}/prompt", { params: of(app), signal }));
-export const setPrompt = (app: string, body: PromptSettings, header: Condition): Promise<PromptSettings> => told(api.PUT("/v1/apps/{app}/prompt", { params: { ...of(app), header }, body }));
+export const loadPrompt = (app: string, signal: AbortSignal): Promise<PromptSettings> =>
+  told(api.GET("/v1/apps/{app}/prompt", { params: of(app), signal }));
+export const setPrompt = (app: string, body: PromptSettings, header: Condition): Promise<PromptSettings> =>
+  told(api.PUT("/v1/apps/{app}/prompt", { params: { ...of(app), header }, body }));
 
 export async function loadTeam(signal?: AbortSignal): Promise<Teammate[]> {
   return (await told(api.GET("/v1/team", { params: { query: ALL }, signal }))).data;
 }
 const whom = (teammate: string) => ({ params: { path: { teammate } } });
-export const invite = (email: string, roles: Grant[]): Promise<Invited> => told(api.POST("/v1/team", { body: { email, roles } }));
-export const changeTeammate = (id: string, body: Schemas["TeammateChange"]) => told(api.PATCH("/v1/team/{teammate}", { ...whom(id), body }));
+export const invite = (email: string, roles: Grant[]): Promise<Invited> =>
+  told(api.POST("/v1/team", { body: { email, roles } }));
+export const changeTeammate = (id: string, body: Schemas["TeammateChange"]) =>
+  told(api.PATCH("/v1/team/{teammate}", { ...whom(id), body }));
 export const resetTeammate = (id: string): Promise<Invited> => told(api.POST("/v1/team/{teammate}/reset", whom(id)));
 export const resetPasskeys = (id: string) => told(api.DELETE("/v1/team/{teammate}/passkeys", whom(id)));
 export const unlinkTeammate = (id: string) => told(api.DELETE("/v1/team/{teammate}/oidc", whom(id)));
@@ -79,12 +96,14 @@ export const setPassword = (body: Schemas["PasswordChange"]) => told(api.PUT("/v
 export async function loadSessions(signal: AbortSignal): Promise<SignedIn[]> {
   return (await told(api.GET("/v1/sessions", { params: { query: ALL }, signal }))).data;
 }
-export const endSession = (session: string) => told(api.DELETE("/v1/sessions/{session}", { params: { path: { session } } }));
+export const endSession = (session: string) =>
+  told(api.DELETE("/v1/sessions/{session}", { params: { path: { session } } }));
 export const endOtherSessions = () => told(api.DELETE("/v1/sessions"));
 export async function loadPasskeys(signal: AbortSignal): Promise<Passkey[]> {
   return (await told(api.GET("/v1/session/passkeys", { signal }))).data;
 }
-export const removePasskey = (passkey: string) => told(api.DELETE("/v1/session/passkeys/{passkey}", { params: { path: { passkey } } }));
+export const removePasskey = (passkey: string) =>
+  told(api.DELETE("/v1/session/passkeys/{passkey}", { params: { path: { passkey } } }));
 export const askForPasskey = () => told(api.POST("/v1/session/passkeys/options"));
 export const addPasskey = (name: string, credential: object) =>
   told(api.POST("/v1/session/passkeys", { body: { name, credential: credential as never } }));
@@ -97,10 +116,16 @@ export interface EntryPage {
 }
 
 /** Of one app, or (undefined) of the whole server. */
-export async function loadAudit(app: string | undefined, filters: Filters, signal: AbortSignal, limit = 50): Promise<EntryPage> {
+export async function loadAudit(
+  app: string | undefined,
+  filters: Filters,
+  signal: AbortSignal,
+  limit = 50,
+): Promise<EntryPage> {
   const { actor, action, since, until, after } = filters;
   // Days are midnights in UTC, as the page says; until the end of the last one.
-  const day = (text: string | undefined, plusDays: number) => text && new Date(Date.parse(`${text}T00:00:00Z`) + plusDays * 86_400_000).toISOString();
+  const day = (text: string | undefined, plusDays: number) =>
+    text && new Date(Date.parse(`${text}T00:00:00Z`) + plusDays * 86_400_000).toISOString();
   const query = {
     actor,
     action: action as Entry["action"] as never,

@@ -32,7 +32,10 @@ export default function Settings() {
   const Shown = COMPONENTS[here];
   const tabs = useRef<HTMLElement>(null);
   // On a phone the row of tabs is wider than the screen.
-  useEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [here]);
+  useEffect(
+    () => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }),
+    [here],
+  );
   return (
     <>
       <Head title="Settings" lead="Apps, keys, prompt, quiet hours, team and audit log." />

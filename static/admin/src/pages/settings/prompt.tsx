@@ -22,10 +22,21 @@ function PromptOf({ app }: { app: AppResponse }) {
   return (
     <Card title="Prompt for notifications">
       <p class="fine">
-        Pages with <code>&lt;bellwire-prompt&gt;</code> ask visitors in your words before the browser asks. It appears once all conditions hold.
+        Pages with <code>&lt;bellwire-prompt&gt;</code> ask visitors in your words before the browser asks. It appears
+        once all conditions hold.
       </p>
       <Draft of={prompt} what="the prompt">
-        {(known) => <Edit app={app} known={known} reload={prompt.again} language={language} setLanguage={setLanguage} saved={saved} setSaved={setSaved} />}
+        {(known) => (
+          <Edit
+            app={app}
+            known={known}
+            reload={prompt.again}
+            language={language}
+            setLanguage={setLanguage}
+            saved={saved}
+            setSaved={setSaved}
+          />
+        )}
       </Draft>
     </Card>
   );
@@ -92,15 +103,31 @@ function Edit({ app, known, reload, language, setLanguage, saved, setSaved }: Ed
           </Field>
           {CONDITIONS.map(([name, label, least, most]) => (
             <Field key={name} label={label}>
-              {(tie) => <input type="number" name={name} required min={least} max={most} defaultValue={String(known[name])} {...tie} />}
+              {(tie) => (
+                <input
+                  type="number"
+                  name={name}
+                  required
+                  min={least}
+                  max={most}
+                  defaultValue={String(known[name])}
+                  {...tie}
+                />
+              )}
             </Field>
           ))}
           <Field label="Event" hint="Name that your page passes to bellwire.suggest(). Empty: no event is needed.">
-            {(tie) => <input name="event" maxLength={64} defaultValue={known.event ?? ""} autocomplete="off" {...tie} />}
+            {(tie) => (
+              <input name="event" maxLength={64} defaultValue={known.event ?? ""} autocomplete="off" {...tie} />
+            )}
           </Field>
           <Field label="Language of the texts below" hint="Empty texts are the built-in ones.">
             {(tie) => (
-              <select value={language} onInput={(event) => (event.stopPropagation(), setLanguage(event.currentTarget.value))} {...tie}>
+              <select
+                value={language}
+                onInput={(event) => (event.stopPropagation(), setLanguage(event.currentTarget.value))}
+                {...tie}
+              >
                 {languages.map((tag) => (
                   <option key={tag}>{tag}</option>
                 ))}
@@ -109,7 +136,15 @@ function Edit({ app, known, reload, language, setLanguage, saved, setSaved }: Ed
           </Field>
           {TEXTS.map(([name, label]) => (
             <Field key={`${language} ${name}`} label={label}>
-              {(tie) => <input name={`text_${name}`} maxLength={300} defaultValue={draft.texts?.[language]?.[name] ?? ""} autocomplete="off" {...tie} />}
+              {(tie) => (
+                <input
+                  name={`text_${name}`}
+                  maxLength={300}
+                  defaultValue={draft.texts?.[language]?.[name] ?? ""}
+                  autocomplete="off"
+                  {...tie}
+                />
+              )}
             </Field>
           ))}
         </Form>

@@ -14,7 +14,18 @@ import { Ask, Field, Form } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { changeTeammate, invite, loadTeam, removeTeammate, resetPasskeys, resetTeammate, unlinkTeammate, type Grant, type Invited, type Teammate } from "./load";
+import {
+  changeTeammate,
+  invite,
+  loadTeam,
+  removeTeammate,
+  resetPasskeys,
+  resetTeammate,
+  unlinkTeammate,
+  type Grant,
+  type Invited,
+  type Teammate,
+} from "./load";
 
 const ROLE_WORDS: Record<Grant["role"], string> = {
   viewer: "Viewer: reads everything except secrets",
@@ -43,7 +54,9 @@ export function Team() {
   return <Members />;
 }
 
-type Doing = { what: "invite" } | { what: "roles" | "disable" | "enable" | "reset" | "passkeys" | "unlink" | "remove"; to: Teammate };
+type Doing =
+  | { what: "invite" }
+  | { what: "roles" | "disable" | "enable" | "reset" | "passkeys" | "unlink" | "remove"; to: Teammate };
 
 function Members() {
   const { session, apps } = useHere();
@@ -56,7 +69,8 @@ function Members() {
     tell(made);
     await team.refresh();
   };
-  const appName = (id: string | null | undefined) => (id ? (apps.find((app) => app.id === id)?.name ?? id) : "all apps");
+  const appName = (id: string | null | undefined) =>
+    id ? (apps.find((app) => app.id === id)?.name ?? id) : "all apps";
   return (
     <Card
       title="Team"
@@ -86,7 +100,15 @@ function Members() {
                   </>
                 ),
               },
-              { head: "Roles", cell: ({ roles }) => (roles.length === 0 ? <span class="fine">none</span> : roles.map(({ role, app }) => `${role} (${appName(app)})`).join("; ")) },
+              {
+                head: "Roles",
+                cell: ({ roles }) =>
+                  roles.length === 0 ? (
+                    <span class="fine">none</span>
+                  ) : (
+                    roles.map(({ role, app }) => `${role} (${appName(app)})`).join("; ")
+                  ),
+              },
               { head: "State", cell: (teammate) => <State of={teammate} /> },
               { head: "Sign-in", isExtra: true, cell: (teammate) => <span class="fine">{ways(teammate)}</span> },
               { head: "Invited", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
@@ -100,14 +122,20 @@ function Members() {
       </Shown>
       {doing?.what === "invite" && <Invite onClose={end} onInvited={done} />}
       {doing?.what === "roles" && <Roles of={doing.to} onClose={end} onChanged={done} />}
-      {doing && "to" in doing && doing.what !== "roles" && <Act doing={doing.what} to={doing.to} onClose={end} onDone={done} />}
+      {doing && "to" in doing && doing.what !== "roles" && (
+        <Act doing={doing.what} to={doing.to} onClose={end} onDone={done} />
+      )}
       {invited && <Link of={invited} onClose={() => tell(undefined)} />}
     </Card>
   );
 }
 
 function ways({ has_password, passkeys, oidc_linked_at }: Teammate): string {
-  const found = [has_password && "password", passkeys > 0 && things(passkeys, "passkey"), oidc_linked_at && "provider"].filter(Boolean);
+  const found = [
+    has_password && "password",
+    passkeys > 0 && things(passkeys, "passkey"),
+    oidc_linked_at && "provider",
+  ].filter(Boolean);
   return found.join(", ") || "one-time link";
 }
 
@@ -167,10 +195,12 @@ function RoleFields({ given }: { given: Teammate["roles"] }) {
       <fieldset class="choices">
         <legend>Scope</legend>
         <label>
-          <input type="radio" name="where" value="all" checked={isForAll} onChange={() => setForAll(true)} /> all apps and the server
+          <input type="radio" name="where" value="all" checked={isForAll} onChange={() => setForAll(true)} /> all apps
+          and the server
         </label>
         <label>
-          <input type="radio" name="where" value="some" checked={!isForAll} onChange={() => setForAll(false)} /> single apps
+          <input type="radio" name="where" value="some" checked={!isForAll} onChange={() => setForAll(false)} /> single
+          apps
         </label>
       </fieldset>
       {isForAll ? (
@@ -220,9 +250,19 @@ function Invite({ onClose, onInvited }: { onClose: () => void; onInvited: (made:
   const read = useGrants();
   return (
     <Dialog title="Invite a teammate" onClose={onClose}>
-      <Form button="Create link" id="do-it" work={async ({ text }) => onInvited(await invite(text("email"), read(text)))} onLeave={onClose}>
-        <p>Creates a link that works once, within three days. Bellwire sends no e-mail: give the link to your teammate over a secure channel.</p>
-        <Field label="E-mail">{(tie) => <input type="email" name="email" required autocomplete="off" {...tie} />}</Field>
+      <Form
+        button="Create link"
+        id="do-it"
+        work={async ({ text }) => onInvited(await invite(text("email"), read(text)))}
+        onLeave={onClose}
+      >
+        <p>
+          Creates a link that works once, within three days. Bellwire sends no e-mail: give the link to your teammate
+          over a secure channel.
+        </p>
+        <Field label="E-mail">
+          {(tie) => <input type="email" name="email" required autocomplete="off" {...tie} />}
+        </Field>
         <RoleFields given={[]} />
       </Form>
     </Dialog>
@@ -249,7 +289,16 @@ function Roles({ of, onClose, onChanged }: { of: Teammate; onClose: () => void; 
 
 type Act = Exclude<Doing["what"], "invite" | "roles">;
 
-const ACTS: Record<Act, { title: (email: string) => string; says: string; button: string; isGrave: boolean; work: (id: string) => Promise<Invited | unknown> }> = {
+const ACTS: Record<
+  Act,
+  {
+    title: (email: string) => string;
+    says: string;
+    button: string;
+    isGrave: boolean;
+    work: (id: string) => Promise<Invited | unknown>;
+  }
+> = {
   disable: {
     title: (email) => `Disable ${email}?`,
     says: "All sessions end, and the teammate cannot sign in, also not through a provider. API keys that the teammate created stay valid. You can enable the account again.",
@@ -257,7 +306,13 @@ const ACTS: Record<Act, { title: (email: string) => string; says: string; button
     isGrave: true,
     work: (id) => changeTeammate(id, { disabled: true }),
   },
-  enable: { title: (email) => `Enable ${email}?`, says: "The teammate can sign in again, with the same roles.", button: "Enable", isGrave: false, work: (id) => changeTeammate(id, { disabled: false }) },
+  enable: {
+    title: (email) => `Enable ${email}?`,
+    says: "The teammate can sign in again, with the same roles.",
+    button: "Enable",
+    isGrave: false,
+    work: (id) => changeTeammate(id, { disabled: false }),
+  },
   reset: {
     title: (email) => `New sign-in link for ${email}?`,
     says: "The password is deleted, all sessions end, and earlier links become invalid. Passkeys stay: the link requires a passkey, too.",
@@ -288,7 +343,17 @@ const ACTS: Record<Act, { title: (email: string) => string; says: string; button
   },
 };
 
-function Act({ doing, to, onClose, onDone }: { doing: Act; to: Teammate; onClose: () => void; onDone: (made?: Invited) => unknown }) {
+function Act({
+  doing,
+  to,
+  onClose,
+  onDone,
+}: {
+  doing: Act;
+  to: Teammate;
+  onClose: () => void;
+  onDone: (made?: Invited) => unknown;
+}) {
   const { title, says, button, isGrave, work } = ACTS[doing];
   return (
     <Ask

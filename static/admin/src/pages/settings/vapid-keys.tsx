@@ -43,7 +43,10 @@ export function VapidKeys({ app }: { app: AppResponse }) {
         )
       }
     >
-      <p class="fine">Keys that sign pushes. New subscriptions use the active key; a retired key continues to sign for its subscriptions.</p>
+      <p class="fine">
+        Keys that sign pushes. New subscriptions use the active key; a retired key continues to sign for its
+        subscriptions.
+      </p>
       <Shown of={keys} what="the VAPID keys">
         {(keys) => <VapidTable app={app} keys={keys} mayAct={admin.may} begin={begin} />}
       </Shown>
@@ -56,7 +59,17 @@ export function VapidKeys({ app }: { app: AppResponse }) {
   );
 }
 
-function VapidTable({ app, keys, mayAct, begin }: { app: AppResponse; keys: VapidKeyResponse[]; mayAct: boolean; begin: (doing: Doing) => void }) {
+function VapidTable({
+  app,
+  keys,
+  mayAct,
+  begin,
+}: {
+  app: AppResponse;
+  keys: VapidKeyResponse[];
+  mayAct: boolean;
+  begin: (doing: Doing) => void;
+}) {
   const under = rotation(keys);
   return (
     <>
@@ -137,7 +150,9 @@ function Make({ app, keys, onClose, onMade }: MakeProps & { keys: VapidKeyRespon
       }}
       onClose={onClose}
     >
-      <Field label="Contact for push services">{(tie) => <input name="subject" defaultValue={active?.subject} autocomplete="off" {...tie} />}</Field>
+      <Field label="Contact for push services">
+        {(tie) => <input name="subject" defaultValue={active?.subject} autocomplete="off" {...tie} />}
+      </Field>
     </Ask>
   );
 }
@@ -153,7 +168,13 @@ function Import({ app, onClose, onMade }: MakeProps) {
     await onMade();
   };
   return (
-    <Ask title="Import a VAPID key" button="Import" says="For subscriptions from another sender: they work only with the key that they were created with." work={bring} onClose={onClose}>
+    <Ask
+      title="Import a VAPID key"
+      button="Import"
+      says="For subscriptions from another sender: they work only with the key that they were created with."
+      work={bring}
+      onClose={onClose}
+    >
       <Field label="Private key" hint="PEM, a JWK, or base64 of its 32 bytes.">
         {(tie) => <textarea name="private_key" rows={4} required spellcheck={false} autocomplete="off" {...tie} />}
       </Field>
@@ -172,7 +193,17 @@ function Import({ app, onClose, onMade }: MakeProps) {
   );
 }
 
-function Contact({ app, of, onClose, onChanged }: { app: AppResponse; of: VapidKeyResponse; onClose: () => void; onChanged: () => unknown }) {
+function Contact({
+  app,
+  of,
+  onClose,
+  onChanged,
+}: {
+  app: AppResponse;
+  of: VapidKeyResponse;
+  onClose: () => void;
+  onChanged: () => unknown;
+}) {
   return (
     <Ask
       title="Contact for push services"
@@ -209,9 +240,17 @@ function Export({ app, of, onClose }: { app: AppResponse; of: VapidKeyResponse; 
           </p>
         </>
       ) : (
-        <Form button="Export" id="do-it" isGrave work={async () => setPair(await exportVapidKey(app.id, of.id))} onLeave={onClose}>
+        <Form
+          button="Export"
+          id="do-it"
+          isGrave
+          work={async () => setPair(await exportVapidKey(app.id, of.id))}
+          onLeave={onClose}
+        >
           <p>
-            With this key and the endpoints, its owner can send to {things(of.subscriptions ?? 0, "subscription")} of {app.name}. Export it only to move to another server, and store it like a password. The audit log records this export.
+            With this key and the endpoints, its owner can send to {things(of.subscriptions ?? 0, "subscription")} of{" "}
+            {app.name}. Export it only to move to another server, and store it like a password. The audit log records
+            this export.
           </p>
         </Form>
       )}

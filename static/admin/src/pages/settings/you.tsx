@@ -13,7 +13,17 @@ import { Ask, Field, Form } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Refused, Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { addPasskey, askForPasskey, endOtherSessions, endSession, loadPasskeys, loadSessions, removePasskey, setPassword, type Passkey } from "./load";
+import {
+  addPasskey,
+  askForPasskey,
+  endOtherSessions,
+  endSession,
+  loadPasskeys,
+  loadSessions,
+  removePasskey,
+  setPassword,
+  type Passkey,
+} from "./load";
 
 /** Password, passkeys and sessions of the user. */
 export function You() {
@@ -47,16 +57,30 @@ function Password() {
         button="Change password"
         id="change-password"
         work={async ({ exact }) => {
-          await setPassword({ current_password: exact("current_password") || null, new_password: exact("new_password") });
+          await setPassword({
+            current_password: exact("current_password") || null,
+            new_password: exact("new_password"),
+          });
           set(true);
         }}
       >
-        <input class="hidden" type="email" name="email" autocomplete="username" defaultValue={session.email ?? ""} tabIndex={-1} aria-hidden="true" readOnly />
+        <input
+          class="hidden"
+          type="email"
+          name="email"
+          autocomplete="username"
+          defaultValue={session.email ?? ""}
+          tabIndex={-1}
+          aria-hidden="true"
+          readOnly
+        />
         <Field label="Current password" hint="Leave empty if you have no password and signed in by a link.">
           {(tie) => <input type="password" name="current_password" autocomplete="current-password" {...tie} />}
         </Field>
         <Field label="New password" hint="12 characters or more.">
-          {(tie) => <input type="password" name="new_password" autocomplete="new-password" required minLength={12} {...tie} />}
+          {(tie) => (
+            <input type="password" name="new_password" autocomplete="new-password" required minLength={12} {...tie} />
+          )}
         </Field>
       </Form>
       <Notice>{isSet && "Your password is changed, and your other sessions have ended."}</Notice>
@@ -67,10 +91,15 @@ function Password() {
 /** The browser asks for a finger, a face, a PIN or a key; what it makes is kept under that name. */
 async function makePasskey(name: string): Promise<void> {
   const { options } = await askForPasskey();
-  const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options as unknown as PublicKeyCredentialCreationOptionsJSON);
+  const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(
+    options as unknown as PublicKeyCredentialCreationOptionsJSON,
+  );
   const made = await navigator.credentials.create({ publicKey }).catch(() => null);
   if (!(made instanceof PublicKeyCredential)) {
-    throw new Refusal(0, { code: "no_passkey", detail: "No passkey was created. Try again, and confirm when the browser asks." });
+    throw new Refusal(0, {
+      code: "no_passkey",
+      detail: "No passkey was created. Try again, and confirm when the browser asks.",
+    });
   }
   await addPasskey(name, made.toJSON() as object);
 }
@@ -92,7 +121,12 @@ function Passkeys() {
       }
     >
       <p class="fine">A second factor in addition to your password. Add two passkeys on different devices.</p>
-      <Shown of={passkeys} what="your passkeys" isEmpty={(all) => all.length === 0} empty={<p>No passkeys: the password alone is sufficient.</p>}>
+      <Shown
+        of={passkeys}
+        what="your passkeys"
+        isEmpty={(all) => all.length === 0}
+        empty={<p>No passkeys: the password alone is sufficient.</p>}
+      >
         {(all) => (
           <ul class="list lines">
             {all.map((passkey) => (
@@ -101,7 +135,10 @@ function Passkeys() {
                   {passkey.name}
                   <br />
                   <span class="fine">
-                    added <Time at={passkey.created_at} />, {passkey.last_used_at ? `last used ${relative(new Date(passkey.last_used_at), clock.shown.value)}` : "never used"}
+                    added <Time at={passkey.created_at} />,{" "}
+                    {passkey.last_used_at
+                      ? `last used ${relative(new Date(passkey.last_used_at), clock.shown.value)}`
+                      : "never used"}
                   </span>
                 </span>
                 <button type="button" class="plain" onClick={() => remove(passkey)}>
@@ -112,7 +149,9 @@ function Passkeys() {
           </ul>
         )}
       </Shown>
-      {!isAble && <p class="fine">This browser does not support passkeys at this address: they require HTTPS or localhost.</p>}
+      {!isAble && (
+        <p class="fine">This browser does not support passkeys at this address: they require HTTPS or localhost.</p>
+      )}
       {isAdding && (
         <Ask
           title="Add a passkey"
@@ -136,7 +175,11 @@ function Passkeys() {
           title={`Remove “${removing.name}”?`}
           button="Remove"
           isGrave
-          says={passkeys.known.value?.value.length === 1 ? "This is your only passkey: the password alone is sufficient from then on." : "You can no longer sign in with this passkey."}
+          says={
+            passkeys.known.value?.value.length === 1
+              ? "This is your only passkey: the password alone is sufficient from then on."
+              : "You can no longer sign in with this passkey."
+          }
           work={async () => {
             await removePasskey(removing.id);
             remove(undefined);
@@ -190,7 +233,15 @@ function Sessions() {
               rows={all}
               id={({ id }) => id}
               columns={[
-                { head: "Browser", cell: ({ browser, is_this }) => <span title={browser ?? ""}>{browserWords(browser)}{is_this && <span class="soft"> (this session)</span>}</span> },
+                {
+                  head: "Browser",
+                  cell: ({ browser, is_this }) => (
+                    <span title={browser ?? ""}>
+                      {browserWords(browser)}
+                      {is_this && <span class="soft"> (this session)</span>}
+                    </span>
+                  ),
+                },
                 { head: "IP address", isExtra: true, cell: ({ address }) => <code>{address ?? "–"}</code> },
                 { head: "Last seen", cell: ({ seen_at }) => <Time at={seen_at} /> },
                 { head: "Started", isExtra: true, cell: ({ began_at }) => <Time at={began_at} /> },

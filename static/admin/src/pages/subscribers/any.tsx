@@ -13,7 +13,11 @@ export default function AnySubscription() {
   const { route } = useLocation();
   const subscription = params.subscription ?? "";
   const among = app ? [app] : apps;
-  const found = useResource(`app of ${subscription}`, async (stop) => ({ slug: await findApp(among, subscription, stop) }), { everyS: 3_600 });
+  const found = useResource(
+    `app of ${subscription}`,
+    async (stop) => ({ slug: await findApp(among, subscription, stop) }),
+    { everyS: 3_600 },
+  );
   const slug = found.known.value?.value.slug;
   useEffect(() => {
     if (slug) route(to(`/subscribers/${slug}/subscriptions/${subscription}`, { app: app?.slug }), true);

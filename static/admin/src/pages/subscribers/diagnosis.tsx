@@ -27,14 +27,21 @@ export function Diagnosis({ app, code }: { app: AppResponse; code: string }) {
 function Checks({ report: { code, checks } }: { report: Report }) {
   return (
     <Card title="Findings of the browser" aside={<code>{code}</code>}>
-      {checks.length === 0 && <p>The browser has not reported its findings: the page was closed, or the network failed.</p>}
+      {checks.length === 0 && (
+        <p>The browser has not reported its findings: the page was closed, or the network failed.</p>
+      )}
       {checks.length > 0 && (
         <Table
           caption="Findings of the browser"
           rows={checks}
           id={({ name }) => name}
           columns={[
-            { head: "Check", cell: ({ name, ok }) => <Badge tone={ok ? "accepted" : "lost"}>{`${name}: ${ok ? "fine" : "wrong"}`}</Badge> },
+            {
+              head: "Check",
+              cell: ({ name, ok }) => (
+                <Badge tone={ok ? "accepted" : "lost"}>{`${name}: ${ok ? "fine" : "wrong"}`}</Badge>
+              ),
+            },
             { head: "Found", cell: ({ found }) => found },
             { head: "Advice", cell: ({ advice }) => advice ?? "–" },
           ]}
@@ -52,18 +59,24 @@ function ServerView({ app, report: { subscription, created_at, server, test } }:
       {server && (
         <ul>
           <li>
-            <Badge tone={subscriptionWords(server.state).tone}>{subscriptionWords(server.state).word}</Badge> in {server.topics} topics, made with {server.key_is_active ? "the active key" : "a former key"}
+            <Badge tone={subscriptionWords(server.state).tone}>{subscriptionWords(server.state).word}</Badge> in{" "}
+            {server.topics} topics, made with {server.key_is_active ? "the active key" : "a former key"}
           </li>
-          <li>Last accepted: {server.last_accepted_at ? <Time at={server.last_accepted_at} /> : "nothing in 7 days"}</li>
           <li>
-            Last failure: {failure ? <Time at={failure.at} /> : "none in 7 days"} {failure && `${failure.state} ${failure.status ?? ""}`}
+            Last accepted: {server.last_accepted_at ? <Time at={server.last_accepted_at} /> : "nothing in 7 days"}
+          </li>
+          <li>
+            Last failure: {failure ? <Time at={failure.at} /> : "none in 7 days"}{" "}
+            {failure && `${failure.state} ${failure.status ?? ""}`}
           </li>
         </ul>
       )}
       <p>
         Test notification:{" "}
         {test ? (
-          <a href={link(`/messages/${test.message}`)}>{test.displayed_at ? "shown" : `not shown, ${test.state ?? "unknown"} ${test.status ?? ""}`}</a>
+          <a href={link(`/messages/${test.message}`)}>
+            {test.displayed_at ? "shown" : `not shown, ${test.state ?? "unknown"} ${test.status ?? ""}`}
+          </a>
         ) : (
           "not sent, since the subscription is not active"
         )}

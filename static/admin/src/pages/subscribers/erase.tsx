@@ -48,12 +48,22 @@ export function EraseDialog({ app, person, onClose, onErased }: Props) {
             <li key={line}>{line}</li>
           ))}
         </ul>
-        <p class="fine">The ids of the subscriptions are kept for the counts of past messages. The audit log records this with your name, without the user id.</p>
+        <p class="fine">
+          The ids of the subscriptions are kept for the counts of past messages. The audit log records this with your
+          name, without the user id.
+        </p>
         <label class="field">
           <span>
             To confirm, type <code>{user}</code>
           </span>
-          <input id="erase-name" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} autocomplete="off" spellcheck={false} maxLength={300} />
+          <input
+            id="erase-name"
+            value={typed}
+            onInput={(event) => setTyped(event.currentTarget.value)}
+            autocomplete="off"
+            spellcheck={false}
+            maxLength={300}
+          />
         </label>
         <Refused problem={problem} />
         <p class="row end">
@@ -71,7 +81,8 @@ export function EraseDialog({ app, person, onClose, onErased }: Props) {
 
 /** Polls every other second until the erasure is complete. */
 function Progress({ app, begun }: { app: AppResponse; begun: ErasureResponse }) {
-  const load = (stop: AbortSignal) => (begun.completed_at ? Promise.resolve(begun) : loadErasure(app.id, begun.id, stop));
+  const load = (stop: AbortSignal) =>
+    begun.completed_at ? Promise.resolve(begun) : loadErasure(app.id, begun.id, stop);
   const erasure = useResource(`erasure ${begun.id}`, load, { everyS: begun.completed_at ? 3_600 : 2 });
   return (
     <Shown of={erasure} what="the progress">

@@ -1,5 +1,13 @@
 import { api, told } from "../../api/client";
-import type { CalendarSettings, Diagnosis, ErasureResponse, FoundDelivery, Gateway, LaneResponse, SubscriptionResponse } from "../../api/types";
+import type {
+  CalendarSettings,
+  Diagnosis,
+  ErasureResponse,
+  FoundDelivery,
+  Gateway,
+  LaneResponse,
+  SubscriptionResponse,
+} from "../../api/types";
 import { sinceCreation } from "../../lib/figures";
 import { clock } from "../../lib/clock";
 import { byGateway, byKey, growth, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
@@ -18,7 +26,8 @@ export const lastDays = (days: number): Zoom => {
 };
 const written = ({ since, until }: Zoom) => ({ since: since.toISOString(), until: until.toISOString() });
 
-const chart = (app: string, query: object, signal: AbortSignal) => told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query: query as never }, signal }));
+const chart = (app: string, query: object, signal: AbortSignal) =>
+  told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query: query as never }, signal }));
 
 export async function loadGrowth(app: string, created: Date, span: Zoom, signal: AbortSignal): Promise<Growth> {
   const daily = { ...written(span), step: "1d" };
@@ -30,7 +39,11 @@ export async function loadGrowth(app: string, created: Date, span: Zoom, signal:
 }
 
 export async function loadGateways(app: string, span: Zoom, signal: AbortSignal): Promise<Slice[]> {
-  const query = { ...written(span), measures: ["subscriptions_active", "subscriptions_won", "subscriptions_lost"], by: ["gateway"] };
+  const query = {
+    ...written(span),
+    measures: ["subscriptions_active", "subscriptions_won", "subscriptions_lost"],
+    by: ["gateway"],
+  };
   return byGateway(await chart(app, query, signal));
 }
 
@@ -51,9 +64,23 @@ export interface SubscriptionPage {
   previous: string | null | undefined;
 }
 
-export async function loadSubscriptions(app: string, { tag, topic, state, gateway, after }: Filters, signal: AbortSignal, limit = 50): Promise<SubscriptionPage> {
-  const query = { tag, topic, state: state as SubscriptionResponse["state"] | undefined, gateway: gateway as Gateway | undefined, iterator: after, limit };
-  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }));
+export async function loadSubscriptions(
+  app: string,
+  { tag, topic, state, gateway, after }: Filters,
+  signal: AbortSignal,
+  limit = 50,
+): Promise<SubscriptionPage> {
+  const query = {
+    tag,
+    topic,
+    state: state as SubscriptionResponse["state"] | undefined,
+    gateway: gateway as Gateway | undefined,
+    iterator: after,
+    limit,
+  };
+  const { data, iterator, prev_iterator } = await told(
+    api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }),
+  );
   return { subscriptions: data, next: iterator, previous: prev_iterator };
 }
 
@@ -66,7 +93,11 @@ export interface Person {
   calendar: CalendarSettings;
 }
 
-export async function loadPerson(app: string, who: { user?: string; subscription?: string }, signal: AbortSignal): Promise<Person> {
+export async function loadPerson(
+  app: string,
+  who: { user?: string; subscription?: string },
+  signal: AbortSignal,
+): Promise<Person> {
   const [found, calendar] = await Promise.all([
     who.user !== undefined ? ofUser(app, who.user, signal) : one(app, who.subscription ?? "", signal),
     told(api.GET("/v1/apps/{app}/calendar", { params: { path: { app } }, signal })),
@@ -76,17 +107,25 @@ export async function loadPerson(app: string, who: { user?: string; subscription
 
 async function ofUser(app: string, user: string, signal: AbortSignal) {
   const query = { user_id: user, limit: DEVICES_MAX };
-  const { data, done } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }));
+  const { data, done } = await told(
+    api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }),
+  );
   return { user, devices: data, isAll: done };
 }
 
 async function one(app: string, subscription: string, signal: AbortSignal) {
-  const device = await told(api.GET("/v1/apps/{app}/subscriptions/{subscription}", { params: { path: { app, subscription } }, signal }));
+  const device = await told(
+    api.GET("/v1/apps/{app}/subscriptions/{subscription}", { params: { path: { app, subscription } }, signal }),
+  );
   return { user: device.user_id ?? undefined, devices: [device], isAll: !device.user_id };
 }
 
 /** The latest of what was sent to them, as far as one look goes. */
-export async function loadLatest(app: string, who: { user?: string; subscription?: string }, signal: AbortSignal): Promise<FoundDelivery[]> {
+export async function loadLatest(
+  app: string,
+  who: { user?: string; subscription?: string },
+  signal: AbortSignal,
+): Promise<FoundDelivery[]> {
   const query = { user_id: who.user, subscription: who.subscription, limit: 8 };
   return (await told(api.GET("/v1/apps/{app}/deliveries", { params: { path: { app }, query }, signal }))).data;
 }
@@ -95,10 +134,17 @@ export const loadDiagnosis = (app: string, code: string, signal: AbortSignal): P
   told(api.GET("/v1/apps/{app}/diagnoses/{code}", { params: { path: { app, code } }, signal }));
 
 /** App of a subscription, among these apps. */
-export async function findApp(apps: readonly { id: string; slug: string }[], subscription: string, signal: AbortSignal): Promise<string | undefined> {
+export async function findApp(
+  apps: readonly { id: string; slug: string }[],
+  subscription: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
   if (!isId(subscription, "sub_")) return undefined;
   for (const { id, slug } of apps) {
-    const { response } = await api.GET("/v1/apps/{app}/subscriptions/{subscription}", { params: { path: { app: id, subscription } }, signal });
+    const { response } = await api.GET("/v1/apps/{app}/subscriptions/{subscription}", {
+      params: { path: { app: id, subscription } },
+      signal,
+    });
     if (response.ok) return slug;
   }
   return undefined;
@@ -106,12 +152,18 @@ export async function findApp(apps: readonly { id: string; slug: string }[], sub
 
 /** Sends one notification to one device, and returns the message’s id. */
 export async function testPush(app: string, subscription: string, title: string, body: string): Promise<string> {
-  const message = { to: { subscriptions: [subscription] }, tier: "transactional" as const, ttl: 300, content: { title, body } };
+  const message = {
+    to: { subscriptions: [subscription] },
+    tier: "transactional" as const,
+    ttl: 300,
+    content: { title, body },
+  };
   const sent = await told(api.POST("/v1/apps/{app}/messages", { params: { path: { app } }, body: message as never }));
   return (sent as { id: string }).id;
 }
 
-export const erase = (app: string, user: string): Promise<ErasureResponse> => told(api.DELETE("/v1/apps/{app}/users/{user}", { params: { path: { app, user } } }));
+export const erase = (app: string, user: string): Promise<ErasureResponse> =>
+  told(api.DELETE("/v1/apps/{app}/users/{user}", { params: { path: { app, user } } }));
 
 export const loadErasure = (app: string, erasure: string, signal: AbortSignal): Promise<ErasureResponse> =>
   told(api.GET("/v1/apps/{app}/erasures/{erasure}", { params: { path: { app, erasure } }, signal }));

@@ -4,7 +4,19 @@ import { isId, shortId } from "../../lib/deliveries";
 import { dayOf, percent, things } from "../../lib/format";
 import { daysOf, zoomOf } from "../../lib/range";
 import { useResource } from "../../lib/resource";
-import { health, isBare, LOSSES, LOSS_LOOKS, rangeOf, RANGES, SUBSCRIPTION_STATES, subscriptionWords, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
+import {
+  health,
+  isBare,
+  LOSSES,
+  LOSS_LOOKS,
+  rangeOf,
+  RANGES,
+  SUBSCRIPTION_STATES,
+  subscriptionWords,
+  type Growth,
+  type KeyAge,
+  type Slice,
+} from "../../lib/subscribers";
 import { useFilters } from "../../lib/url";
 import { GATEWAY_NAMES, gatewayName } from "../../lib/words";
 import { Badge } from "../../ui/badge";
@@ -41,9 +53,7 @@ export default function Subscribers() {
           />
         )}
       </Head>
-      <OfApp what="Each subscriber belongs to an app.">
-        {(app) => <OfOneApp key={app.id} app={app} />}
-      </OfApp>
+      <OfApp what="Each subscriber belongs to an app.">{(app) => <OfOneApp key={app.id} app={app} />}</OfApp>
     </>
   );
 }
@@ -54,7 +64,13 @@ function OfOneApp({ app }: { app: AppResponse }) {
   return (
     <>
       <Search app={app} />
-      {filters.diagnosis ? <Diagnosis app={app} code={filters.diagnosis} /> : searches ? <List app={app} /> : <Base app={app} />}
+      {filters.diagnosis ? (
+        <Diagnosis app={app} code={filters.diagnosis} />
+      ) : searches ? (
+        <List app={app} />
+      ) : (
+        <Base app={app} />
+      )}
     </>
   );
 }
@@ -64,7 +80,12 @@ function Search({ app }: { app: AppResponse }) {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const { who, tag, topic, diagnosis } = written(event.currentTarget as HTMLFormElement);
-    if (who) go(isId(who, "sub_") ? `/subscribers/${app.slug}/subscriptions/${who}` : `/subscribers/${app.slug}/users/${encodeURIComponent(who)}`);
+    if (who)
+      go(
+        isId(who, "sub_")
+          ? `/subscribers/${app.slug}/subscriptions/${who}`
+          : `/subscribers/${app.slug}/users/${encodeURIComponent(who)}`,
+      );
     else change({ tag, topic, diagnosis, after: undefined });
   };
   const set = (changes: Record<string, string>) => change({ ...changes, after: undefined });
@@ -78,8 +99,18 @@ function Search({ app }: { app: AppResponse }) {
         Find
       </button>
       <div class="filters wide" role="group" aria-label="Filters">
-        <Select label="State" value={filters.state} choices={SUBSCRIPTION_STATES.map((state) => [state, subscriptionWords(state).word])} choose={(state) => set({ state })} />
-        <Select label="Push service" value={filters.gateway} choices={GATEWAY_NAMES.map((name) => [name, gatewayName(name)])} choose={(gateway) => set({ gateway })} />
+        <Select
+          label="State"
+          value={filters.state}
+          choices={SUBSCRIPTION_STATES.map((state) => [state, subscriptionWords(state).word])}
+          choose={(state) => set({ state })}
+        />
+        <Select
+          label="Push service"
+          value={filters.gateway}
+          choices={GATEWAY_NAMES.map((name) => [name, gatewayName(name)])}
+          choose={(gateway) => set({ gateway })}
+        />
       </div>
     </form>
   );
@@ -87,13 +118,26 @@ function Search({ app }: { app: AppResponse }) {
 
 function List({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
-  const page = useResource(`subscriptions ${app.id} ${JSON.stringify(filters)}`, (stop) => loadSubscriptions(app.id, filters, stop), { on: ["subscription.gone"] });
+  const page = useResource(
+    `subscriptions ${app.id} ${JSON.stringify(filters)}`,
+    (stop) => loadSubscriptions(app.id, filters, stop),
+    { on: ["subscription.gone"] },
+  );
   const { tag, topic, state, gateway } = filters;
   return (
-    <Shown of={page} what="subscriptions" isEmpty={({ subscriptions, next }) => subscriptions.length === 0 && !next} empty={<p>{filters.after ? "No more subscriptions." : "No subscription matches."}</p>}>
+    <Shown
+      of={page}
+      what="subscriptions"
+      isEmpty={({ subscriptions, next }) => subscriptions.length === 0 && !next}
+      empty={<p>{filters.after ? "No more subscriptions." : "No subscription matches."}</p>}
+    >
       {({ subscriptions, next, previous }) => (
         <>
-          {subscriptions.length > 0 ? <SubscriptionTable app={app} subscriptions={subscriptions} /> : <p>None of the 20,000 latest subscriptions matches. There are older subscriptions.</p>}
+          {subscriptions.length > 0 ? (
+            <SubscriptionTable app={app} subscriptions={subscriptions} />
+          ) : (
+            <p>None of the 20,000 latest subscriptions matches. There are older subscriptions.</p>
+          )}
           <p class="row">
             <a href={link("/subscribers")}>All subscribers</a>
             {filters.after && <a href={link("/subscribers", { tag, topic, state, gateway })}>Newest</a>}
@@ -108,7 +152,10 @@ function List({ app }: { app: AppResponse }) {
 
 function SubscriptionTable({ app, subscriptions }: { app: AppResponse; subscriptions: SubscriptionResponse[] }) {
   const { link } = useFilters();
-  const personOf = ({ id, user_id }: SubscriptionResponse) => (user_id ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}` : `/subscribers/${app.slug}/subscriptions/${id}`);
+  const personOf = ({ id, user_id }: SubscriptionResponse) =>
+    user_id
+      ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`
+      : `/subscribers/${app.slug}/subscriptions/${id}`;
   return (
     <Table
       caption="Subscriptions"
@@ -125,7 +172,10 @@ function SubscriptionTable({ app, subscriptions }: { app: AppResponse; subscript
             </>
           ),
         },
-        { head: "State", cell: ({ state }) => <Badge tone={subscriptionWords(state).tone}>{subscriptionWords(state).word}</Badge> },
+        {
+          head: "State",
+          cell: ({ state }) => <Badge tone={subscriptionWords(state).tone}>{subscriptionWords(state).word}</Badge>,
+        },
         { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
         { head: "Tags and topics", isExtra: true, cell: ({ tags, topics }) => <Words words={[...tags, ...topics]} /> },
         { head: "Last seen", isExtra: true, cell: ({ last_seen }) => <Time at={last_seen} /> },
@@ -135,29 +185,51 @@ function SubscriptionTable({ app, subscriptions }: { app: AppResponse; subscript
   );
 }
 
-const Words = ({ words }: { words: string[] }) => (words.length === 0 ? <span class="soft">none</span> : <>{words.slice(0, 4).join(", ") + (words.length > 4 ? ` and ${words.length - 4} more` : "")}</>);
+const Words = ({ words }: { words: string[] }) =>
+  words.length === 0 ? (
+    <span class="soft">none</span>
+  ) : (
+    <>{words.slice(0, 4).join(", ") + (words.length > 4 ? ` and ${words.length - 4} more` : "")}</>
+  );
 
 /** The base as a whole. */
 function Base({ app }: { app: AppResponse }) {
   const { filters, change } = useFilters();
   const zoom = zoomOf(filters.zoom);
   const days = zoom ? daysOf(zoom) : rangeOf(filters.days);
-  const grown = useResource(`growth ${app.id} ${days} ${filters.zoom ?? ""}`, (stop) => loadGrowth(app.id, new Date(app.created_at), zoom ?? lastDays(days), stop), { on: ["subscription.gone"] });
-  const gateways = useResource(`base by gateway ${app.id} ${days} ${filters.zoom ?? ""}`, (stop) => loadGateways(app.id, zoom ?? lastDays(days), stop));
+  const grown = useResource(
+    `growth ${app.id} ${days} ${filters.zoom ?? ""}`,
+    (stop) => loadGrowth(app.id, new Date(app.created_at), zoom ?? lastDays(days), stop),
+    { on: ["subscription.gone"] },
+  );
+  const gateways = useResource(`base by gateway ${app.id} ${days} ${filters.zoom ?? ""}`, (stop) =>
+    loadGateways(app.id, zoom ?? lastDays(days), stop),
+  );
   const keys = useResource(`base by key ${app.id}`, (stop) => loadKeys(app.id, stop), { everyS: 300 });
   return (
     <>
       <div class="row">
         <div class="row" role="group" aria-label="Period">
           {RANGES.map((range) => (
-            <button key={range} type="button" class={!zoom && range === days ? "primary" : ""} aria-pressed={!zoom && range === days} onClick={() => change({ zoom: undefined, days: range === 30 ? undefined : String(range) })}>
+            <button
+              key={range}
+              type="button"
+              class={!zoom && range === days ? "primary" : ""}
+              aria-pressed={!zoom && range === days}
+              onClick={() => change({ zoom: undefined, days: range === 30 ? undefined : String(range) })}
+            >
               {things(range, "day")}
             </button>
           ))}
         </div>
         <ZoomNote />
       </div>
-      <Shown of={grown} what="the base" isEmpty={(grown) => isBare(grown, zoom !== undefined)} empty={<NoSubscribers app={app} days={days} />}>
+      <Shown
+        of={grown}
+        what="the base"
+        isEmpty={(grown) => isBare(grown, zoom !== undefined)}
+        empty={<NoSubscribers app={app} days={days} />}
+      >
         {(grown) => (
           <>
             <HealthSentence grown={grown} days={days} />
@@ -166,13 +238,52 @@ function Base({ app }: { app: AppResponse }) {
         )}
       </Shown>
       <div class="grid halves">
-        <Card title="By push service" aside={<div class="row"><span class="fine">{zoom ? "" : "last "}{things(days, "day")}</span><Export name="by-push-service" page={whole(gateways.known.value?.value)} /></div>}>
-          <Shown of={gateways} what="push services" isEmpty={(slices) => slices.length === 0} empty={<p>A push service appears with its first subscription.</p>}>
+        <Card
+          title="By push service"
+          aside={
+            <div class="row">
+              <span class="fine">
+                {zoom ? "" : "last "}
+                {things(days, "day")}
+              </span>
+              <Export name="by-push-service" page={whole(gateways.known.value?.value)} />
+            </div>
+          }
+        >
+          <Shown
+            of={gateways}
+            what="push services"
+            isEmpty={(slices) => slices.length === 0}
+            empty={<p>A push service appears with its first subscription.</p>}
+          >
             {(slices) => <Slices slices={slices} />}
           </Shown>
         </Card>
-        <Card title="By VAPID key" aside={<div class="row"><span class="fine">now</span><Export name="by-vapid-key" page={whole(keys.known.value?.value.map(({ key, active }) => ({ key: key.id, state: key.state, created_at: key.created_at, active })))} /></div>}>
-          <Shown of={keys} what="VAPID keys" isEmpty={(keys) => keys.length === 0} empty={<p>This app has no VAPID key.</p>}>
+        <Card
+          title="By VAPID key"
+          aside={
+            <div class="row">
+              <span class="fine">now</span>
+              <Export
+                name="by-vapid-key"
+                page={whole(
+                  keys.known.value?.value.map(({ key, active }) => ({
+                    key: key.id,
+                    state: key.state,
+                    created_at: key.created_at,
+                    active,
+                  })),
+                )}
+              />
+            </div>
+          }
+        >
+          <Shown
+            of={keys}
+            what="VAPID keys"
+            isEmpty={(keys) => keys.length === 0}
+            empty={<p>This app has no VAPID key.</p>}
+          >
             {(keys) => <Keys keys={keys} />}
           </Shown>
         </Card>
@@ -184,7 +295,10 @@ function Base({ app }: { app: AppResponse }) {
 function NoSubscribers({ app, days }: { app: AppResponse; days: number }) {
   return (
     <div>
-      <p>There are no active subscriptions, and none were gained or lost within {things(days, "day")}. Browsers subscribe with the SDK on a page of the site:</p>
+      <p>
+        There are no active subscriptions, and none were gained or lost within {things(days, "day")}. Browsers subscribe
+        with the SDK on a page of the site:
+      </p>
       <pre>
         <code>{`init({ app: "${app.slug}" }).subscribe()`}</code>
       </pre>
@@ -205,8 +319,17 @@ const DAY = "Day, in UTC";
 
 function GrowthCharts({ grown }: { grown: Growth }) {
   const onZoom = useZoom();
-  const won = useMemo((): Layer[] => [{ word: "Gained", tone: "accepted", pattern: "solid", values: grown.won }], [grown]);
-  const lost = useMemo(() => LOSSES.filter((loss) => loss === "gone" || grown.lost[loss].some((n) => n > 0)).map((loss): Layer => ({ ...LOSS_LOOKS[loss], values: grown.lost[loss] })), [grown]);
+  const won = useMemo(
+    (): Layer[] => [{ word: "Gained", tone: "accepted", pattern: "solid", values: grown.won }],
+    [grown],
+  );
+  const lost = useMemo(
+    () =>
+      LOSSES.filter((loss) => loss === "gone" || grown.lost[loss].some((n) => n > 0)).map(
+        (loss): Layer => ({ ...LOSS_LOOKS[loss], values: grown.lost[loss] }),
+      ),
+    [grown],
+  );
   return (
     <div class="grid halves">
       <Card title="Gained, by day">
@@ -230,9 +353,17 @@ function Slices({ slices }: { slices: Slice[] }) {
       rows={slices}
       id={({ key }) => key}
       columns={[
-        { head: "Push service", cell: ({ key, title }) => <a href={link("/subscribers", { gateway: key })}>{title}</a> },
+        {
+          head: "Push service",
+          cell: ({ key, title }) => <a href={link("/subscribers", { gateway: key })}>{title}</a>,
+        },
         { head: "Active", isNumber: true, cell: ({ active }) => <Count n={active} /> },
-        { head: "Share", isNumber: true, isExtra: true, cell: ({ active }) => (all === 0 ? "–" : percent(active / all)) },
+        {
+          head: "Share",
+          isNumber: true,
+          isExtra: true,
+          cell: ({ active }) => (all === 0 ? "–" : percent(active / all)),
+        },
         { head: "Gained", isNumber: true, cell: ({ won }) => <Count n={won} /> },
         { head: "Lost", isNumber: true, cell: ({ lost }) => <Count n={lost} /> },
       ]}
@@ -250,13 +381,23 @@ function Keys({ keys }: { keys: KeyAge[] }) {
         id={({ key }) => key.id}
         columns={[
           { head: "Key", cell: ({ key }) => <code class="keep">{shortId(key.id)}</code> },
-          { head: "State", cell: ({ key }) => <Badge tone={key.state === "active" ? "accepted" : "cancelled"}>{key.state}</Badge> },
+          {
+            head: "State",
+            cell: ({ key }) => <Badge tone={key.state === "active" ? "accepted" : "cancelled"}>{key.state}</Badge>,
+          },
           { head: "Created", isExtra: true, cell: ({ key }) => <Time at={key.created_at} /> },
           { head: "Active", isNumber: true, cell: ({ active }) => <Count n={active} /> },
-          { head: "Share", isNumber: true, isExtra: true, cell: ({ active }) => (all === 0 ? "–" : percent(active / all)) },
+          {
+            head: "Share",
+            isNumber: true,
+            isExtra: true,
+            cell: ({ active }) => (all === 0 ? "–" : percent(active / all)),
+          },
         ]}
       />
-      <p class="fine">Each key signs for the subscriptions created with it. Browsers move to the active key at their next visit.</p>
+      <p class="fine">
+        Each key signs for the subscriptions created with it. Browsers move to the active key at their next visit.
+      </p>
     </>
   );
 }

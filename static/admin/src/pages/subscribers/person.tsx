@@ -35,14 +35,18 @@ export interface Who {
 export default function PersonPage() {
   const { params } = useRoute();
   const who: Who = params.user !== undefined ? { user: params.user } : { subscription: params.subscription ?? "" };
-  return <OfNamedApp name={params.app}>{(app) => <OnePerson key={JSON.stringify(who)} app={app} who={who} />}</OfNamedApp>;
+  return (
+    <OfNamedApp name={params.app}>{(app) => <OnePerson key={JSON.stringify(who)} app={app} who={who} />}</OfNamedApp>
+  );
 }
 
 function OnePerson({ app, who }: { app: AppResponse; who: Who }) {
   const { link } = useFilters();
   const about = `${app.id} ${who.user ?? who.subscription}`;
   const person = useResource(`person ${about}`, (stop) => loadPerson(app.id, who, stop), { on: ["subscription.gone"] });
-  const latest = useResource(`latest ${about}`, (stop) => loadLatest(app.id, who, stop), { on: ["outcomes", "message.done"] });
+  const latest = useResource(`latest ${about}`, (stop) => loadLatest(app.id, who, stop), {
+    on: ["outcomes", "message.done"],
+  });
   const refresh = () => Promise.all([person.refresh(), latest.refresh()]);
   // Outside of what is shown: after an erasure there is no person, but the dialog still shows the result.
   const [isErasing, erase] = useState<Person>();
@@ -54,7 +58,10 @@ function OnePerson({ app, who }: { app: AppResponse; who: Who }) {
       <Shown of={person} what="this person">
         {(shown) => (
           <>
-            <Head title={shown.user ?? "Anonymous"} lead={`${shown.user ? capital(things(shown.devices.length, "device")) : "A device without a user"} in ${app.name}`}>
+            <Head
+              title={shown.user ?? "Anonymous"}
+              lead={`${shown.user ? capital(things(shown.devices.length, "device")) : "A device without a user"} in ${app.name}`}
+            >
               {shown.user !== undefined && shown.devices.length > 0 && (
                 <div class="row">
                   <TakeData app={app} user={shown.user} />
@@ -62,12 +69,21 @@ function OnePerson({ app, who }: { app: AppResponse; who: Who }) {
                 </div>
               )}
             </Head>
-            {shown.devices.length === 0 ? <Unknown user={shown.user ?? ""} /> : <Known app={app} person={shown} who={who} onSent={refresh} />}
+            {shown.devices.length === 0 ? (
+              <Unknown user={shown.user ?? ""} />
+            ) : (
+              <Known app={app} person={shown} who={who} onSent={refresh} />
+            )}
           </>
         )}
       </Shown>
       <Card title="Latest deliveries">
-        <Shown of={latest} what="the latest deliveries" isEmpty={(found) => found.length === 0} empty={<p>No recent deliveries. “All deliveries” searches further back.</p>}>
+        <Shown
+          of={latest}
+          what="the latest deliveries"
+          isEmpty={(found) => found.length === 0}
+          empty={<p>No recent deliveries. “All deliveries” searches further back.</p>}
+        >
           {(found) => <Latest app={app} found={found} />}
         </Shown>
         <p>
@@ -83,7 +99,8 @@ function Unknown({ user }: { user: string }) {
   return (
     <div class="empty">
       <p>
-        No subscription belongs to <code>{user}</code>: the user never allowed notifications, signed out on all devices, or was erased.
+        No subscription belongs to <code>{user}</code>: the user never allowed notifications, signed out on all devices,
+        or was erased.
       </p>
     </div>
   );
@@ -119,10 +136,13 @@ function Known({ app, person, who, onSent }: { app: AppResponse; person: Person;
       <p id="quiet">{quiet(calendar, zones[0], clock.shown.value)}</p>
       {who.subscription && user !== undefined && (
         <p>
-          A device of <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user)}`)}>{user}</a>, who may have other devices.
+          A device of <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user)}`)}>{user}</a>, who may
+          have other devices.
         </p>
       )}
-      {!person.isAll && !who.subscription && <p class="fine">Only the newest {things(devices.length, "device")} are shown.</p>}
+      {!person.isAll && !who.subscription && (
+        <p class="fine">Only the newest {things(devices.length, "device")} are shown.</p>
+      )}
       <div class="grid devices">
         {devices.map((device) => (
           <Device key={device.id} app={app} device={device} onSent={onSent} />
@@ -175,7 +195,9 @@ function Device({ app, device, onSent }: { app: AppResponse; device: Subscriptio
           </button>
         </p>
       )}
-      {device.state === "active" && !sender.may && <p class="fine">Your role does not allow sending test pushes. {sender.why}</p>}
+      {device.state === "active" && !sender.may && (
+        <p class="fine">Your role does not allow sending test pushes. {sender.why}</p>
+      )}
       {isTesting && <TestPushDialog app={app} device={device} onClose={() => test(false)} onSent={onSent} />}
     </Card>
   );
@@ -237,7 +259,11 @@ function Latest({ app, found }: { app: AppResponse; found: FoundDelivery[] }) {
         },
         { head: "Device", cell: ({ gateway }) => (gateway ? gatewayName(gateway) : "deleted") },
         { head: "Tier", isExtra: true, cell: ({ tier }) => tier },
-        { head: "Message", isExtra: true, cell: ({ message, title }) => <a href={link(`/messages/${message}`)}>{title ?? shortId(message)}</a> },
+        {
+          head: "Message",
+          isExtra: true,
+          cell: ({ message, title }) => <a href={link(`/messages/${message}`)}>{title ?? shortId(message)}</a>,
+        },
       ]}
     />
   );

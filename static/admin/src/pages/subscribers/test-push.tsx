@@ -45,8 +45,8 @@ export function TestPushDialog({ app, device, onClose, onSent }: Props) {
     <Dialog title="Test push" onClose={onClose}>
       <form onSubmit={submit}>
         <p>
-          Sends one transactional notification to this {deviceWords(device.gateway)} now, also in quiet hours. The time to live is five minutes. Every user of
-          the device sees the notification.
+          Sends one transactional notification to this {deviceWords(device.gateway)} now, also in quiet hours. The time
+          to live is five minutes. Every user of the device sees the notification.
         </p>
         <label class="field">
           <span>Title</span>
@@ -54,7 +54,12 @@ export function TestPushDialog({ app, device, onClose, onSent }: Props) {
         </label>
         <label class="field">
           <span>Text</span>
-          <input name="body" maxLength={500} defaultValue={`A test of ${app.name}. No action needed.`} autocomplete="off" />
+          <input
+            name="body"
+            maxLength={500}
+            defaultValue={`A test of ${app.name}. No action needed.`}
+            autocomplete="off"
+          />
         </label>
         <Refused problem={problem} />
         <p class="row end">

@@ -20,16 +20,44 @@ export function AudienceCard({ app, body }: { app: AppResponse; body: Omit<Templ
   const to = kind === "all" ? { all: true } : { [kind]: name };
   return (
     <Card title="Test with an audience">
-      <Segments legend="Audience" name="trial-audience" value={kind} choices={KINDS} choose={(kind) => (setName(""), choose(kind))} />
+      <Segments
+        legend="Audience"
+        name="trial-audience"
+        value={kind}
+        choices={KINDS}
+        choose={(kind) => (setName(""), choose(kind))}
+      />
       {kind === "topic" && <TopicField app={app} topic={name} choose={setName} fault={undefined} />}
       {kind === "segment" && <SegmentField app={app} segment={name} choose={setName} />}
-      {kind === "all" || name ? <AudienceTrial app={app} body={{ ...body, to }} /> : <p class="soft">Choose an audience.</p>}
+      {kind === "all" || name ? (
+        <AudienceTrial app={app} body={{ ...body, to }} />
+      ) : (
+        <p class="soft">Choose an audience.</p>
+      )}
     </Card>
   );
 }
 
-function SegmentField({ app, segment, choose }: { app: AppResponse; segment: string; choose: (segment: string) => void }) {
-  const stored = useResource(`segments ${app.id} all`, (stop) => loadSegments(app.id, undefined, stop, 250), { everyS: 300 });
+function SegmentField({
+  app,
+  segment,
+  choose,
+}: {
+  app: AppResponse;
+  segment: string;
+  choose: (segment: string) => void;
+}) {
+  const stored = useResource(`segments ${app.id} all`, (stop) => loadSegments(app.id, undefined, stop, 250), {
+    everyS: 300,
+  });
   const names = (stored.known.value?.value.segments ?? []).map(({ name }) => [name, name] as const);
-  return <Choice label="Segment" name="trial-segment" value={segment} choices={[["", "Choose one"], ...names]} choose={choose} />;
+  return (
+    <Choice
+      label="Segment"
+      name="trial-segment"
+      value={segment}
+      choices={[["", "Choose one"], ...names]}
+      choose={choose}
+    />
+  );
 }

@@ -4,7 +4,18 @@ import type { AppResponse, TemplateResponse, TemplatePreview } from "../../api/t
 import { useAsked, type Asked } from "../../lib/asked";
 import { content, objectOf } from "../../lib/draft";
 import { faultWords, languageWords } from "../../lib/format";
-import { ANYBODY, inLanguage, pointerOf, templateOf, untaken, whomOf, withLanguage, withoutLanguage, type Draft, type PreviewRecipient } from "../../lib/templates";
+import {
+  ANYBODY,
+  inLanguage,
+  pointerOf,
+  templateOf,
+  untaken,
+  whomOf,
+  withLanguage,
+  withoutLanguage,
+  type Draft,
+  type PreviewRecipient,
+} from "../../lib/templates";
 import { useAction } from "../../ui/action";
 import { Card } from "../../ui/card";
 import { useEdit } from "../../ui/edit";
@@ -38,7 +49,19 @@ interface Props {
 }
 
 /** Editor of a template, with a rendered preview. */
-export function Editor({ app, name, stored, draft, change, button, onSaved, reload, isSame = false, clear, children }: Props) {
+export function Editor({
+  app,
+  name,
+  stored,
+  draft,
+  change,
+  button,
+  onSaved,
+  reload,
+  isSame = false,
+  clear,
+  children,
+}: Props) {
   const [wanted, choose] = useState(0);
   const n = Math.min(wanted, draft.languages.length - 1);
   const [recipient, setRecipient] = useState(ANYBODY);
@@ -62,7 +85,8 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
   const { locale, said } = language;
   const shown = question && !filled.problem && filled.shown ? inLanguage(filled.shown, locale) : undefined;
   const place = `/template${pointerOf(locale)}`;
-  const faultAt = (pointer: string) => filled.problem?.fault(pointer) ?? shown?.faults.find((fault) => fault.pointer === pointer)?.detail;
+  const faultAt = (pointer: string) =>
+    filled.problem?.fault(pointer) ?? shown?.faults.find((fault) => fault.pointer === pointer)?.detail;
   const lacking = name === "" ? "Enter a name." : isTitled ? undefined : "Enter a title in each language.";
   return (
     <div class="composer">
@@ -74,26 +98,61 @@ export function Editor({ app, name, stored, draft, change, button, onSaved, relo
             key={locale}
             app={app}
             draft={said}
-            change={(changes) => change({ languages: draft.languages.map((one, at) => (at === n ? { ...one, said: { ...one.said, ...changes } } : one)) })}
+            change={(changes) =>
+              change({
+                languages: draft.languages.map((one, at) =>
+                  at === n ? { ...one, said: { ...one.said, ...changes } } : one,
+                ),
+              })
+            }
             fault={(member) => faultAt(`${place}/${member}`)}
             isTemplate
           />
-          {language.compact && <p class="fine">The template has a compact form for push services with a lower limit. It is editable through the API only and stays unchanged.</p>}
-          {shown?.octets != null ? <Meter used={shown.octets} /> : <p class="soft">The size is shown when the template renders.</p>}
+          {language.compact && (
+            <p class="fine">
+              The template has a compact form for push services with a lower limit. It is editable through the API only
+              and stays unchanged.
+            </p>
+          )}
+          {shown?.octets != null ? (
+            <Meter used={shown.octets} />
+          ) : (
+            <p class="soft">The size is shown when the template renders.</p>
+          )}
           <Check name="cuts" checked={draft.cuts} change={(cuts) => change({ cuts })}>
             Cut a text that is too long (otherwise affected recipients get no message)
           </Check>
           <p class="fine">
-            Texts can use attributes of the recipient, {code("{{ attributes.name }}")}, and data of the message, {code("{{ data.what }}")}. An undefined value is an error without a default: {code("{{ attributes.name | default('there') }}")}.
+            Texts can use attributes of the recipient, {code("{{ attributes.name }}")}, and data of the message,{" "}
+            {code("{{ data.what }}")}. An undefined value is an error without a default:{" "}
+            {code("{{ attributes.name | default('there') }}")}.
           </p>
         </Card>
-        <TryCard recipient={recipient} change={(changes) => setRecipient({ ...recipient, ...changes })} data={data} tell={tell} filled={filled} chosen={locale} look={(locale) => choose(draft.languages.findIndex((one) => one.locale === locale))} />
+        <TryCard
+          recipient={recipient}
+          change={(changes) => setRecipient({ ...recipient, ...changes })}
+          data={data}
+          tell={tell}
+          filled={filled}
+          chosen={locale}
+          look={(locale) => choose(draft.languages.findIndex((one) => one.locale === locale))}
+        />
         {told && isTitled && <AudienceCard app={app} body={{ template, data: told as Record<string, never> }} />}
         <Card title="Save">
           {lacking ? <p class="soft">{lacking}</p> : <Refused problem={saved === body ? problem : undefined} />}
-          {!lacking && (filled.problem || (shown && !shown.content)) && <p class="fine">The template does not render with this data. You can save it: a message may have more data.</p>}
+          {!lacking && (filled.problem || (shown && !shown.content)) && (
+            <p class="fine">
+              The template does not render with this data. You can save it: a message may have more data.
+            </p>
+          )}
           <p class="row">
-            <button type="button" class="primary" id="save-template" disabled={Boolean(lacking) || isBusy || isSame} onClick={() => run()}>
+            <button
+              type="button"
+              class="primary"
+              id="save-template"
+              disabled={Boolean(lacking) || isBusy || isSame}
+              onClick={() => run()}
+            >
               {button}
             </button>
             {clear && (
@@ -135,15 +194,34 @@ function Languages({ draft, change, chosen, choose }: LanguagesProps) {
   const current = languages[chosen]?.locale ?? "";
   return (
     <>
-      {languages.length > 1 && <Segments legend="Language" name="language" value={String(chosen)} choices={languages.map(({ locale }, n) => [String(n), locale ? wordsOf(locale) : "Default"])} choose={(n) => choose(Number(n))} />}
+      {languages.length > 1 && (
+        <Segments
+          legend="Language"
+          name="language"
+          value={String(chosen)}
+          choices={languages.map(({ locale }, n) => [String(n), locale ? wordsOf(locale) : "Default"])}
+          choose={(n) => choose(Number(n))}
+        />
+      )}
       <div class="add-language">
-        <Text label="Add a language" name="add-language" value={locale} change={write} max={35} placeholder="de, pt-BR" />
+        <Text
+          label="Add a language"
+          name="add-language"
+          value={locale}
+          change={write}
+          max={35}
+          placeholder="de, pt-BR"
+        />
         <button type="button" id="add-language" disabled={locale.trim() === "" || fault !== undefined} onClick={add}>
           Add
         </button>
       </div>
       <p class={fault ? "fault" : "fine"} role="status">
-        {fault ? faultWords(fault) : languages.length === 1 ? "All recipients get the same language." : "A browser with de-AT gets de-AT, else de, else the default."}
+        {fault
+          ? faultWords(fault)
+          : languages.length === 1
+            ? "All recipients get the same language."
+            : "A browser with de-AT gets de-AT, else de, else the default."}
       </p>
       {current && (
         <p>
@@ -188,11 +266,33 @@ function TryCard({ recipient, change, data, tell, filled: { shown, problem, isOl
   return (
     <Card title="Preview recipient">
       <div class="pair">
-        <Choice label="Recipient" name="whom" value={kind} choices={KINDS} choose={(kind) => change({ kind: kind as PreviewRecipient["kind"] })} />
+        <Choice
+          label="Recipient"
+          name="whom"
+          value={kind}
+          choices={KINDS}
+          choose={(kind) => change({ kind: kind as PreviewRecipient["kind"] })}
+        />
         {kind === "anybody" ? (
-          <Text label="Language" name="whom-locale" value={locale} change={(locale) => change({ locale })} max={35} placeholder="de-AT" fault={problem?.fault("/recipient/locale")} />
+          <Text
+            label="Language"
+            name="whom-locale"
+            value={locale}
+            change={(locale) => change({ locale })}
+            max={35}
+            placeholder="de-AT"
+            fault={problem?.fault("/recipient/locale")}
+          />
         ) : (
-          <Text label="Id" name="whom-id" value={id} change={(id) => change({ id })} max={255} placeholder={kind === "user" ? "user id of your site" : "sub_…"} fault={problem?.fault(`/${kind}`)} />
+          <Text
+            label="Id"
+            name="whom-id"
+            value={id}
+            change={(id) => change({ id })}
+            max={255}
+            placeholder={kind === "user" ? "user id of your site" : "sub_…"}
+            fault={problem?.fault(`/${kind}`)}
+          />
         )}
       </div>
       {kind === "anybody" && (
@@ -207,7 +307,20 @@ function TryCard({ recipient, change, data, tell, filled: { shown, problem, isOl
           fault={objectOf(attributes) ? problem?.fault("/recipient") : "must be a JSON object"}
         />
       )}
-      <Text label="Template data (JSON)" name="data" rows={2} value={data} change={tell} max={8_192} placeholder={'{"what": "parcel"}'} fault={objectOf(data) ? problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "must be a JSON object"} />
+      <Text
+        label="Template data (JSON)"
+        name="data"
+        rows={2}
+        value={data}
+        change={tell}
+        max={8_192}
+        placeholder={'{"what": "parcel"}'}
+        fault={
+          objectOf(data)
+            ? problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail
+            : "must be a JSON object"
+        }
+      />
       {shown && !problem && (
         <p id="given" data-old={isOld || undefined}>
           Language of this recipient: {given ? wordsOf(given) : "default"}.{" "}

@@ -51,7 +51,9 @@ function Write({ app }: { app: AppResponse }) {
 
 function OfApp({ app }: { app: AppResponse }) {
   const { filters, link } = useFilters();
-  const page = useResource(`templates ${app.id} ${filters.after}`, (stop) => loadTemplates(app.id, filters.after, stop));
+  const page = useResource(`templates ${app.id} ${filters.after}`, (stop) =>
+    loadTemplates(app.id, filters.after, stop),
+  );
   return (
     <>
       <Shown of={page} what="templates" isEmpty={({ templates }) => templates.length === 0} empty={<None app={app} />}>
@@ -71,7 +73,10 @@ function None({ app }: { app: AppResponse }) {
       <pre>
         <code>{'Hello {{ attributes.name | default("there") }}, {{ data.what }} is on its way'}</code>
       </pre>
-      <p>A template renders attributes of the recipient and data of the message, in the recipient’s language. Messages and campaigns can use it instead of a text.</p>
+      <p>
+        A template renders attributes of the recipient and data of the message, in the recipient’s language. Messages
+        and campaigns can use it instead of a text.
+      </p>
       {sender.may && (
         <p>
           <a href={link("/templates/-new")}>Create the first template</a>. The preview is updated while you write.

@@ -54,7 +54,11 @@ function New({ app }: { app: AppResponse }) {
   return (
     <>
       <Head title="New template" lead="The preview is updated while you write." />
-      {sender.may ? <Write app={app} /> : <p class="refused">Your role does not allow writing templates. {sender.why}</p>}
+      {sender.may ? (
+        <Write app={app} />
+      ) : (
+        <p class="refused">Your role does not allow writing templates. {sender.why}</p>
+      )}
     </>
   );
 }
@@ -63,7 +67,11 @@ function New({ app }: { app: AppResponse }) {
 function Write({ app }: { app: AppResponse }) {
   const { session } = useHere();
   const { go } = useFilters();
-  const { draft, change, forget, clear } = useDraft(`bellwire.template.${app.id}`, session.email ?? "an operator’s key", { ...BLANK, name: "" });
+  const { draft, change, forget, clear } = useDraft(
+    `bellwire.template.${app.id}`,
+    session.email ?? "an operator’s key",
+    { ...BLANK, name: "" },
+  );
   const onSaved = () => {
     forget();
     go(`/templates/${draft.name}`);
@@ -71,9 +79,26 @@ function Write({ app }: { app: AppResponse }) {
   // A hyphen at the end is the beginning of another word.
   const rename = (name: string) => change({ name: name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : "") });
   return (
-    <Editor app={app} name={draft.name} draft={draft} change={change} button="Create" onSaved={onSaved} reload={onSaved} clear={clear}>
+    <Editor
+      app={app}
+      name={draft.name}
+      draft={draft}
+      change={change}
+      button="Create"
+      onSaved={onSaved}
+      reload={onSaved}
+      clear={clear}
+    >
       <Card title="Name">
-        <Text label="Name" name="template-name" value={draft.name} change={rename} max={64} placeholder="welcome" hint="Lower-case letters, digits and hyphens. Messages use this name." />
+        <Text
+          label="Name"
+          name="template-name"
+          value={draft.name}
+          change={rename}
+          max={64}
+          placeholder="welcome"
+          hint="Lower-case letters, digits and hyphens. Messages use this name."
+        />
       </Card>
     </Editor>
   );
@@ -141,10 +166,32 @@ function Existing({ app, name }: { app: AppResponse; name: string }) {
   );
 }
 
-function Change({ app, stored, onSaved, reload }: { app: AppResponse; stored: TemplateResponse; onSaved: () => void; reload: () => void }) {
+function Change({
+  app,
+  stored,
+  onSaved,
+  reload,
+}: {
+  app: AppResponse;
+  stored: TemplateResponse;
+  onSaved: () => void;
+  reload: () => void;
+}) {
   const [begin] = useState(() => (stored.template ? draftOf(stored.template) : BLANK));
   const [draft, setDraft] = useState(begin);
-  return <Editor app={app} name={stored.name} stored={stored} draft={draft} change={(changes) => setDraft((draft) => ({ ...draft, ...changes }))} button="Save" onSaved={onSaved} reload={reload} isSame={draft === begin} />;
+  return (
+    <Editor
+      app={app}
+      name={stored.name}
+      stored={stored}
+      draft={draft}
+      change={(changes) => setDraft((draft) => ({ ...draft, ...changes }))}
+      button="Save"
+      onSaved={onSaved}
+      reload={reload}
+      isSame={draft === begin}
+    />
+  );
 }
 
 /** Content of a template, for users without edit permission. */
@@ -154,7 +201,11 @@ function Read({ stored: { template } }: { stored: TemplateResponse }) {
   return (
     <div class="grid halves">
       {languages.map(([locale, { content }]) => (
-        <Card key={locale} title={locale ? languageWords(locale) : "Default"} aside={locale && <code class="fine">{locale}</code>}>
+        <Card
+          key={locale}
+          title={locale ? languageWords(locale) : "Default"}
+          aside={locale && <code class="fine">{locale}</code>}
+        >
           <Written content={content} />
         </Card>
       ))}
@@ -183,7 +234,13 @@ function Delete(props: DeleteProps) {
 function DeleteDialog({ app, stored, reload, onClose }: DeleteProps & { onClose: () => void }) {
   const { go } = useFilters();
   const { name } = stored;
-  const edit = useEdit({ begun: stored, load: (stop) => loadTemplate(app.id, name, stop), written, reload, verb: "Delete anyway" });
+  const edit = useEdit({
+    begun: stored,
+    load: (stop) => loadTemplate(app.id, name, stop),
+    written,
+    reload,
+    verb: "Delete anyway",
+  });
   const uses = useResource(`uses ${app.id} ${name}`, (stop) => loadUses(app.id, name, stop), { everyS: 3_600 });
   return (
     <Ask

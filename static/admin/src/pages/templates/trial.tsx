@@ -47,8 +47,17 @@ function Came({ told, app }: { told: TemplateCheck; app: AppResponse }) {
           rows={told.failures}
           id={({ subscription }) => subscription}
           columns={[
-            { head: "Subscription", cell: ({ subscription }) => <a href={link(`/subscribers/${app.slug}/subscriptions/${subscription}`)}>{shortId(subscription)}</a> },
-            { head: "Field", isExtra: true, cell: ({ pointer }) => <code>{pointer?.replace(/^\/(?:template\/)?/, "")}</code> },
+            {
+              head: "Subscription",
+              cell: ({ subscription }) => (
+                <a href={link(`/subscribers/${app.slug}/subscriptions/${subscription}`)}>{shortId(subscription)}</a>
+              ),
+            },
+            {
+              head: "Field",
+              isExtra: true,
+              cell: ({ pointer }) => <code>{pointer?.replace(/^\/(?:template\/)?/, "")}</code>,
+            },
             { head: "Error", cell: ({ detail }) => <Marked text={faultWords(detail)} /> },
           ]}
         />

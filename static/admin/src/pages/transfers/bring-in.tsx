@@ -1,7 +1,17 @@
 import { useEffect, useState } from "preact/hooks";
 import type { AppResponse, Import } from "../../api/types";
 import { count, things } from "../../lib/format";
-import { FORMAT_WORDS, FORMATS, formatOf, importWords, isMappable, mapOf, MEANINGS, type Format, type Mapping } from "../../lib/transfers";
+import {
+  FORMAT_WORDS,
+  FORMATS,
+  formatOf,
+  importWords,
+  isMappable,
+  mapOf,
+  MEANINGS,
+  type Format,
+  type Mapping,
+} from "../../lib/transfers";
 import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
 import { Ask } from "../../ui/form";
@@ -39,8 +49,15 @@ export function BringIn({ app, open, onDone }: Props) {
   }, [isOver]);
   return (
     <Card title="Import subscriptions">
-      <p class="fine">NDJSON, CSV or a JSON array of any length, as exported by other senders. Unsubscribed browsers stay unsubscribed. Import their VAPID key first: subscriptions do not work without it.</p>
-      {!operator.may ? <p class="fine">Your role does not allow imports. {operator.why}</p> : <Begin app={app} open={open} last={last} />}
+      <p class="fine">
+        NDJSON, CSV or a JSON array of any length, as exported by other senders. Unsubscribed browsers stay
+        unsubscribed. Import their VAPID key first: subscriptions do not work without it.
+      </p>
+      {!operator.may ? (
+        <p class="fine">Your role does not allow imports. {operator.why}</p>
+      ) : (
+        <Begin app={app} open={open} last={last} />
+      )}
     </Card>
   );
 }
@@ -58,30 +75,87 @@ function Begin({ app, open, last }: { app: AppResponse; open: string | undefined
     setFile(chosen);
     setFormat(chosen && (formatOf(chosen.name) ?? format));
   };
-  const tried = last?.done?.dry_run && last.way.file === file && last.way.format === format && last.way.map === map && last.way.charset === charset && last.way.restorePruned === restorePruned ? last.done : undefined;
-  const send = (dryRun: boolean, id?: string) => file && format && void begin({ app: app.id, file, format, dryRun, restorePruned, map, charset, ...(id ? { id } : {}) });
+  const tried =
+    last?.done?.dry_run &&
+    last.way.file === file &&
+    last.way.format === format &&
+    last.way.map === map &&
+    last.way.charset === charset &&
+    last.way.restorePruned === restorePruned
+      ? last.done
+      : undefined;
+  const send = (dryRun: boolean, id?: string) =>
+    file &&
+    format &&
+    void begin({ app: app.id, file, format, dryRun, restorePruned, map, charset, ...(id ? { id } : {}) });
   const ignored = last?.done?.ignored ?? [];
   return (
     <>
       <div class="form labelled">
         <div class="field">
           <label for="import-file">File</label>
-          <input id="import-file" name="file" type="file" accept=".ndjson,.jsonl,.csv,.tsv,.txt,.json" disabled={isBusy} onChange={(event) => choose(event.currentTarget.files?.[0])} />
+          <input
+            id="import-file"
+            name="file"
+            type="file"
+            accept=".ndjson,.jsonl,.csv,.tsv,.txt,.json"
+            disabled={isBusy}
+            onChange={(event) => choose(event.currentTarget.files?.[0])}
+          />
         </div>
-        {file && <Choice label="Format" name="format" value={format ?? ""} choices={[["", "Choose one"], ...FORMATS.map((format) => [format, FORMAT_WORDS[format]] as const)]} choose={(format) => setFormat((format || undefined) as Format | undefined)} />}
-        {file && <Choice label="Encoding" name="charset" value={charset ?? ""} choices={ENCODINGS} choose={(charset) => setCharset(charset || undefined)} />}
+        {file && (
+          <Choice
+            label="Format"
+            name="format"
+            value={format ?? ""}
+            choices={[["", "Choose one"], ...FORMATS.map((format) => [format, FORMAT_WORDS[format]] as const)]}
+            choose={(format) => setFormat((format || undefined) as Format | undefined)}
+          />
+        )}
+        {file && (
+          <Choice
+            label="Encoding"
+            name="charset"
+            value={charset ?? ""}
+            choices={ENCODINGS}
+            choose={(charset) => setCharset(charset || undefined)}
+          />
+        )}
         <label class="check">
-          <input id="restore-pruned" type="checkbox" checked={restorePruned} disabled={isBusy} onChange={(event) => setRestore(event.currentTarget.checked)} /> <span>Restore subscriptions that their push service reported as gone</span>
+          <input
+            id="restore-pruned"
+            type="checkbox"
+            checked={restorePruned}
+            disabled={isBusy}
+            onChange={(event) => setRestore(event.currentTarget.checked)}
+          />{" "}
+          <span>Restore subscriptions that their push service reported as gone</span>
         </label>
-        <Columns columns={[...new Set([...Object.keys(mapping), ...ignored])].filter(isMappable)} mapping={mapping} change={setMapping} />
+        <Columns
+          columns={[...new Set([...Object.keys(mapping), ...ignored])].filter(isMappable)}
+          mapping={mapping}
+          change={setMapping}
+        />
       </div>
       {last && <Progress last={last} goOn={(id) => void begin({ ...last.way, id })} />}
       {!isBusy && (
         <p class="row">
-          <button type="button" id="try-import" class={tried ? "" : "primary"} disabled={!file || !format} onClick={() => send(true)}>
+          <button
+            type="button"
+            id="try-import"
+            class={tried ? "" : "primary"}
+            disabled={!file || !format}
+            onClick={() => send(true)}
+          >
             {tried ? "Repeat the dry run" : "Dry run"}
           </button>
-          <button type="button" id="take-in" class={tried ? "primary" : ""} disabled={!tried || tried.added + tried.known === 0} onClick={() => ask(true)}>
+          <button
+            type="button"
+            id="take-in"
+            class={tried ? "primary" : ""}
+            disabled={!tried || tried.added + tried.known === 0}
+            onClick={() => ask(true)}
+          >
             Import…
           </button>
           {open && (
@@ -101,7 +175,12 @@ function TakeIn({ tried, work, onClose }: { tried: Import; work: () => unknown; 
   return (
     <Ask
       title="Import this file?"
-      says={<span id="consequence">{importWords(tried)} New subscriptions get future messages; known subscriptions are updated from the file. Subscribers get no notification about it.</span>}
+      says={
+        <span id="consequence">
+          {importWords(tried)} New subscriptions get future messages; known subscriptions are updated from the file.
+          Subscribers get no notification about it.
+        </span>
+      }
       button={`Import ${things(tried.added + tried.known, "subscription")}`}
       work={async () => {
         work();
@@ -113,7 +192,15 @@ function TakeIn({ tried, work, onClose }: { tried: Import; work: () => unknown; 
 }
 
 /** Mapping of unknown columns. */
-function Columns({ columns, mapping, change }: { columns: string[]; mapping: Mapping; change: (mapping: Mapping) => void }) {
+function Columns({
+  columns,
+  mapping,
+  change,
+}: {
+  columns: string[];
+  mapping: Mapping;
+  change: (mapping: Mapping) => void;
+}) {
   if (columns.length === 0) return null;
   return (
     <fieldset class="columns">
@@ -150,7 +237,11 @@ function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) 
   if (problem) {
     return (
       <div id="import-broken" class="result">
-        {progress ? <p>Interrupted after at least {count(progress.lines)} lines, which are stored.</p> : <p>The file was not imported.</p>}
+        {progress ? (
+          <p>Interrupted after at least {count(progress.lines)} lines, which are stored.</p>
+        ) : (
+          <p>The file was not imported.</p>
+        )}
         {stop.signal.aborted ? <p>You stopped it.</p> : <Refused problem={problem} />}
         {progress && (
           <p>
@@ -165,7 +256,8 @@ function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) 
   return (
     <p class="row" id="import-progress">
       <span role="status">
-        {way.dryRun ? "Dry run of" : "Importing"} {way.file.name}: {progress ? `${count(progress.lines)} lines` : "started"}…
+        {way.dryRun ? "Dry run of" : "Importing"} {way.file.name}:{" "}
+        {progress ? `${count(progress.lines)} lines` : "started"}…
       </span>
       <button type="button" onClick={() => stop.abort()}>
         Stop

@@ -6,15 +6,29 @@ import type { Export, Import } from "../../api/types";
 import { transfer, type Format } from "../../lib/transfers";
 
 export async function loadImports(app: string, stop: AbortSignal | undefined, limit = 10): Promise<Import[]> {
-  return (await told(api.GET("/v1/apps/{app}/imports", { params: { path: { app }, query: { limit } }, ...(stop ? { signal: stop } : {}) }))).data;
+  return (
+    await told(
+      api.GET("/v1/apps/{app}/imports", {
+        params: { path: { app }, query: { limit } },
+        ...(stop ? { signal: stop } : {}),
+      }),
+    )
+  ).data;
 }
 
 /** With the faults. */
 export const loadImport = (app: string, id: string, stop?: AbortSignal): Promise<Import> =>
-  told(api.GET("/v1/apps/{app}/imports/{import}", { params: { path: { app, import: id } }, ...(stop ? { signal: stop } : {}) }));
+  told(
+    api.GET("/v1/apps/{app}/imports/{import}", {
+      params: { path: { app, import: id } },
+      ...(stop ? { signal: stop } : {}),
+    }),
+  );
 
 export async function loadExports(app: string, stop: AbortSignal): Promise<Export[]> {
-  return (await told(api.GET("/v1/apps/{app}/exports", { params: { path: { app }, query: { limit: 10 } }, signal: stop }))).data;
+  return (
+    await told(api.GET("/v1/apps/{app}/exports", { params: { path: { app }, query: { limit: 10 } }, signal: stop }))
+  ).data;
 }
 
 /** A file, and how it is to be read. */
@@ -51,10 +65,23 @@ const KINDS: Record<Format, string> = { ndjson: "application/x-ndjson", csv: "te
 
 /** The browser reads the file while it sends it. */
 function send({ app, file, format, dryRun, restorePruned, map, charset, id }: Way, stop: AbortSignal): Promise<Import> {
-  const how = { body: file as never, bodySerializer: (body: unknown) => body as never, headers: { "Content-Type": KINDS[format] }, signal: stop };
+  const how = {
+    body: file as never,
+    bodySerializer: (body: unknown) => body as never,
+    headers: { "Content-Type": KINDS[format] },
+    signal: stop,
+  };
   const mapped = { ...(map === undefined ? {} : { map }), ...(charset === undefined ? {} : { charset }) };
-  if (id) return told(api.POST("/v1/apps/{app}/imports/{import}", { params: { path: { app, import: id }, query: mapped }, ...how }));
-  return told(api.POST("/v1/apps/{app}/imports", { params: { path: { app }, query: { dry_run: dryRun, restore_pruned: restorePruned, ...mapped } }, ...how }));
+  if (id)
+    return told(
+      api.POST("/v1/apps/{app}/imports/{import}", { params: { path: { app, import: id }, query: mapped }, ...how }),
+    );
+  return told(
+    api.POST("/v1/apps/{app}/imports", {
+      params: { path: { app }, query: { dry_run: dryRun, restore_pruned: restorePruned, ...mapped } },
+      ...how,
+    }),
+  );
 }
 
 const PAUSE_MS = 1_000;

@@ -101,7 +101,11 @@ function OneImport({ app, id }: { app: AppResponse; id: string }) {
               <Standing of={shown} /> started <Time at={shown.created_at} />, {shown.format}
             </p>
             <Report of={shown} />
-            {!shown.finished_at && <p class="fine">To resume an interrupted import, choose the same file below: finished lines are skipped.</p>}
+            {!shown.finished_at && (
+              <p class="fine">
+                To resume an interrupted import, choose the same file below: finished lines are skipped.
+              </p>
+            )}
           </>
         )}
       </Shown>

@@ -33,11 +33,16 @@ export function Report({ of }: { of: Import }) {
         <>
           <Faults caption="Invalid lines" faults={faults} />
           <p class="row">
-            <button type="button" class="save-report" onClick={() => save(`${of.id}.csv`, faultsCsv(faults), "text/csv")}>
+            <button
+              type="button"
+              class="save-report"
+              onClick={() => save(`${of.id}.csv`, faultsCsv(faults), "text/csv")}
+            >
               Export the report
             </button>
             <span class="fine">
-              {faults.length > SHOWN_MAX && `The first ${SHOWN_MAX} of ${count(faults.length)} are shown; the report has all of them. `}
+              {faults.length > SHOWN_MAX &&
+                `The first ${SHOWN_MAX} of ${count(faults.length)} are shown; the report has all of them. `}
               {more > 0 && `The errors of ${things(more, "further line")} are not kept.`}
             </span>
           </p>
@@ -62,7 +67,11 @@ function Faults({ caption, faults }: { caption: string; faults: readonly ImportF
   );
 }
 
-const OUTCOMES: Readonly<Record<string, string>> = { read: "would be imported", left_out: "skipped", refused: "invalid" };
+const OUTCOMES: Readonly<Record<string, string>> = {
+  read: "would be imported",
+  left_out: "skipped",
+  refused: "invalid",
+};
 
 /** The first rows of a dry run, column by column. */
 function Sample({ rows }: { rows: readonly SampleRow[] }) {
@@ -78,7 +87,10 @@ function Sample({ rows }: { rows: readonly SampleRow[] }) {
           id={({ n }) => `${n}`}
           columns={[
             { head: "Column", cell: ({ column }) => <code>{column}</code> },
-            { head: "Read as", cell: ({ field }) => (field ? <code>{field}</code> : <span class="soft">ignored</span>) },
+            {
+              head: "Read as",
+              cell: ({ field }) => (field ? <code>{field}</code> : <span class="soft">ignored</span>),
+            },
             { head: "Value", cell: ({ value }) => value ?? <span class="soft">empty or not shown</span> },
           ]}
         />

@@ -31,12 +31,22 @@ function Files({ app }: { app: AppResponse }) {
   return (
     <>
       <p>
-        “Everything” has the app with its settings, keys and subscriptions. <code>bellwire import</code> creates the same app on another server.
+        “Everything” has the app with its settings, keys and subscriptions. <code>bellwire import</code> creates the
+        same app on another server.
       </p>
-      <p class="warning">The files hold secrets: with private keys and endpoints, their owner can send to your subscribers. Store them like keys. The audit log records the export.</p>
+      <p class="warning">
+        The files hold secrets: with private keys and endpoints, their owner can send to your subscribers. Store them
+        like keys. The audit log records the export.
+      </p>
       <p class="row">
         {FILES.map(([what, words, ending]) => (
-          <a key={what} class="button" data-take={what} href={exportPath(app.id, what)} download={`${app.slug}${what === "all" ? "" : "-subscriptions"}.${ending}`}>
+          <a
+            key={what}
+            class="button"
+            data-take={what}
+            href={exportPath(app.id, what)}
+            download={`${app.slug}${what === "all" ? "" : "-subscriptions"}.${ending}`}
+          >
             {words}
           </a>
         ))}
@@ -51,7 +61,12 @@ function Files({ app }: { app: AppResponse }) {
 function Exports({ app }: { app: AppResponse }) {
   const exports = useResource(`exports ${app.id}`, (stop) => loadExports(app.id, stop), { everyS: 10 });
   return (
-    <Shown of={exports} what="recent exports" isEmpty={(exports) => exports.length === 0} empty={<p>No exports yet.</p>}>
+    <Shown
+      of={exports}
+      what="recent exports"
+      isEmpty={(exports) => exports.length === 0}
+      empty={<p>No exports yet.</p>}
+    >
       {(exports) => <ExportTable exports={exports} />}
     </Shown>
   );
@@ -65,7 +80,10 @@ function ExportTable({ exports }: { exports: Export[] }) {
       id={({ id }) => id}
       columns={[
         { head: "Started", cell: ({ started_at }) => <Time at={started_at} absolute /> },
-        { head: "State", cell: ({ state }) => <Badge tone={EXPORT_STANDINGS[state].tone}>{EXPORT_STANDINGS[state].word}</Badge> },
+        {
+          head: "State",
+          cell: ({ state }) => <Badge tone={EXPORT_STANDINGS[state].tone}>{EXPORT_STANDINGS[state].word}</Badge>,
+        },
         { head: "Lines", isNumber: true, cell: ({ lines }) => <Count n={lines} /> },
         { head: "By", isExtra: true, cell: ({ by }) => <code>{by}</code> },
       ]}

@@ -29,7 +29,13 @@ export function TestDialog({ app, webhook, refresh, onClose }: DialogProps) {
   };
   return (
     <Dialog title={`Test ${webhook.name}`} onClose={close}>
-      {sent ? <Trial app={app} webhook={webhook} sent={sent} /> : <p>Sends the signed event <code>webhook.test</code> to the receiver, and shows the response here.</p>}
+      {sent ? (
+        <Trial app={app} webhook={webhook} sent={sent} />
+      ) : (
+        <p>
+          Sends the signed event <code>webhook.test</code> to the receiver, and shows the response here.
+        </p>
+      )}
       <Refused problem={problem} />
       <p class="row end">
         <button type="button" onClick={close}>
@@ -45,7 +51,9 @@ export function TestDialog({ app, webhook, refresh, onClose }: DialogProps) {
 
 /** Looked at every second until its receiver has answered, and then while it is tried again. */
 function Trial({ app, webhook, sent }: { app: AppResponse; webhook: WebhookResponse; sent: WebhookDeliveryResponse }) {
-  const story = useResource(`trial ${sent.id}`, (stop) => loadRequest(app.id, webhook.id, sent.id, stop), { everyS: 1 });
+  const story = useResource(`trial ${sent.id}`, (stop) => loadRequest(app.id, webhook.id, sent.id, stop), {
+    everyS: 1,
+  });
   return (
     <Shown of={story} what="the response">
       {(story) => {
@@ -95,10 +103,15 @@ export function RotateDialog({ app, webhook, refresh, onClose }: DialogProps) {
           button="Create secret"
           id="do-it"
           onLeave={onClose}
-          work={async (written) => setSecret((await rotateSecret(app.id, webhook.id, Number(written.text("overlap")))).secret ?? "")}
+          work={async (written) =>
+            setSecret((await rotateSecret(app.id, webhook.id, Number(written.text("overlap")))).secret ?? "")
+          }
         >
           <p>Requests are signed with the new secret immediately.</p>
-          <Field label="Keep the former secret for" hint="Gives your receiver time to switch. Choose no overlap if the secret has leaked.">
+          <Field
+            label="Keep the former secret for"
+            hint="Gives your receiver time to switch. Choose no overlap if the secret has leaked."
+          >
             {(tie) => (
               <select name="overlap" {...tie}>
                 {OVERLAPS.map(([hours, words]) => (
@@ -122,11 +135,22 @@ export function SwitchDialog({ app, webhook, refresh, onClose }: DialogProps) {
     await refresh();
     onClose();
   };
-  const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written: ({ state }) => ({ state }), reload, verb: "Do it anyway", isLive: true });
+  const edit = useEdit({
+    begun: webhook,
+    load: (stop) => loadWebhook(app.id, webhook.id, stop),
+    written: ({ state }) => ({ state }),
+    reload,
+    verb: "Do it anyway",
+    isLive: true,
+  });
   return (
     <Ask
       title={`${isOn ? "Disable" : "Enable"} ${webhook.name}?`}
-      says={isOn ? "No events are sent. Waiting events are kept; new events are not sent later." : "Waiting and new events are sent. Events of the time in between are not sent."}
+      says={
+        isOn
+          ? "No events are sent. Waiting events are kept; new events are not sent later."
+          : "Waiting and new events are sent. Events of the time in between are not sent."
+      }
       button={isOn ? "Disable" : "Enable"}
       work={async () => {
         await edit.save((condition) => changeWebhook(app.id, webhook.id, { enabled: !isOn }, condition));
@@ -144,7 +168,14 @@ export function DeleteDialog({ app, webhook, refresh, onClose }: DialogProps) {
     onClose();
   };
   const written = ({ name, url, events }: WebhookResponse) => ({ name, url, events });
-  const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written, reload, verb: "Delete anyway", isLive: true });
+  const edit = useEdit({
+    begun: webhook,
+    load: (stop) => loadWebhook(app.id, webhook.id, stop),
+    written,
+    reload,
+    verb: "Delete anyway",
+    isLive: true,
+  });
   return (
     <Ask
       title={`Delete ${webhook.name}?`}

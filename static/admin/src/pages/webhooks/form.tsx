@@ -32,7 +32,15 @@ export function WebhookForm({ app, begin, button, save, onLeave }: Props) {
   };
   return (
     <form class="form labelled" onSubmit={submit}>
-      <Text label="Name" name="webhook-name" value={draft.name} change={(name) => change({ name })} max={200} placeholder="CRM" fault={problem?.fault("/name")} />
+      <Text
+        label="Name"
+        name="webhook-name"
+        value={draft.name}
+        change={(name) => change({ name })}
+        max={200}
+        placeholder="CRM"
+        fault={problem?.fault("/name")}
+      />
       <Text
         label="URL of the receiver"
         name="webhook-url"
@@ -48,13 +56,28 @@ export function WebhookForm({ app, begin, button, save, onLeave }: Props) {
           <legend>{legend}</legend>
           {events.map(([event, words]) => (
             <label key={event} title={event}>
-              <input type="checkbox" name="events" value={event} checked={draft.events.includes(event)} onChange={() => change({ events: toggled(draft.events, event) })} /> {words}
+              <input
+                type="checkbox"
+                name="events"
+                value={event}
+                checked={draft.events.includes(event)}
+                onChange={() => change({ events: toggled(draft.events, event) })}
+              />{" "}
+              {words}
             </label>
           ))}
         </fieldset>
       ))}
       <div class="pair">
-        <Text label="Maximum events per request" name="max-events" value={draft.maxEvents} change={(maxEvents) => change({ maxEvents })} max={3} hint="1 to 500." fault={problem?.fault("/max_events")} />
+        <Text
+          label="Maximum events per request"
+          name="max-events"
+          value={draft.maxEvents}
+          change={(maxEvents) => change({ maxEvents })}
+          max={3}
+          hint="1 to 500."
+          fault={problem?.fault("/max_events")}
+        />
         <PolicyField app={app} draft={draft} change={change} fault={problem?.fault("/policy")} />
       </div>
       <Refused problem={problem && unsaid(problem)} />
@@ -76,9 +99,35 @@ function unsaid(problem: Refusal): Refusal | undefined {
   return problem.faults.length > 0 && problem.faults.every(({ where }) => FIELDS.includes(where)) ? undefined : problem;
 }
 
-function PolicyField({ app, draft, change, fault }: { app: AppResponse; draft: Draft; change: (changes: Partial<Draft>) => void; fault: string | undefined }) {
+function PolicyField({
+  app,
+  draft,
+  change,
+  fault,
+}: {
+  app: AppResponse;
+  draft: Draft;
+  change: (changes: Partial<Draft>) => void;
+  fault: string | undefined;
+}) {
   const presets = useResource(`presets ${app.id}`, (stop) => loadPresets(app.id, stop), { everyS: 3_600 });
-  const names = new Set([...(draft.preset && draft.preset !== OWN ? [draft.preset] : []), ...(presets.known.value?.value ?? []).map(({ name }) => name)]);
-  const choices = [["", "Default: 50 retries in six hours"], ...(draft.own ? [[OWN, "Custom policy (unchanged)"]] : []), ...[...names].map((name) => [name, name])] as [string, string][];
-  return <Choice label="Retry policy" name="webhook-policy" value={draft.preset} choices={choices} choose={(preset) => change({ preset })} fault={fault} />;
+  const names = new Set([
+    ...(draft.preset && draft.preset !== OWN ? [draft.preset] : []),
+    ...(presets.known.value?.value ?? []).map(({ name }) => name),
+  ]);
+  const choices = [
+    ["", "Default: 50 retries in six hours"],
+    ...(draft.own ? [[OWN, "Custom policy (unchanged)"]] : []),
+    ...[...names].map((name) => [name, name]),
+  ] as [string, string][];
+  return (
+    <Choice
+      label="Retry policy"
+      name="webhook-policy"
+      value={draft.preset}
+      choices={choices}
+      choose={(preset) => change({ preset })}
+      fault={fault}
+    />
+  );
 }

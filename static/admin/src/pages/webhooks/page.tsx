@@ -21,7 +21,10 @@ export default function Webhooks() {
       <Head title="Webhooks" lead="Events for your backend.">
         {app && (
           <div class="row">
-            <Export name={`${app.slug}-webhooks`} page={async (_, __, stop) => ({ rows: await loadWebhooks(app.id, stop), next: undefined })} />
+            <Export
+              name={`${app.slug}-webhooks`}
+              page={async (_, __, stop) => ({ rows: await loadWebhooks(app.id, stop), next: undefined })}
+            />
             <Make app={app} />
           </div>
         )}
@@ -44,7 +47,10 @@ function Make({ app }: { app: AppResponse }) {
 }
 
 function OfApp({ app }: { app: AppResponse }) {
-  const webhooks = useResource(`webhooks ${app.id}`, (stop) => loadWebhooks(app.id, stop), { on: ["alert.raised", "alert.resolved"], everyS: 30 });
+  const webhooks = useResource(`webhooks ${app.id}`, (stop) => loadWebhooks(app.id, stop), {
+    on: ["alert.raised", "alert.resolved"],
+    everyS: 30,
+  });
   return (
     <Shown of={webhooks} what="webhooks" isEmpty={(webhooks) => webhooks.length === 0} empty={<None app={app} />}>
       {(webhooks) => <WebhookTable webhooks={webhooks} />}
@@ -55,7 +61,10 @@ function OfApp({ app }: { app: AppResponse }) {
 function None({ app }: { app: AppResponse }) {
   return (
     <>
-      <p>There is no webhook yet. A webhook sends events about deliveries, clicks and campaigns to your backend: signed requests with retries.</p>
+      <p>
+        There is no webhook yet. A webhook sends events about deliveries, clicks and campaigns to your backend: signed
+        requests with retries.
+      </p>
       <p>With the command line:</p>
       <pre>
         <code>{`bellwire webhook create --app ${app.slug} --name CRM --url https://hooks.example.com/bellwire --event delivery.gone,delivery.clicked`}</code>

@@ -27,7 +27,11 @@ export default function RequestPage() {
       <p class="back">
         <a href={link(`/webhooks/${webhook}`)}>Webhook</a>
       </p>
-      {app ? <OfApp key={id} app={app} webhook={webhook} id={id} /> : <ChooseApp apps={apps} what="Each webhook belongs to an app." />}
+      {app ? (
+        <OfApp key={id} app={app} webhook={webhook} id={id} />
+      ) : (
+        <ChooseApp apps={apps} what="Each webhook belongs to an app." />
+      )}
     </>
   );
 }
@@ -51,7 +55,8 @@ function OfApp({ app, webhook, id }: { app: AppResponse; webhook: string; id: st
               ))}
           </Head>
           <p id="request-state" data-state={shown.state}>
-            <Badge tone={requestWords(shown).tone}>{requestWords(shown).word}</Badge> {capital(things(shown.events, "event"))}, created <Time at={shown.created_at} />.{" "}
+            <Badge tone={requestWords(shown).tone}>{requestWords(shown).word}</Badge>{" "}
+            {capital(things(shown.events, "event"))}, created <Time at={shown.created_at} />.{" "}
             {shown.due_at && (
               <>
                 Next attempt <Time at={shown.due_at} />.

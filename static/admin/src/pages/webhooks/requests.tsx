@@ -28,12 +28,23 @@ export function Requests({ app, webhook, replay }: Props) {
   const admin = useMay("admin", app.id);
   const { state, after } = filters;
   const here = `/webhooks/${webhook.id}`;
-  const page = useResource(`requests ${webhook.id} ${state} ${after}`, (stop) => loadRequests(app.id, webhook.id, filters, stop), { everyS: 15 });
+  const page = useResource(
+    `requests ${webhook.id} ${state} ${after}`,
+    (stop) => loadRequests(app.id, webhook.id, filters, stop),
+    { everyS: 15 },
+  );
   const next = page.known.value?.value.next;
   return (
-    <Card title="Requests" aside={
+    <Card
+      title="Requests"
+      aside={
         <div class="row">
-          <Select label="State" value={state} choices={REQUEST_STATES.map((state) => [state, REQUEST_STATE_WORDS[state]])} choose={(state) => change({ state, after: undefined })} />
+          <Select
+            label="State"
+            value={state}
+            choices={REQUEST_STATES.map((state) => [state, REQUEST_STATE_WORDS[state]])}
+            choose={(state) => change({ state, after: undefined })}
+          />
           <Export
             name={`${app.slug}-webhook-requests`}
             page={async (after, limit, stop) => {
@@ -51,7 +62,20 @@ export function Requests({ app, webhook, replay }: Props) {
           </button>
         </p>
       )}
-      <Shown of={page} what="requests" isEmpty={({ requests }) => requests.length === 0} empty={<p>{after ? "No more requests." : state ? "No request has this state." : "Nothing was sent to it yet. Delivered requests are kept for three days."}</p>}>
+      <Shown
+        of={page}
+        what="requests"
+        isEmpty={({ requests }) => requests.length === 0}
+        empty={
+          <p>
+            {after
+              ? "No more requests."
+              : state
+                ? "No request has this state."
+                : "Nothing was sent to it yet. Delivered requests are kept for three days."}
+          </p>
+        }
+      >
         {({ requests }) => <RequestTable requests={requests} page={(id) => link(`${here}/${id}`)} />}
       </Shown>
       {(after || next) && (
@@ -83,10 +107,26 @@ function RequestTable({ requests, page }: { requests: WebhookDeliveryResponse[];
             </>
           ),
         },
-        { head: "State", cell: (request) => <Badge tone={requestWords(request).tone}>{requestWords(request).word}</Badge> },
+        {
+          head: "State",
+          cell: (request) => <Badge tone={requestWords(request).tone}>{requestWords(request).word}</Badge>,
+        },
         { head: "Attempts", isNumber: true, cell: ({ attempts }) => <Count n={attempts} /> },
         { head: "Events", isNumber: true, isExtra: true, cell: ({ events }) => <Count n={events} /> },
-        { head: "Next", isExtra: true, cell: ({ due_at, ended_at }) => (due_at ? <Time at={due_at} /> : ended_at ? <span class="soft">ended <Time at={ended_at} /></span> : "") },
+        {
+          head: "Next",
+          isExtra: true,
+          cell: ({ due_at, ended_at }) =>
+            due_at ? (
+              <Time at={due_at} />
+            ) : ended_at ? (
+              <span class="soft">
+                ended <Time at={ended_at} />
+              </span>
+            ) : (
+              ""
+            ),
+        },
       ]}
     />
   );

@@ -75,7 +75,13 @@ function New({ app }: { app: AppResponse }) {
             </p>
           </>
         ) : (
-          <WebhookForm app={app} begin={BLANK} button="Create" save={async (draft) => setMade(await makeWebhook(app.id, bodyOf(draft), key))} onLeave={() => go("/webhooks")} />
+          <WebhookForm
+            app={app}
+            begin={BLANK}
+            button="Create"
+            save={async (draft) => setMade(await makeWebhook(app.id, bodyOf(draft), key))}
+            onLeave={() => go("/webhooks")}
+          />
         )}
       </Card>
     </>
@@ -83,7 +89,10 @@ function New({ app }: { app: AppResponse }) {
 }
 
 function Existing({ app, id }: { app: AppResponse; id: string }) {
-  const webhook = useResource(`webhook ${id}`, (stop) => loadWebhook(app.id, id, stop), { on: ["alert.raised", "alert.resolved"], everyS: 15 });
+  const webhook = useResource(`webhook ${id}`, (stop) => loadWebhook(app.id, id, stop), {
+    on: ["alert.raised", "alert.resolved"],
+    everyS: 15,
+  });
   return (
     <Shown of={webhook} what="this webhook">
       {(shown) => <One app={app} webhook={shown} refresh={webhook.refresh} />}
@@ -130,9 +139,20 @@ function One({ app, webhook, refresh }: { app: AppResponse; webhook: WebhookResp
   );
 }
 
-function Acts({ app, webhook, isEdited, ask }: { app: AppResponse; webhook: WebhookResponse; isEdited: boolean; ask: (asked: Asked) => void }) {
+function Acts({
+  app,
+  webhook,
+  isEdited,
+  ask,
+}: {
+  app: AppResponse;
+  webhook: WebhookResponse;
+  isEdited: boolean;
+  ask: (asked: Asked) => void;
+}) {
   const admin = useMay("admin", app.id);
-  if (!admin.may) return <p class="fine">Your role does not allow testing, changing or deleting webhooks. {admin.why}</p>;
+  if (!admin.may)
+    return <p class="fine">Your role does not allow testing, changing or deleting webhooks. {admin.why}</p>;
   if (isEdited) return null;
   const isOn = webhook.state === "active";
   return (
@@ -159,7 +179,13 @@ function Acts({ app, webhook, isEdited, ask }: { app: AppResponse; webhook: Webh
 }
 
 /** Settings of a webhook in the form. */
-const written = ({ name, url, events, max_events, policy }: WebhookResponse): object => ({ name, url, events, max_events, policy });
+const written = ({ name, url, events, max_events, policy }: WebhookResponse): object => ({
+  name,
+  url,
+  events,
+  max_events,
+  policy,
+});
 
 function Change({ app, webhook, refresh, onClose }: DialogProps) {
   const reload = async () => {
@@ -167,7 +193,13 @@ function Change({ app, webhook, refresh, onClose }: DialogProps) {
     onClose();
   };
   // How many wait for it changes all the time.
-  const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written, reload, isLive: true });
+  const edit = useEdit({
+    begun: webhook,
+    load: (stop) => loadWebhook(app.id, webhook.id, stop),
+    written,
+    reload,
+    isLive: true,
+  });
   const [begin] = useState(() => draftOf(webhook));
   const save = async (draft: typeof begin) => {
     await edit.save((condition) => changeWebhook(app.id, webhook.id, bodyOf(draft), condition));
@@ -178,9 +210,30 @@ function Change({ app, webhook, refresh, onClose }: DialogProps) {
 
 function About({ webhook }: { webhook: WebhookResponse }) {
   const { session } = useHere();
-  const { url, events, max_events, policy, pending, failed, dropped_events, failing_since, open_until, former_secret_until, changed_at, created_by, changed_by } = webhook;
+  const {
+    url,
+    events,
+    max_events,
+    policy,
+    pending,
+    failed,
+    dropped_events,
+    failing_since,
+    open_until,
+    former_secret_until,
+    changed_at,
+    created_by,
+    changed_by,
+  } = webhook;
   return (
-    <Card title="State" aside={<span class="fine">changed <Time at={changed_at} /></span>}>
+    <Card
+      title="State"
+      aside={
+        <span class="fine">
+          changed <Time at={changed_at} />
+        </span>
+      }
+    >
       <dl class="figures">
         <Figure title="Waiting" id="pending" n={pending} />
         <Figure title="Failed" id="failed" n={failed} />
@@ -197,7 +250,11 @@ function About({ webhook }: { webhook: WebhookResponse }) {
         {failing_since && (
           <Fact title="Failing since">
             <Time at={failing_since} absolute />
-            {open_until && <>; next attempt <Time at={open_until} absolute /></>}
+            {open_until && (
+              <>
+                ; next attempt <Time at={open_until} absolute />
+              </>
+            )}
           </Fact>
         )}
         {former_secret_until && (
